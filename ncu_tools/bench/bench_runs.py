@@ -15,9 +15,11 @@ import pyarrow as pa
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.run_files import POINTS_FILE
 from ncu_parsers.parquet.checked_open import is_parquet
 from ncu_parsers.parquet.reader import contents, read_bench
 from ncu_parsers.schema.bench_table import BENCH_FILE
+from ncu_parsers.schema.own_columns import own_names
 
 OWN_COLUMNS = {"point", "outcome", "samples_ns"}
 """Columns that distinguish a table of measured points from one of launches."""
@@ -28,11 +30,15 @@ Row = dict[str, Any]
 
 @dataclass
 class BenchRun:
-    """One run by name: a row per point, with its samples and its run, and notes."""
+    """One run by name: a row per point, with its samples and its run, and notes.
+
+    `arguments` are the columns that hold arguments of functions.
+    """
 
     name: str
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
+    arguments: tuple[str, ...] = ()
 
 
 def is_bench(path: str) -> bool:
@@ -50,8 +56,10 @@ def is_bench(path: str) -> bool:
 
 def load_bench(path: str) -> BenchRun:
     """Load the run that `path` names. Raises `NcuBenchError` if its table cannot be read."""
-    rows: list[Row] = points_of(path).to_pylist()
-    return BenchRun(path, [{**row, "run": path} for row in completed(rows)], _notes(path, _file(path), rows))
+    table = points_of(path)
+    rows: list[Row] = table.to_pylist()
+    named = [{**row, "run": path} for row in completed(rows)]
+    return BenchRun(path, named, _notes(path, _file(path), rows), tuple(own_names(table)))
 
 
 def points_of(path: str) -> pa.Table:
@@ -61,6 +69,21 @@ def points_of(path: str) -> pa.Table:
 
 def _file(path: str) -> Path:
     return Path(path) / BENCH_FILE if Path(path).is_dir() else Path(path)
+
+
+def file_of_points(path: str) -> Path:
+    """The table of points of a sweep or of a profile of several points. Raises `NcuBenchError` if there is none."""
+    place = Path(path)
+    if not place.is_dir():
+        return place
+    found = next((place / name for name in (BENCH_FILE, POINTS_FILE) if (place / name).is_file()), None)
+    if found is None:
+        raise NcuBenchError(
+            f"{path} holds no points.",
+            "It is neither a run of bench nor one of profile --vary.",
+            "Make one with: ncu-bench bench TARGET --vary n=64..4096*2 -o RUN",
+        )
+    return found
 
 
 def completed(rows: list[Row]) -> list[Row]:

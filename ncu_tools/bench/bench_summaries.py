@@ -85,7 +85,7 @@ def _summary(points: Sequence[ComparedPoint], several: Iterable[str]) -> Summary
         [estimates_of(point.base, point.new) for point in compared if point.base and point.new]
     )
     low, high = interval or (None, None)
-    varied = [size for size in SIZES if len({point.row[size] for point in compared}) > 1]
+    varied = [size for size in SIZES if len({point.row.get(size) for point in compared}) > 1]
     ends = sorted(((ratio, size_words(point.row, varied)) for ratio, point in ratios), key=lambda end: end[0])
     return Summary(
         ", ".join((first.row["target"], *words)),

@@ -28,7 +28,7 @@ MACHINE, DTYPE, MODE, LAYOUT, PHASE, TORCH, THREADS = DIMENSIONS = (
 )  # fmt: skip
 """The dimensions that can be compared. The last two are conditions if they are not compared."""
 ASKED = (MACHINE, DTYPE, MODE, LAYOUT, PHASE)
-SIZES = {"batch_size": "batch", "input_size": "image", "sequence_length": "tokens"}
+SIZES = {"batch_size": "batch", "input_size": "image", "sequence_length": "tokens", "arguments": ""}
 REDUCED = ("fp16", "bf16")
 """Data types that autocast has an effect on."""
 MODES_IN_WORDS = {"jit": "TorchScript", "compile": "torch.compile", "cudagraph": "CUDA graphs"}
@@ -141,8 +141,8 @@ def in_words(row: Row, dimension: str) -> str:
 
 
 def size_words(row: Row, sizes: Iterable[str] = SIZES) -> str:
-    """The sizes that a row has: "batch 8, image 224"."""
-    return ", ".join(f"{SIZES[size]} {row[size]}" for size in sizes if row[size] is not None)
+    """The sizes and arguments that a row has: "batch 8, image 224", "n=64"."""
+    return ", ".join(f"{SIZES[size]} {row[size]}".strip() for size in sizes if row.get(size) is not None)
 
 
 # ------------------------------------------------------------------------------------------------- which with which
@@ -234,7 +234,11 @@ def _first_point(rows: Sequence[Row]) -> str:
 
 def _key(row: Row, across: Dimensions) -> Key:
     """The values that two points must have in common to be compared."""
-    return row["target"], *(row[size] for size in SIZES), *(value_of(row, name) for name in ASKED if name not in across)
+    return (
+        row["target"],
+        *(row.get(size) for size in SIZES),
+        *(value_of(row, name) for name in ASKED if name not in across),
+    )
 
 
 def _require_single(rows: Iterable[Row]) -> None:

@@ -1,8 +1,9 @@
 """The measured points of a sweep, each as a run of one launch, so that a roofline shows them like runs.
 
 Times are measured; FLOPs and bytes follow from formulas for each operator, so the bytes are inputs, weights and
-outputs, not those between L2 and device memory. The unit of the FLOPs follows from the data type, as in an estimate;
-with autocast, where PyTorch chooses the type per operator, it is unknown.
+outputs, not those between L2 and device memory. Where ncu counted both in a profiled run of the point (`bench
+--metrics`), they are those. The unit of the FLOPs follows from the data type, as in an estimate; with autocast, where
+PyTorch chooses the type per operator, it is unknown.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ from ncu_tools.numbers.number_format import counted
 
 OF_FORMULAS = "the times of a sweep are measured; its FLOPs and bytes are those of formulas for each operator"
 
+FORMULAS, COUNTS = ("expected_bytes", "expected_flops"), ("profiled_dram_bytes", "profiled_flops")
+"""Columns of bytes and FLOPs."""
+NCU = "ncu"
+OF_COUNTERS = "times are those without a profiler; ncu counted FLOPs and DRAM bytes"
+
 
 @dataclass(frozen=True)
 class SweepPoint:
@@ -46,13 +52,17 @@ def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
     """
     measured = [row for row in run.rows if row["outcome"] == OK and row["latency_mean_ns"]]
     varied = [name for name in ASKED if len({value_of(row, name) for row in measured}) > 1]
-    sizes = [size for size in SIZES if len({row[size] for row in measured}) > 1]
+    sizes = [size for size in SIZES if len({row.get(size) for row in measured}) > 1]
     labels = _unique_labels([_label(row, varied, sizes) for row in measured])
     points = [
         SweepPoint(f"{run.name}/{label}", _label(row, varied, ()), _launch_of(row))
         for label, row in zip(labels, measured, strict=True)
     ]
-    return points, [*run.notes, *([OF_FORMULAS] if points else []), *_left_out(run)]
+    by_ncu = sum(map(_is_counted, measured))
+    notes = [OF_FORMULAS] if by_ncu < len(points) else []
+    if by_ncu:
+        notes.append(f"{OF_COUNTERS} of {counted(by_ncu, 'point', 'points')}, in a run of its own each")
+    return points, [*run.notes, *notes, *_left_out(run)]
 
 
 def _label(row: Row, varied: Sequence[str], sizes: Sequence[str]) -> str:
@@ -87,15 +97,22 @@ def _launch_of(row: Row) -> pa.Table:
         launch.attributes["Device Name"] = row["device_name"]
     if row["threads"] is not None:
         launch.metrics[THREADS] = Metric(float(row["threads"]), 0.0, "")
-    if row["expected_bytes"] is not None:
-        launch.measures["dram_bytes"] = row["expected_bytes"]
-    if row["expected_flops"] is not None:
-        launch.measures["flops"] = row["expected_flops"]
-        launch.flops_basis = f"expected: {CONTRACTIONS_BASIS}"
+    is_counted = _is_counted(row)
+    moved, flops = (row[name] for name in (COUNTS if is_counted else FORMULAS))
+    if moved is not None:
+        launch.measures["dram_bytes"] = moved
+    if flops is not None:
+        launch.measures["flops"] = flops
+        launch.flops_basis = row["profiled_flops_basis"] if is_counted else f"expected: {CONTRACTIONS_BASIS}"
         unit = _unit_of(row)
         if unit is not None:
-            launch.measures[UNIT_COLUMNS[unit]] = row["expected_flops"]
-    return launches_table(Report(str(row["point"]), launches=[launch], origin=SWEEP))
+            launch.measures[UNIT_COLUMNS[unit]] = flops
+    return launches_table(Report(str(row["point"]), launches=[launch], origin=NCU if is_counted else SWEEP))
+
+
+def _is_counted(row: Row) -> bool:
+    """True if ncu counted both FLOPs and DRAM bytes of the point."""
+    return row.get("profiled_by") == NCU and all(row[name] is not None for name in COUNTS)
 
 
 def _unit_of(row: Row) -> str | None:

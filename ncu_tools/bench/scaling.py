@@ -22,9 +22,16 @@ from ncu_tools.bench.power_law import LEAST_SIZES, PowerFit, Spread, fitted
 from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
 
 AXES = {"batch_size": ("batch", 1.0), "input_size": ("image", 2.0), "sequence_length": ("tokens", 1.0)}
-"""Size -> its title, and the exponent at which time is proportional to the work (pixels: width^2)."""
+"""Size -> its title, and the exponent at which time is proportional to the work (pixels: width^2).
+
+Arguments of functions are axes too; what is proportional to the work follows from the FLOPs of their points.
+"""
+
+WITHIN_A_GROUP = ("input_size", "sequence_length", "arguments")
+"""Sizes that are the same for all models that are correlated, if any model has several."""
 
 TOO_FEW = "too few points to say"
+NO_WORK = "FLOPs are not known"
 TOO_UNCERTAIN = "too uncertain to say"
 WIDEST_INTERVAL = 0.5
 """Widest interval around the exponent of proportionality from which proportionality is concluded."""
@@ -37,18 +44,31 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Series:
-    """Rows that differ in one size only, sorted by it: `same` are their common values, `axis` the column that varies.
+    """Rows that differ in one size or argument only, sorted by it; `axis` is its column, `same` are common values.
 
-    `spreads` is the uncertainty of each mean latency; None for a point timed once.
+    `spreads` is the uncertainty of each mean latency; None for a point timed once. `flops` are those of formulas.
     """
 
     axis: str
     same: Row
-    sizes: tuple[int, ...]
+    sizes: tuple[float, ...]
     latencies_ns: tuple[float, ...]
     spreads: tuple[Spread | None, ...]
     throughputs: tuple[float | None, ...]
     throughput_unit: str | None
+    flops: tuple[float | None, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name of the axis."""
+        return axis_title(self.axis)
+
+    @property
+    def flops_exponent(self) -> float | None:
+        """The exponent of FLOPs over the axis; None if FLOPs are unknown, or the sizes are too few."""
+        known = [amount for amount in self.flops if amount]
+        fit = fitted(self.sizes, known) if known and len(known) == len(self.sizes) else None
+        return fit.exponent if fit is not None else None
 
     @property
     def fit(self) -> PowerFit | None:
@@ -68,9 +88,12 @@ class Series:
     @property
     def verdict(self) -> str:
         """The meaning of the exponent in words."""
-        fit, (title, proportional) = self.fit, AXES[self.axis]
+        fit = self.fit
         if fit is None:
             return TOO_FEW
+        title, proportional = AXES.get(self.axis, ("FLOPs", self.flops_exponent))
+        if proportional is None:
+            return NO_WORK
         amount = "pixels" if self.axis == "input_size" else title
         if fit.high < proportional:
             return f"less than proportional to {amount}"
@@ -90,12 +113,12 @@ class Knee:
     """The best throughput, and the smallest batch that reaches 90 % of it, or why there is none."""
 
     best: float
-    best_batch: int
-    batch: int | None
+    best_batch: float
+    batch: float | None
     why_not: str | None
 
 
-def knee(points: Sequence[tuple[int, float]]) -> Knee:
+def knee(points: Sequence[tuple[float, float]]) -> Knee:
     """The knee of (batch, throughput) points, at least one.
 
     If only the largest batch comes near the best, throughput may still grow beyond it, and there is no knee yet.
@@ -110,16 +133,26 @@ def knee(points: Sequence[tuple[int, float]]) -> Knee:
     return Knee(best, best_batch, reached, None)
 
 
-def series(rows: Iterable[Row]) -> list[Series]:
-    """Every set of measured rows that differ in one size only, with at least two different values."""
+def axis_title(axis: str) -> str:
+    """The name of a size, or of an argument."""
+    return AXES[axis][0] if axis in AXES else axis
+
+
+def series(rows: Iterable[Row], arguments: Sequence[str] = ()) -> list[Series]:
+    """Every set of measured rows that differ in one size or argument only, with at least two different values.
+
+    `arguments` are columns of arguments. Only values above 0 can be on an axis, since its exponent is of logarithms.
+    """
     measured = [row for row in rows if row["outcome"] == OK and row["latency_mean_ns"]]
     found = []
-    for axis in AXES:
+    for axis in (*AXES, *arguments):
         shared = [name for name in IDENTITY if name != axis]
+        if axis in arguments:
+            shared = [*(name for name in IDENTITY if name != "arguments"), *(one for one in arguments if one != axis)]
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in measured:
-            if row[axis] is not None:
-                groups.setdefault(tuple(row[name] for name in shared), []).append(row)
+            if isinstance(row.get(axis), (int, float)) and row[axis] > 0:
+                groups.setdefault(tuple(row.get(name) for name in shared), []).append(row)
         for key, members in groups.items():
             if len({row[axis] for row in members}) > 1:
                 found.append(_series(axis, dict(zip(shared, key, strict=True)), members))
@@ -127,7 +160,7 @@ def series(rows: Iterable[Row]) -> list[Series]:
 
 
 def _series(axis: str, same: Row, members: list[Row]) -> Series:
-    members = sorted(members, key=lambda row: int(row[axis]))
+    members = sorted(members, key=lambda row: float(row[axis]))
     return Series(
         axis,
         same,
@@ -136,6 +169,7 @@ def _series(axis: str, same: Row, members: list[Row]) -> Series:
         tuple(spread_of(row) for row in members),
         tuple(row["throughput"] for row in members),
         members[0]["throughput_unit"],
+        tuple(row.get("expected_flops") if row.get("expected_why_not") is None else None for row in members),
     )
 
 
@@ -195,16 +229,16 @@ def correlations(rows: Iterable[Row]) -> list[Correlation]:
 def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """The measured rows, by the group in which models are compared."""
     rows = [row for row in rows if row["outcome"] == OK]
-    sizes: dict[str, set[tuple[Any, Any]]] = {}
+    sizes: dict[str, set[tuple[Any, ...]]] = {}
     for row in rows:
-        sizes.setdefault(row["target"], set()).add((row["input_size"], row["sequence_length"]))
+        sizes.setdefault(row["target"], set()).add(tuple(row.get(name) for name in WITHIN_A_GROUP))
     names = ["device_name", "dtype", "mode", "phase"]
     names += [name for name in ("autocast", "channels_last") if _both_ways(rows, names, name)]
     if any(len(several) > 1 for several in sizes.values()):
-        names += ["input_size", "sequence_length"]
+        names += WITHIN_A_GROUP
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        title = ", ".join(_value_text(name, row[name]) for name in names if row[name] is not None)
+        title = ", ".join(_value_text(name, row[name]) for name in names if row.get(name) is not None)
         groups.setdefault(title, []).append(row)
     return groups
 

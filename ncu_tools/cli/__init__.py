@@ -39,6 +39,7 @@ COMMANDS = {
     "join": "Counts of ncu with the times of a timeline -> one Parquet file.",
     "bench": "Latency, throughput and memory of models over sizes, types and modes.",
     "scaling": "How latency and throughput of a sweep follow its sizes.",
+    "series": "Any columns of measured points against a chosen one, as table and picture.",
     "compare": "What changed between runs, and gates for CI.",
     "expected": "Measured FLOPs and bytes beside those of operator formulas.",
     "estimate": "FLOPs, bytes and the time a machine needs at best, with nothing run.",

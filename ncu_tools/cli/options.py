@@ -83,6 +83,15 @@ def argument_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
+def vary_option(function: Function) -> Function:
+    """--vary: values of arguments and settings, a point for each."""
+    return click.option(
+        "--vary", "variants", multiple=True, metavar="NAME=V1,V2,...",
+        help="A point for each value of an argument, or of batch_size, seq_len, dtype ...: n=64..4096*2, "
+        "m,n=1024x1024,2048x512. Repeated: every combination.",
+    )(function)  # fmt: skip
+
+
 def formulas_option(function: Function) -> Function:
     """--formulas: operator formulas of the user's own, for traces."""
     return click.option(

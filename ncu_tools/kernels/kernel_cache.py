@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION
 
 from ncu_tools.ceilings.machine_files import Machine, machine_files
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, kernels_table, ranked
+from ncu_tools.kernels.kernel_row import ORDERS, Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.runs.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.runs.partition_sums import (
     OF_GROUPS,
@@ -38,6 +38,7 @@ from ncu_tools.runs.partition_sums import (
     sums_of_dataset,
     sums_of_file,
 )
+from ncu_tools.runs.varied_run import Values, by_point
 
 if TYPE_CHECKING:
     from ncu_tools.kernels.hotspots import RunSums
@@ -49,8 +50,12 @@ def hotspots_of(
     """The kernels of a run, as `hotspots` gives them for its whole table; the run's notes come first.
 
     Launches of a Parquet file are never all in memory; if its kernels are cached, launches are not read. Raises
-    `NcuBenchError` if the file is damaged or not ours.
+    `NcuBenchError` if the file is damaged or not ours. Where arguments were varied, kernels of points are kept apart,
+    and shares are of each point.
     """
+    points = by_point(run)
+    if points:
+        return _of_points(points, machine, by=by, group=group)
     if not isinstance(run, OnDisk):
         from ncu_tools.ceilings.ceilings import ceilings_of
         from ncu_tools.kernels.hotspots import hotspots
@@ -68,6 +73,20 @@ def hotspots_of(
         return ranked(rows, [*(run.notes or about.said), *about.notes], by=by, time_title=about.time_title)
     rows, notes, title = _summed(run.file, machine, group)
     return ranked(rows, [*(run.notes or notes_of(run.file)), *notes], by=by, time_title=title)
+
+
+def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *, by: str, group: str) -> Hotspots:
+    from ncu_tools.ceilings.ceilings import ceilings_of
+    from ncu_tools.kernels.hotspots import hotspots
+
+    each = [
+        (values, hotspots(one.table, ceilings_of(one.table, machine), by=by, group=group)) for values, one in points
+    ]
+    rows = [replace(row, point=values, time_cumulative=None) for values, found in each for row in found.rows]
+    rows.sort(key=lambda row: -(getattr(row, ORDERS[by]) or 0.0))
+    notes = dict.fromkeys([*points[0][1].notes, *(note for _, found in each for note in found.notes)])
+    shares = f"kernels of {len(points)} points are kept apart; shares are of the time of their point"
+    return Hotspots(rows, [*notes, shares], each[0][1].time_title)
 
 
 def cache_kernels(launches: Path) -> Path | None:
@@ -128,7 +147,7 @@ def _kept_in(table: pa.Table) -> CacheMetadata | None:
 
 def _rows_of(table: pa.Table) -> list[Hotspot]:
     """The rows of a table made by `kernels_table`."""
-    names = [column.name for column in fields(Hotspot) if column.name != "work"]
+    names = [column.name for column in fields(Hotspot) if column.name not in ("work", "point")]
     units = {unit: column for unit, column in UNIT_COLUMNS.items() if column in table.column_names}
     values: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in (*names, *units.values())}
     return [

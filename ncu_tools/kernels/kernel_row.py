@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import arrays
+from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
 
@@ -28,7 +30,7 @@ class Hotspot:
     leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
     arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
     not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
-    the most that the run can gain.
+    the most that the run can gain. `point` has the values of what was varied, {} in other runs.
     """
 
     kernel: str
@@ -56,6 +58,7 @@ class Hotspot:
     work: dict[str, float | None] = field(default_factory=dict)
     least_bytes: float | None = None
     least_bytes_per_s: float | None = None
+    point: dict[str, Any] = field(default_factory=dict)
 
     def share_of_flops(self, unit: str) -> float | None:
         """A unit's share of the kernel's counted FLOPs; None for integer units, and if unknown."""
@@ -76,7 +79,7 @@ def kernels_table(rows: list[Hotspot]) -> pa.Table:
     """The kernels as a table, one column per field of `Hotspot` and used unit: kernels.parquet of a run folder."""
     columns = {}
     for column in fields(Hotspot):
-        if column.name == "work":
+        if column.name in ("work", "point"):
             continue
         values = [getattr(row, column.name) for row in rows]
         if column.type == "int":
@@ -90,6 +93,8 @@ def kernels_table(rows: list[Hotspot]) -> pa.Table:
     for unit in used_units(rows):
         amounts = [row.work[unit] for row in rows]
         columns[UNIT_COLUMNS[unit]] = arrays.floats(np.array([np.nan if one is None else one for one in amounts]))
+    of_points = own_fields([{VALUES[ARGUMENTS]: row.point} for row in rows], columns)
+    columns |= {column.name: pa.array(values, type=column.type) for column, values in of_points.columns}
     return pa.table(columns)
 
 

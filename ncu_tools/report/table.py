@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,6 +49,17 @@ class Column(NamedTuple):
     def is_number(self) -> bool:
         """True if values are set flush right."""
         return self.kind != "text"
+
+
+def columns_of_arguments(
+    names: Iterable[str], rows: Sequence[dict[str, Any]], spare: int | None = None
+) -> list[Column]:
+    """A column for each argument, titled by its name; flush right where its values are numbers."""
+    kinds = {name: {type(row.get(name)) for row in rows} - {type(None)} for name in names}
+    return [
+        Column(name, name, "count" if kind and kind <= {int, float} else "text", spare=spare)
+        for name, kind in kinds.items()
+    ]
 
 
 @dataclass

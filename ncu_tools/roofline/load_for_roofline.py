@@ -31,6 +31,7 @@ from ncu_tools.roofline.scene import LAUNCHES, RUNS, short_names
 from ncu_tools.runs import partition_sums
 from ncu_tools.runs.loading import OnDisk, locate
 from ncu_tools.runs.selection import Selection
+from ncu_tools.runs.varied_run import by_point, in_words, is_varied
 
 SCENE_KEY = "scene"
 
@@ -50,8 +51,8 @@ class Loaded:
 
 
 def look_at(paths: Sequence[str], look: Look) -> Look:
-    """The view of runs: with a sweep among them, every point and every other run is a whole run."""
-    return replace(look, view=RUNS) if any(map(is_bench, paths)) else look
+    """The view of runs: with a sweep or several profiled points, every point and every other run is a whole run."""
+    return replace(look, view=RUNS) if any(is_bench(path) or is_varied(path) for path in paths) else look
 
 
 def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Selection | None = None) -> list[Loaded]:
@@ -62,12 +63,23 @@ def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Sele
     """
     found = []
     for path, title in zip(paths, short_names(paths), strict=True):
+        if is_varied(path):
+            found += _profiled_points(path, title, only)
+            continue
         if not is_bench(path):
             found.append(replace(load(path), model=model_of(path)))
             continue
         own = f"{title}: " if len(paths) > 1 else ""
         found += [replace(point, model=f"{own}{point.model}") for point in _points_of(path, only)]
     return found
+
+
+def _profiled_points(path: str, title: str, only: Selection | None) -> list[Loaded]:
+    """Each point of a profile of several as a run of its own."""
+    run = locate(path)
+    model = model_of(path)
+    points = by_point(run if only is None else only.of(run))
+    return [Loaded(f"{title}/{in_words(values)}", one.table, one.notes, model=model) for values, one in points]
 
 
 def _points_of(path: str, only: Selection | None) -> list[Loaded]:

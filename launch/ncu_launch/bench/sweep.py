@@ -24,14 +24,18 @@ from typing import Any
 from ncu_launch.bench.latency_statistics import Effort, half_width, summed_up
 from ncu_launch.bench.point_outcomes import CRASHED, FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
 from ncu_launch.bench.point_process import STAGE
+from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.run_outcome import last_error_line
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished, own_environment, run
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
-from ncu_launch.targets.user_functions import ARGUMENTS, is_function, lacks, sizes_taken
+from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, is_function, lacks, sizes_taken
+from ncu_launch.targets.varied_arguments import Variant, settings_in, varied
 from ncu_launch.workload.meta_device_process import said_errors
 from ncu_launch.workload_spec import Workload
 
+ARGUMENT_VALUES = "argument_values"
+"""Key of a row's arguments as a dict, which become columns of the table."""
 IMAGE_CONFIGURATIONS = ("ViTConfig",)
 Row = dict[str, Any]
 StageCallback = Callable[[str], None]
@@ -43,7 +47,8 @@ Environment = Mapping[str, str | None]
 class Sweep:
     """The values to vary. None as a size stands for the target's default size.
 
-    `arguments` are names and values of a user's function, a group of them for each variant.
+    `arguments` are names and values of a user's function, a group of them for each variant; `variants` are those of
+    --vary, which may set sizes, type and mode too.
     """
 
     targets: tuple[str, ...]
@@ -57,6 +62,7 @@ class Sweep:
     autocast: bool = False
     channels_last: bool = False
     arguments: tuple[tuple[tuple[str, str], ...], ...] = ((),)
+    variants: tuple[Variant, ...] = ((),)
 
 
 @dataclass(frozen=True)
@@ -71,19 +77,21 @@ def points(sweep: Sweep) -> list[BenchPoint]:
     """Every combination once, batch size varying fastest. Sizes that a target does not have are not varied.
 
     Raises `WrongUsage` for a malformed gemm: or conv: target, and for a user's function without an argument for a
-    requested size.
+    requested size. So does a value of --vary that the target does not take, or that another option gives too.
     """
     _check_functions(sweep)
+    _check_variants(sweep)
     found: dict[str, BenchPoint] = {}
     for target in sweep.targets:
         axes = sizes_of(target)
         own = own_dtype(target)
-        for dtype, mode, device, phase, arguments, length, size, batch in product(
+        for dtype, mode, device, phase, arguments, variant, length, size, batch in product(
             (own,) if own else sweep.dtypes,
             sweep.modes,
             sweep.devices,
             sweep.phases,
             sweep.arguments if is_function(target) else ((),),
+            sweep.variants,
             sweep.sequence_lengths if "sequence" in axes else (None,),
             sweep.input_sizes if "input" in axes else (None,),
             sweep.batch_sizes if "batch" in axes else (None,),
@@ -92,9 +100,16 @@ def points(sweep: Sweep) -> list[BenchPoint]:
                 target, batch or 1, size, length, dtype, sweep.autocast, mode, sweep.channels_last, (phase,),
                 device=device, arguments=arguments,
             )  # fmt: skip
-            name = _name(workload, batch)
-            found.setdefault(name, BenchPoint(name, workload))
+            workload = varied(workload, variant, takes_arguments=is_function(target))
+            workload = _without_sizes(workload, axes) if variant else workload
+            point = BenchPoint(_name(workload, workload.batch_size if batch else None), workload)
+            found.setdefault(point.name, point)
     return list(found.values())
+
+
+def point_of(workload: Workload) -> BenchPoint:
+    """The point of a workload, named as in a sweep."""
+    return BenchPoint(_name(workload, workload.batch_size if "batch" in sizes_of(workload.target) else None), workload)
 
 
 def sizes_of(target: str) -> frozenset[str]:
@@ -121,11 +136,38 @@ def _check_functions(sweep: Sweep) -> None:
         "input": sweep.input_sizes != (None,),
         "sequence": sweep.sequence_lengths != (None,),
     }
+    asked |= {size: True for size, column in COLUMNS.items() if column in settings_in(sweep.variants)}
     takes = {target: sizes_of(target) for target in sweep.targets}
     anywhere = frozenset().union(*takes.values()) - {"batch"}
     for target in filter(is_function, sweep.targets):
         for size in (size for size, wanted in asked.items() if wanted and size not in takes[target] | anywhere):
             raise lacks(target, size)
+
+
+_SET_BY = {
+    "batch_size": "batch_sizes", "input_size": "input_sizes", "sequence_length": "sequence_lengths", "dtype": "dtypes",
+    "mode": "modes",
+}  # fmt: skip
+"""Field of a workload -> the field of a sweep with its values."""
+
+
+def _check_variants(sweep: Sweep) -> None:
+    """Require that what --vary sets is not given by its own option too."""
+    usual = Sweep(())
+    for name in settings_in(sweep.variants):
+        if getattr(sweep, _SET_BY[name]) != getattr(usual, _SET_BY[name]):
+            raise WrongUsage(f"{name} is varied, and its own option gives it values too.", advice="Leave one out.")
+
+
+def _without_sizes(workload: Workload, axes: frozenset[str]) -> Workload:
+    """The workload without sizes that its target does not have, and with the type of known work."""
+    return replace(
+        workload,
+        batch_size=workload.batch_size if "batch" in axes else 1,
+        input_size=workload.input_size if "input" in axes else None,
+        sequence_length=workload.sequence_length if "sequence" in axes else None,
+        dtype=own_dtype(workload.target) or workload.dtype,
+    )
 
 
 def _name(workload: Workload, batch: int | None) -> str:
@@ -184,7 +226,7 @@ def measured(
     if ended["outcome"] == OK:
         ended["process_means_ns"] = [ended["latency_mean_ns"]]
     facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
-    return {**_asked(point), **ended, **facts}
+    return {**settings_of(point), **ended, **facts}
 
 
 def _changed(changes: Environment) -> dict[str, str]:
@@ -194,10 +236,11 @@ def _changed(changes: Environment) -> dict[str, str]:
 
 def unmeasured(point: BenchPoint, reason: str, log: Path) -> Row:
     """The row of a point that was lost together with its worker, with unknown start and duration."""
-    return {**_asked(point), "outcome": CRASHED, "reason": reason, "log": log.name}
+    return {**settings_of(point), "outcome": CRASHED, "reason": reason, "log": log.name}
 
 
-def _asked(point: BenchPoint) -> Row:
+def settings_of(point: BenchPoint) -> Row:
+    """The columns of a row that are known before the point is measured."""
     workload = point.workload
     sizes = sizes_of(workload.target)
     return {
@@ -213,6 +256,7 @@ def _asked(point: BenchPoint) -> Row:
         "input_size": workload.input_size,
         "sequence_length": workload.sequence_length,
         "arguments": ", ".join(f"{name}={value}" for name, value in workload.arguments) or None,
+        ARGUMENT_VALUES: dict(workload.arguments),
     }
 
 

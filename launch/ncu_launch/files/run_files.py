@@ -1,7 +1,8 @@
 """Names of the files and folders in a run folder.
 
 A run folder contains manifest.json, reports/ (the profiler's files, unchanged), logs/ (the program's output), and,
-once the reports are parsed, launches.parquet and kernels.parquet.
+once the reports are parsed, launches.parquet and kernels.parquet. A profile of several points contains points.parquet
+and a run folder for each.
 """
 
 MANIFEST = "manifest.json"
@@ -10,6 +11,8 @@ LOGS = "logs"
 LAUNCHES = "launches.parquet"
 BENCH_FILE = "bench.parquet"
 """Measured points of a sweep."""
+POINTS_FILE = "points.parquet"
+"""Points of a profile with --vary, one row each; beside it a run folder for each."""
 RANKS, NODES = "ranks", "nodes"
 """Folders in a run folder that contain one run folder per rank or per node."""
 STATE = "state.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,19 +16,30 @@ import click
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.bench.sweep import BenchPoint, Sweep, has_all, points, process_means, rows_of, sizes_of
+from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
 from ncu_launch.files.run_folder import writing
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.varied_arguments import variants_of
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
+from ncu_tools.cli.collecting.profiled_points import COUNTERS, count, counting_notes
 from ncu_tools.cli.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, argument_option, echo_notes, format_option, options_in, show
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    argument_option,
+    echo_notes,
+    format_option,
+    options_in,
+    show,
+    vary_option,
+)
 from ncu_tools.numbers.number_format import counted, digits, duration
-from ncu_tools.report.table import Column, Table, printable
+from ncu_tools.report.table import Column, Table, columns_of_arguments, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +62,7 @@ COLUMNS = (
     Column("processes", "processes", "count"),
     Column("rate", "throughput", spare=0),
     Column("memory_peak_bytes", "peak memory", "byte", "byte"),
+    *COUNTERS,
     Column("self_cpu_time_ns", "self CPU", "time", "ns"),
     Column("self_gpu_time_ns", "self GPU", "time", "ns"),
     Column("throttling", "throttling"),
@@ -58,6 +71,8 @@ COLUMNS = (
 )
 SIZE = click.IntRange(min=1)
 NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
+AT = [column.name for column in COLUMNS].index("latency_mean_ns")
+"""Where the columns of arguments are: behind the sizes."""
 Row = dict[str, Any]
 
 
@@ -75,10 +90,11 @@ class SweepOptions:
     autocast: bool
     channels_last: bool
     arguments: tuple[str, ...]
+    variants: tuple[str, ...]
 
     def of(self, targets: tuple[str, ...]) -> Sweep:
-        """The sweep of these models. Raises `WrongUsage` for an argument that is no NAME=VALUE."""
-        options = asdict(self) | {"arguments": (split(self.arguments),)}
+        """The sweep of these models. Raises `WrongUsage` for an argument or a variation that is not written as such."""
+        options = asdict(self) | {"arguments": (split(self.arguments),), "variants": variants_of(self.variants)}
         for name in ("input_sizes", "sequence_lengths"):
             options[name] = options[name] or (None,)
         return Sweep(targets, **options)
@@ -105,6 +121,7 @@ class EffortOptions:
 @click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
 @list_option("--batch-size", "batch_sizes", type=SIZE, default=(1,), metavar="N,...", help="Samples.  [default: 1]")
 @argument_option
+@vary_option
 @list_option("--input-size", "input_sizes", type=SIZE, metavar="N,...", help="Image heights and widths.")
 @list_option(
     "--seq-len", "sequence_lengths", type=SIZE, metavar="N,...", help="Sequence lengths of hf: models and of functions."
@@ -137,6 +154,11 @@ class EffortOptions:
     metavar="ADDRESS|local",
     help="Have the workers of a dask scheduler measure, one point at a time on each of their GPUs.",
 )
+@list_option(
+    "--metrics", metavar="GROUP,...",
+    help="Count too, in a profiled run of each point: groups, names and patterns as for profile. Times stay those of "
+    "runs without a profiler.",
+)  # fmt: skip
 @format_option
 @options_in(SweepOptions, "points_asked")
 @options_in(EffortOptions, "timing")
@@ -150,6 +172,7 @@ def command(
     processes: int,
     timeout: float,
     dask: str | None,
+    metrics: tuple[str, ...],
     output_format: str,
 ) -> None:
     """Measure latency, throughput and memory of models, every combination of the sizes, types, modes and phases given.
@@ -163,8 +186,12 @@ def command(
     \b
     Example:
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
+      ncu-bench bench kernels.py:softmax --vary n=1024..16384*2 --metrics flops,dram -o sizes
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
     """
+    refuse_unknown(metrics)
+    if metrics and dask:
+        raise WrongUsage("--metrics counts on this machine, and --dask measures on others.", advice="Leave one out.")
     elsewhere = dask not in (None, "local")  # the workers may have another torchvision
     wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
     if len(wrong) == len(targets):
@@ -181,6 +208,8 @@ def command(
             done = f"{_of(len(requested) - len(missing), len(requested))} measured"
             click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
         stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
+        if metrics and not stopped:
+            count(folder, requested, metrics, sys.argv)
     if stopped:
         number = len(requested) - sum(has_all(row, processes) for row in _rows_of(folder, requested))
         click.echo(f"{_of(number, len(requested))} left; the same command with -o {folder} --resume goes on.", err=True)
@@ -228,10 +257,12 @@ def _left_of(requested: list[BenchPoint], kept: pa.Table | None, processes: int)
     """The points that still need a process, and the rows of those that were partly measured."""
     if kept is None:
         return requested, []
+    from ncu_parsers.schema.bench_table import rows_of as rows_of_table
+
     rows = {row["point"]: row for row in kept.drop_columns(["samples_ns"]).to_pylist()}
     missing = [point for point in requested if point.name not in rows or not has_all(rows[point.name], processes)]
     begun = {point.name for point in missing} & rows.keys()
-    return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
+    return missing, rows_of_table(kept.filter([name in begun for name in kept.column("point").to_pylist()]))
 
 
 def _rows_of(folder: Path, requested: list[BenchPoint]) -> list[Row]:
@@ -354,12 +385,14 @@ def _plus_minus(row: Row) -> float | None:
 
 
 def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
-    if output_format in MACHINE_FORMATS:
-        from ncu_parsers.schema.bench_table import COLUMNS as ALL
+    from ncu_parsers.schema.bench_table import COLUMN_NAMES
+    from ncu_parsers.schema.bench_table import COLUMNS as ALL
 
+    own = columns_of_arguments([name for name in rows[0] if name not in COLUMN_NAMES], rows, spare=0)
+    if output_format in MACHINE_FORMATS:
         columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
-        return Table("bench", columns, rows, notes)
-    return Table("bench", COLUMNS, [_for_people(row) for row in rows], notes)
+        return Table("bench", [*columns, *own], rows, notes)
+    return Table("bench", (*COLUMNS[:AT], *own, *COLUMNS[AT:]), [_for_people(row) for row in rows], notes)
 
 
 def _for_people(row: Row) -> Row:
@@ -372,8 +405,20 @@ def _for_people(row: Row) -> Row:
     return {**row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None}
 
 
+def _notes_of_points(rows: list[Row]) -> list[str]:
+    """The notes of the points; one that several have, whatever their arguments, once."""
+    having: dict[str, list[tuple[str, str]]] = {}
+    for row in rows:
+        for note in row["notes"] or []:
+            having.setdefault(re.sub(r"^(\w+)\([^)]*\)", r"\1(...)", note), []).append((row["point"], note))
+    return [
+        f"{len(found)} points: {alike}" if len(found) > 1 else f"{found[0][0]}: {found[0][1]}"
+        for alike, found in having.items()
+    ]
+
+
 def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
-    notes = [f"{row['point']}: {note}" for row in rows for note in row["notes"] or []]
+    notes = _notes_of_points(rows)
     wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
     between = [row for row in wide if len(process_means(row)) > 1]
     wide = [row for row in wide if len(process_means(row)) == 1]
@@ -394,6 +439,7 @@ def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[
     threads = sorted({row["threads"] for row in rows if row["threads"] is not None})
     if machines:
         notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
+    notes += counting_notes(rows)
     own = [target for target in sweep.targets if not sizes_of(target)]
     if own and (len(sweep.batch_sizes) > 1 or sweep.input_sizes != (None,)):
         notes.append(f"sizes were not varied for targets that make their own inputs: {', '.join(own)}")

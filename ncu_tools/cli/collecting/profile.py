@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.counters.replay_plan import PLANS
 from ncu_launch.errors import WrongUsage
-from ncu_launch.profile.collect import LineCallback
 from ncu_launch.profile.plan import TOOLS, Request
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
+from ncu_tools.cli.collecting.terminal_listener import Terminal
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     argument_option,
@@ -30,13 +28,13 @@ from ncu_tools.cli.options import (
     rows_shown,
     show,
     top_option,
+    vary_option,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.profile_request import COVERAGE, ProfileRequest, checked_workload, seconds_of
-from ncu_tools.report.table import Table, printable
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_tools.profiling.collected_profile import CollectedProfile
@@ -154,6 +152,7 @@ def _words(arguments: str) -> tuple[str, ...]:
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
 @argument_option
+@vary_option
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True)
@@ -240,6 +239,7 @@ def command(
     target: str | None,
     program: tuple[str, ...],
     model: WorkloadOptions,
+    variants: tuple[str, ...],
     collecting: ToolOptions,
     runs: RunsOptions,
     shown: ShownOptions,
@@ -261,6 +261,7 @@ def command(
       ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
       ncu-bench profile --nproc 4 -- train.py
+      ncu-bench profile kernels.py:softmax --vary n=1024..8192*2 -o sizes
     """
     workload: Workload | None = None
     words: tuple[str, ...] = ()
@@ -271,10 +272,16 @@ def command(
             raise WrongUsage(
                 f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
             )
-        workload = checked_workload(model.of(target))
+        workload = model.of(target) if variants else checked_workload(model.of(target))
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
     request = runs.around(collecting.request(workload, words))
+    if variants:
+        from ncu_tools.cli.collecting.profiled_points import profile_varied
+
+        shown_as: dict[str, Any] = {"top": shown.top, "output_format": shown.output_format}
+        profile_varied(request, variants, Terminal(), dry_run=dry_run, **shown_as)
+        return
     if dry_run:
         planned = plan_profile(request, Terminal())
         for one in planned.commands:
@@ -285,33 +292,6 @@ def command(
     collected = run_profile(replace(request, measure=measure), Terminal())
     if collected is not None:
         _show(collected, shown)
-
-
-class Terminal(Listener):
-    """Prints the progress of a profile on standard error, with the tool's own progress on a terminal."""
-
-    def message(self, text: str) -> None:
-        """Print a sentence."""
-        click.echo(text, err=True)
-
-    def notes(self, notes: Sequence[str]) -> None:
-        """Print notes."""
-        echo_notes(list(notes))
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[LineCallback]:
-        """Show the last line that the tool or the program printed, while the block runs."""
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(stderr=True)
-        with console.status(title) if console.is_terminal else nullcontext() as status:
-
-            def heard(line: str) -> None:
-                if status is not None:
-                    status.update(Text(printable(line.strip()[:100]) or title))  # as Text: brackets would be markup
-
-            yield heard
 
 
 def _is_program(target: str | None) -> bool:

@@ -15,7 +15,7 @@ from ncu_launch.files.run_files import BENCH_FILE
 from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_notes, echo_text, engine_of, format_option, show
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.pictures import FORMATS
-from ncu_tools.report.table import Column, Table, to_markdown
+from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
 
 if TYPE_CHECKING:
     from ncu_tools.bench.scaling import Correlation, Series
@@ -35,6 +35,8 @@ IDENTITY = (
     Column("largest", "to", "count"),
     Column("exponent", "exponent", "number", spare=0),
 )
+AT = 9
+"""Where the columns of arguments are: behind the sizes."""
 FOR_PEOPLE = (Column("interval", "95 %"),)
 FOR_MACHINES = (
     Column("exponent_low", "low", "number"),
@@ -99,8 +101,8 @@ def command(
 
     if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
-    rows = _rows(runs, dask)
-    fits, pairs = series(rows), correlations(rows)
+    rows, arguments = _rows(runs, dask)
+    fits, pairs = series(rows, arguments), correlations(rows)
     notes = _notes(rows, fits, pairs)
     if output is not None:
         notes += _drawn(rows, fits, pairs, output, title)
@@ -113,7 +115,8 @@ def command(
         for matrix in matrices:
             click.echo(f"{to_markdown(matrix)}\n")
     machine_readable = output_format in MACHINE_FORMATS
-    columns = (*IDENTITY, *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
+    others = columns_of_arguments(arguments, [one.same for one in fits])
+    columns = (*IDENTITY[:AT], *others, *IDENTITY[AT:], *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
     show(Table("scaling", columns, [_cells(one) for one in fits], notes, extra), output_format)
     if output_format == "text":
         for matrix in matrices:
@@ -121,11 +124,12 @@ def command(
             echo_notes(echo_text(matrix))
 
 
-def _rows(runs: Sequence[str], dask: str | None) -> list[Row]:
-    """The rows of all runs without their samples. Raises `NcuBenchError` if one has none."""
+def _rows(runs: Sequence[str], dask: str | None) -> tuple[list[Row], list[str]]:
+    """The rows of all runs without their samples, and the columns of arguments. Raises `NcuBenchError` without rows."""
     from ncu_parsers.datasets.dataset_layout import tables_named
     from ncu_parsers.datasets.engine import InOrder
     from ncu_parsers.parquet.reader import read_bench
+    from ncu_parsers.schema.own_columns import own_names
 
     files = []
     for run in runs:
@@ -137,20 +141,20 @@ def _rows(runs: Sequence[str], dask: str | None) -> list[Row]:
             )
         files += found
     rows: list[Row] = []
+    arguments: dict[str, None] = {}
     with engine_of(dask) as engine:
         for table in (engine or InOrder()).map(read_bench, files):
             if isinstance(table, NcuBenchError):
                 raise table
             rows += table.drop_columns(["samples_ns"]).to_pylist()
-    return rows
+            arguments |= dict.fromkeys(own_names(table))
+    return rows, list(arguments)
 
 
 def _cells(one: Series) -> Row:
-    from ncu_tools.bench.scaling import AXES
-
-    cells: Row = {name: value for name, value in one.same.items() if name in {column.name for column in IDENTITY}}
+    cells: Row = dict(one.same)
     sizes = sorted(set(one.sizes))
-    cells |= {"varied": AXES[one.axis][0], "points": len(sizes), "smallest": sizes[0], "largest": sizes[-1]}
+    cells |= {"varied": one.title, "points": len(sizes), "smallest": sizes[0], "largest": sizes[-1]}
     cells |= {"last_exponent": one.last_exponent, "verdict": one.verdict, "throughput_unit": None}
     fit, knee = one.fit, one.knee
     if fit is not None:

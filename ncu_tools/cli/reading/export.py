@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.run_files import LAUNCHES
+from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
 from ncu_tools.cli.selection_options import selection_options
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 FORMS = ("speedscope", "perfetto", "csv", "sections")
-TABLES = ("kernels", "launches", "layers")
+TABLES = ("kernels", "launches", "layers", "points")
 COLUMNS = (
     Column("file", "file"),
     Column("form", "form"),
@@ -44,7 +44,8 @@ NOT_A_TIMELINE = (
     help="speedscope or perfetto: a trace of phases and modules. csv: for spreadsheets. sections: ncu's details page.",
 )  # fmt: skip
 @click.option(
-    "--table", "of", type=click.Choice(TABLES), help="Which table, with --as csv; kernels if not given."
+    "--table", "of", type=click.Choice(TABLES),
+    help="Which table, with --as csv.  [default: kernels; of a sweep: points]"
 )  # fmt: skip
 @click.option(
     "--depth", type=click.IntRange(min=0),
@@ -75,17 +76,22 @@ def command(
       ncu-bench export run -o trace.json --as speedscope
       ncu-bench export run -o trace.json --as perfetto --depth 2
       ncu-bench export report.ncu-rep -o kernels.csv --as csv
+      ncu-bench export sweep -o points.csv --as csv
       ncu-bench export report.ncu-rep -o details.csv --as sections
     """
-    from ncu_parsers.parquet.atomic_output import replacing
-
+    from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
     from ncu_tools.runs.loading import locate
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
-    require_other_output(output, [run, str(Path(run) / LAUNCHES)])
+    require_other_output(output, [run, *(str(Path(run) / name) for name in (LAUNCHES, BENCH_FILE, POINTS_FILE))])
+    if of == "points" or is_bench(run):
+        _require_points(run, form, of, only)
+        text, rows, notes = _points(run)
+        _written(output, form, text, rows, notes, output_format)
+        return
     with progress("Reading") as reading:
         located = locate(run, reading=reading)
         found = located if only is None else only.of(located)
@@ -100,10 +106,38 @@ def command(
             text, rows, notes = _sections(run, *_read(found))
         else:
             text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
+    _written(output, form, text, rows, notes, output_format)
+
+
+def _written(output: Path, form: str, text: str, rows: int, notes: list[str], output_format: str) -> None:
+    """Write the file, and show what was written."""
+    from ncu_parsers.parquet.atomic_output import replacing
+
     with replacing(output) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
     row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
     show(Table("export", COLUMNS, [row], notes), output_format)
+
+
+def _require_points(run: str, form: str, of: str | None, only: Selection | None) -> None:
+    """Raise `WrongUsage` for what a table of points cannot be written as."""
+    if form != "csv" or of not in (None, "points") or only is not None:
+        raise WrongUsage(
+            f"{run} is written as a table of its points.",
+            "Points are neither launches to choose from nor a trace.",
+            "Write them with: --as csv --table points",
+        )
+
+
+def _points(run: str) -> tuple[str, int, list[str]]:
+    """The points of a sweep, or of a profile of several points, without single samples."""
+    from ncu_parsers.parquet.reader import read_bench
+
+    from ncu_tools.bench.bench_runs import file_of_points
+    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
+
+    table = read_bench(file_of_points(run)).drop_columns(["samples_ns"])
+    return to_spreadsheet(table), len(table), []
 
 
 def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:

@@ -29,7 +29,7 @@ from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import more_kernels
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
@@ -194,6 +194,13 @@ def command(
         else:
             result, sums = _kernels(found_runs, machine, by, group, diagnose=asked.diagnose)
             chosen = _chosen_columns(found_runs, asked.columns, group)
+    several = not asked.rules and any(row.point for row in result.rows)
+    if several and (asked.units or asked.mix or asked.diagnose or asked.columns):
+        raise WrongUsage(
+            "--units, --mix, --diagnose and --columns are of one point.",
+            f"{', '.join(runs)} holds launches of several.",
+            "Name the run folder of one of them, which lies in that of the run.",
+        )
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
     if asked.mix or asked.rules:
@@ -207,7 +214,10 @@ def command(
     shown = result.rows[:top]
     found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
-    rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
+    rows = [
+        {**row.point, **asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None}
+        for row in shown
+    ]
     columns = _columns(result.rows, by, group, output_format, diagnose=asked.diagnose)
     if asked.units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
@@ -222,6 +232,9 @@ def command(
 def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *, diagnose: bool) -> Sequence[Column]:
     """The columns of the table of kernels."""
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    points = [row.point for row in rows]
+    arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
+    columns = [columns[0], *arguments, *columns[1:]]
     if group == OPERATORS:
         columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
     if output_format in MACHINE_FORMATS:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from ncu_tools.bench.scaling import AXES, Correlation, Series, quantities_of
+from ncu_tools.bench.scaling import AXES, Correlation, Series, axis_title, quantities_of
 from ncu_tools.numbers.number_format import digits, duration, scaled
 from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
 from ncu_tools.report.plot.fonts import families
@@ -69,7 +69,7 @@ def _panels(
     series: Sequence[Series], groups: dict[str, list[dict[str, Any]]], correlations: Sequence[Correlation]
 ) -> list[Panel]:
     panels: list[Panel] = []
-    for axis in AXES:
+    for axis in _axes(series):
         some = [one for one in series if one.axis == axis]
         if some:
             panels.append(lambda plot, some=some, axis=axis: _latency(plot, some, axis))  # type: ignore[misc]
@@ -93,13 +93,20 @@ def _panels(
     return panels
 
 
+def _axes(series: Sequence[Series]) -> list[str]:
+    return list(dict.fromkeys((*AXES, *(one.axis for one in series))))
+
+
 def _labels(series: Sequence[Series]) -> list[str]:
     """Labels with only those values in which the series differ."""
-    differing = [name for name in DISTINGUISHING if len({one.same.get(name) for one in series}) > 1] or ["target"]
+    names = dict.fromkeys((*DISTINGUISHING, *(name for one in series for name in one.same)))
+    differing = [name for name in names if len({one.same.get(name) for one in series}) > 1] or ["target"]
 
     def word(one: Series, name: str) -> str:
         value = one.same.get(name)
-        return "" if value is None else f"{AXES[name][0]} {value}" if name in AXES else str(value)
+        if name in DISTINGUISHING or name == "arguments" or value is None:
+            return "" if value is None else f"{AXES[name][0]} {value}" if name in AXES else str(value)
+        return f"{name}={value}"
 
     return [printable(" ".join(filter(None, (word(one, name) for name in differing)))) for one in series]
 
@@ -117,7 +124,7 @@ def _latency(plot: Axes, series: Sequence[Series], axis: str) -> None:
         if fit is not None:
             ends = (min(one.sizes), max(one.sizes))
             plot.plot(ends, [fit.at(size) for size in ends], linewidth=1, color=style["color"])
-    _log_log(plot, f"latency against {AXES[axis][0]} (exponent, 95 %)", AXES[axis][0], duration)
+    _log_log(plot, f"latency against {axis_title(axis)} (exponent, 95 %)", axis_title(axis), duration)
     _size_ticks(plot, {size for one in series for size in one.sizes})
 
 
@@ -213,7 +220,7 @@ def _legend_below(plot: Axes) -> None:
 
 def _longest_legend(series: Sequence[Series]) -> int:
     """The most lines of a legend, among those that are shown."""
-    each = [len([one for one in series if one.axis == axis]) for axis in AXES]
+    each = [len([one for one in series if one.axis == axis]) for axis in _axes(series)]
     return max((number for number in each if number <= MOST_IN_LEGEND), default=0)
 
 
@@ -223,7 +230,7 @@ def _needs_label(value: float, limits: tuple[float, float]) -> bool:
     return limits[1] < SHORT_AXIS * limits[0] and leading in (2, 5)
 
 
-def _size_ticks(plot: Axes, sizes: set[int]) -> None:
+def _size_ticks(plot: Axes, sizes: set[float]) -> None:
     """Use the sizes themselves as ticks if they are few."""
     if len(sizes) <= 8:
         plot.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])

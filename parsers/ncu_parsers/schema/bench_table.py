@@ -1,7 +1,8 @@
 """The table of measured points: results of `ncu_launch.bench.sweep` as columns with units (docs/bench.md).
 
 Missing is null, never 0. Two rows are the same measurement, perhaps made on different days, if their `IDENTITY` columns
-are equal.
+are equal. Behind these columns there is one for each argument of a function, and one for each counter that was asked
+for by its name (`ncu_parsers.schema.own_columns`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.files.run_files import BENCH_FILE as BENCH_FILE
 
-from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of
+from ncu_parsers.schema.own_columns import own_fields, own_values
+from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of, table_metadata
 
 BENCH = "bench"
 """Value of `table` in the file's metadata."""
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11), later with process_means_ns, host and arguments; files without these read them as null."""
+"""History: 1 (2026-11), later with process_means_ns, host, arguments and profiled_*; without these a file reads as if
+they were null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
@@ -30,6 +33,7 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 _NOT_OK = "the outcome is not ok"
 _LOST = "it was lost with its dask worker"
 _GPU = "not a GPU, or nvidia-smi does not say"
+_NOT_PROFILED = "not asked for, or not counted: profiled_why_not"
 _NOT_COUNTED = "could not be counted: expected_why_not"
 
 COLUMNS: tuple[Field, ...] = (
@@ -83,6 +87,16 @@ COLUMNS: tuple[Field, ...] = (
     Field("log", pa.string(), "", "the file in logs/ with what its first process printed", "never"),
     Field("host", _NAME, "", "the machine that measured it, by its network name", f"{_LOST}, or the file has none"),
     Field("notes", pa.list_(pa.string()), "", "what is odd about it", _NOT_OK),
+    Field("profiled_by", _NAME, "", "who counted, in a run of its own: ncu, or operators by formulas", _NOT_PROFILED),
+    Field("profiled_launches", pa.int64(), "", "kernels, or operators, of an iteration in that run", _NOT_PROFILED),
+    Field("profiled_time_ns", pa.float64(), "ns", "their time in that run, under the profiler", _NOT_PROFILED),
+    Field("profiled_flops", pa.float64(), "FLOP", "their FLOPs, by profiled_flops_basis", _NOT_PROFILED),
+    Field("profiled_flops_basis", pa.string(), "", "which counters, or that it is formulas", _NOT_PROFILED),
+    Field("profiled_dram_bytes", pa.float64(), "byte", "counted between L2 and device memory", _NOT_PROFILED),
+    Field("profiled_dram_fraction", pa.float64(), "", "of the DRAM bandwidth of the profiled clock", _NOT_PROFILED),
+    Field("profiled_operator_bytes", pa.float64(), "byte", "in and out of each operator, by formulas", _NOT_PROFILED),
+    Field("profiled_why_not", pa.string(), "", "why there are no counters", "there are, or none were asked for"),
+    Field("profile", pa.string(), "", "the run folder of the profile, from that of this table", _NOT_PROFILED),
 )  # fmt: skip
 
 
@@ -91,10 +105,20 @@ def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
 
     Keys that are no columns are dropped; missing columns are null.
     """
-    fields = [field_of(column) for column in COLUMNS]
+    own = own_fields(rows, COLUMN_NAMES)
+    fields = [*(field_of(column) for column in COLUMNS), *(field for field, _ in own.columns)]
     arrays = [pa.array([row.get(column.name) for row in rows], type=column.type) for column in COLUMNS]
-    whole = {**metadata, "table": BENCH, "schema_version": SCHEMA_VERSION}
+    arrays += [pa.array(values, type=field.type) for field, values in own.columns]
+    whole = {**metadata, **own.names, "table": BENCH, "schema_version": SCHEMA_VERSION}
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata={METADATA_KEY: encoded(whole)}))
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, each also with its arguments and counters as dicts, from which `bench_table` makes it."""
+    return [{**row, **own} for row, own in zip(table.to_pylist(), own_values(table), strict=True)]
+
+
+COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
 
 
 def missing_column(names: Sequence[str]) -> str:
@@ -115,18 +139,25 @@ def appended(table: pa.Table | None, rows: Sequence[dict[str, Any]], **metadata:
     new = bench_table(rows, **metadata)
     if table is None:
         return new
-    kept = table.select([name for name in new.column_names if name in table.column_names])
+    names = [column.name for column in COLUMNS]
+    kept = table.select([name for name in names if name in table.column_names])
     kept = kept.cast(pa.schema([new.schema.field(name) for name in kept.column_names]), safe=False)
-    whole = pa.concat_tables([kept.replace_schema_metadata(None), new], promote_options="default")
-    return whole.select(new.column_names).unify_dictionaries().replace_schema_metadata(new.schema.metadata)
+    whole = pa.concat_tables([kept.replace_schema_metadata(None), new.select(names)], promote_options="default")
+    own = own_fields([*own_values(table), *rows], COLUMN_NAMES)
+    for field, values in own.columns:
+        whole = whole.append_column(field, pa.array(values, type=field.type))
+    metadata = {**table_metadata(new), **own.names}
+    order = [*names, *(field.name for field, _ in own.columns)]
+    return whole.select(order).unify_dictionaries().replace_schema_metadata({METADATA_KEY: encoded(metadata)})
 
 
 def with_row(table: pa.Table | None, row: dict[str, Any], **metadata: Any) -> pa.Table:
     """Replace the last row of the same point by `row`; append it if there is none."""
-    whole = appended(table, [row], **metadata)
     names = [] if table is None else table.column("point").to_pylist()
-    if row["point"] not in names:
-        return whole
-    at, last = len(names) - 1 - names[::-1].index(row["point"]), len(names)
-    parts = [whole.slice(0, at), whole.slice(last, 1), whole.slice(at + 1, last - at - 1)]
+    if table is None or row["point"] not in names:
+        return appended(table, [row], **metadata)
+    at = len(names) - 1 - names[::-1].index(row["point"])
+    whole = appended(pa.concat_tables([table.slice(0, at), table.slice(at + 1)]), [row], **metadata)
+    last = len(names) - 1
+    parts = [whole.slice(0, at), whole.slice(last, 1), whole.slice(at, last - at)]
     return pa.concat_tables(parts).replace_schema_metadata(whole.schema.metadata)

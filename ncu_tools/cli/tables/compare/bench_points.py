@@ -14,10 +14,10 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.cli.options import hidden_rows
 from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, verdict
 from ncu_tools.numbers.number_format import digits
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
-    from ncu_tools.bench.bench_runs import Row
+    from ncu_tools.bench.bench_runs import BenchRun, Row
     from ncu_tools.bench.compare_points import ComparedPoint, PointComparison
 
 ASKED_COLUMNS = {
@@ -99,7 +99,7 @@ def compared_points(request: CompareRequest) -> Compared:
         )
     with_names = [(one, summary) for one in found for summary in summaries(one)]
     sentences = [summary.sentence for _, summary in with_names]
-    table = _table(found, request)
+    table = _table(found, request, _argument_columns(runs))
     notes = [f"the points differ in {each}" for one in found for each in one.differences]
     for one in found:
         notes += [f"{one.name}: {note}" if len(found) > 1 else note for note in one.notes]
@@ -152,15 +152,20 @@ def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 # ------------------------------------------------------------------------------------------------------ the table
 
 
-def _table(found: Sequence[PointComparison], request: CompareRequest) -> Table:
+def _argument_columns(runs: Sequence[BenchRun]) -> list[Column]:
+    names = dict.fromkeys(name for run in runs for name in run.arguments)
+    return columns_of_arguments(names, [row for run in runs for row in run.rows])
+
+
+def _table(found: Sequence[PointComparison], request: CompareRequest, arguments: Sequence[Column]) -> Table:
     from ncu_tools.bench.compare_points import ASKED, in_words
 
     groups = _ordered(_groups(found), request.how.by)
     shown = groups[: request.how.top]
-    rows = [cells for group in shown for cells in _lines(group)]
+    rows = [cells for group in shown for cells in _lines(group, (*SIZE_COLUMNS, *arguments))]
     notes = hidden_rows(len(groups), request.how.top, "more point", "more points")
     if request.machine_readable:
-        return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
+        return Table("compare", (RUN, *FOR_MACHINES, *arguments), rows, notes)
     points = [point for one in found for point in one.points]
     sides = [side for point in points for side in (point.base, point.new) if side is not None]
     compared = {name for point in points for name in point.across}
@@ -172,9 +177,8 @@ def _table(found: Sequence[PointComparison], request: CompareRequest) -> Table:
     notes += [f"all points: {', '.join(constant)}"] if constant else []
     varied = tuple(ASKED_COLUMNS[name] for name in several)
     by_run = (RUN,) if any(not point.across for point in points) else ()
-    return Table(
-        "compare", (Column("target", "model", wide=True), *SIZE_COLUMNS, *varied, *by_run, *FOR_PEOPLE), rows, notes
-    )
+    sizes = (*SIZE_COLUMNS, *arguments)
+    return Table("compare", (Column("target", "model", wide=True), *sizes, *varied, *by_run, *FOR_PEOPLE), rows, notes)
 
 
 def _groups(found: Sequence[PointComparison]) -> list[Group]:
@@ -204,13 +208,13 @@ def _ordered(groups: list[Group], by: str | None) -> list[Group]:
     return groups if by is None else sorted(groups, key=change if by == "change" else latency)
 
 
-def _lines(group: Group) -> list[dict[str, Any]]:
+def _lines(group: Group, sizes: Sequence[Column]) -> list[dict[str, Any]]:
     base, others = group
     words = {"verdict": "base"} if any(point.new is not None for _, point in others) else {}
     lines = [] if base is None else [{**_side(base, others[0][1].base_label), "is_base": True, **words}]
     for _, point in others:
         if point.new is None:
-            cells = {name: point.row[name] for name in ("target", *(column.name for column in SIZE_COLUMNS))}
+            cells = {name: point.row.get(name) for name in ("target", *(column.name for column in sizes))}
             lines.append({**cells, **_place(point), RUN.name: point.new_label, "is_base": False, "verdict": "gone"})
         else:
             lines.append({**_side(point.new, point.new_label), "is_base": False, **_compared_cells(point)})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
@@ -136,18 +137,61 @@ def compared_layers(request: CompareRequest) -> Compared:
 def _pairs(
     request: CompareRequest, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
-    """The base with each new run, once they are known to be comparable."""
+    """The base with each new run, once they are known to be comparable; of runs of several points, point by point."""
     from ncu_tools.compare.compare_kernels import require_comparable
     from ncu_tools.runs.loading import locate
+    from ncu_tools.runs.varied_run import is_varied
 
     only = request.only
     with engine_of(request.dask) as engine, progress("Reading") as reading:
         found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
-        ours, *theirs = (side_of(path, run if only is None else only.of(run)) for path, run in found)
+        chosen = ((path, run if only is None else only.of(run)) for path, run in found)
+        if any(map(is_varied, request.runs)):
+            pairs = _pairs_of_points(list(chosen), side_of)
+        else:
+            ours, *theirs = (side_of(path, run) for path, run in chosen)
+            pairs = [(ours, side) for side in theirs]
     if not request.how.anyway:
-        for side in theirs:
+        for ours, side in pairs:
             require_comparable(ours.conditions, side.conditions, (ours.name, side.name))
-    return [(ours, side) for side in theirs]
+    return pairs
+
+
+def _pairs_of_points(
+    runs: Sequence[tuple[str, OnDisk | Run]], side_of: Callable[[str, OnDisk | Run], _Side[Known]]
+) -> list[tuple[_Side[Known], _Side[Known]]]:
+    """Each point of the base with the same point of each new run.
+
+    Raises `WrongUsage` for a run of a single point among them, and `NcuBenchError` if no point is in common.
+    """
+    from ncu_tools.runs.varied_run import by_point, in_words
+
+    points = [(path, {in_words(values): run for values, run in by_point(found)}) for path, found in runs]
+    single = next((path for path, found in points if not found), None)
+    if single is not None:
+        raise WrongUsage(
+            f"{single} is a run of one point, and another holds several.",
+            advice="Name the run folder of one point of it, which lies in that of the run.",
+        )
+    (base, ours), *others = points
+    pairs = []
+    for path, theirs in others:
+        common = [words for words in ours if words in theirs]
+        if not common:
+            raise NcuBenchError(
+                f"No point of {path} is one of {base}.",
+                f"The first is of {next(iter(theirs))}, the second of {next(iter(ours))}.",
+                "Profile both with the same --vary.",
+            )
+        alone = [
+            f"{run}/{words}" for run, own in ((base, ours), (path, theirs)) for words in own if words not in common
+        ]
+        notes = [f"not compared, since only one run has the point: {', '.join(alone)}"] if alone else []
+        for words in common:
+            before, after = side_of(base, ours[words]), side_of(path, theirs[words])
+            new = replace(after, name=f"{path}/{words}", notes=[*after.notes, *notes])
+            pairs.append((replace(before, name=f"{base}/{words}"), new))
+    return pairs
 
 
 def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
@@ -214,7 +258,8 @@ def _table(
     """
     shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
-    names = {name: name for name in request.runs} if request.machine_readable else short_names(request.runs)
+    runs = (request.runs[0], *lines)
+    names = {name: name for name in runs} if request.machine_readable else short_names(runs)
     rows, all_notes = [], []
     for name, (every, total) in lines.items():
         rows += [{RUN.name: names[name], **cells} for cells in [*every[:shown], {**total, "is_total": True}]]

@@ -1,0 +1,121 @@
+"""The points of `profile --vary`, and of `bench --metrics`: collected and shown, a row for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ncu_launch.bench.point_outcomes import OK
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.targets.varied_arguments import variants_of
+
+from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, hidden_rows, rows_shown, show
+from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.report.table import Column, Table, columns_of_arguments
+
+if TYPE_CHECKING:
+    from ncu_tools.profiling.listener import Listener
+    from ncu_tools.profiling.profile_request import ProfileRequest
+
+COUNTERS = (
+    Column("profiled_launches", "launches", "count", spare=3),
+    Column("profiled_time_ns", "profiled time", "time", "ns", spare=1),
+    Column("profiled_flops", "counted FLOPs", "flop", "FLOP", spare=0),
+    Column("profiled_dram_bytes", "counted DRAM", "byte", "byte", spare=0),
+    Column("profiled_dram_fraction", "of DRAM peak", "fraction", spare=2),
+    Column("profiled_operator_bytes", "operator bytes", "byte", "byte", spare=0),
+    Column("profiled_by", "counted by", spare=1),
+)
+IDENTITY = (
+    Column("target", "model", wide=True),
+    Column("device", "device", spare=4),
+    Column("dtype", "type", spare=3),
+    Column("mode", "mode", spare=5),
+    Column("phase", "phase", spare=4),
+    Column("batch_size", "batch", "count", spare=0),
+    Column("input_size", "image", "count", spare=0),
+    Column("sequence_length", "tokens", "count", spare=0),
+)
+OUTCOME = (Column("failure", "outcome", spare=0), Column("reason", "reason", prose=True))
+BY_FORMULA = "FLOPs and bytes counted by operators are formulas for each operator, not measured by hardware"
+
+Row = dict[str, Any]
+
+
+def profile_varied(
+    request: ProfileRequest,
+    texts: tuple[str, ...],
+    listener: Listener,
+    *,
+    top: int | None,
+    output_format: str,
+    dry_run: bool,
+) -> None:
+    """Profile a target at every point of --vary and show a row per point; with `dry_run` print the commands.
+
+    Raises `WrongUsage` for a program or ranks, which have no points, and `NcuBenchError` if no point gave anything.
+    """
+    import shlex
+
+    import click
+
+    from ncu_tools.profiling.varied_profile import plan_points, profile_points, varied_points
+
+    if request.run.workload is None:
+        raise WrongUsage("--vary is for model targets and functions.", advice="A program takes its arguments itself.")
+    if request.nproc is not None:
+        raise WrongUsage("--vary is for one process, not for ranks.", advice="Leave out --vary, or --nproc.")
+    points = varied_points(request.run.workload, variants_of(texts))
+    if dry_run:
+        planned = plan_points(request, points, listener)
+        for command in planned.commands:
+            click.echo(shlex.join(command))
+        echo_notes(planned.notes)
+        return
+    found = profile_points(request, points, listener)
+    rows: list[Row] = found.table.drop_columns(["samples_ns"]).to_pylist()
+    top = rows_shown(top, output_format)
+    notes = [*found.notes, *hidden_rows(len(rows), top, "more point", "more points")]
+    notes += counting_notes(rows)
+    notes.append(WrittenFile(f"the points are in {found.folder}, each also as a run folder of its own"))
+    show(_table(found.table.column_names, rows[:top], notes, output_format), output_format)
+    if not any(row["outcome"] == OK for row in rows):
+        raise NcuBenchError("No point could be profiled.", f"The first: {rows[0]['reason']}", "See its row and log.")
+
+
+def counting_notes(rows: list[Row]) -> list[str]:
+    """What the columns of counters are from, and why some are empty; [] if nothing was profiled."""
+    notes = [BY_FORMULA] if any(row["profiled_by"] == "operators" for row in rows) else []
+    if any(row["profiled_by"] for row in rows):
+        notes.append("columns profiled_* (counted, profiled) are of a run under the profiler; all others are not")
+    lacking = [row for row in rows if row["outcome"] == OK and row["profiled_why_not"]]
+    return [*notes, *(f"{row['point']}: not counted: {row['profiled_why_not']}" for row in lacking)]
+
+
+def count(folder: Path, points: list[Any], metrics: tuple[str, ...], arguments: list[str]) -> None:
+    """Count `metrics` of every measured point of a sweep; see `count_measured`."""
+    from ncu_launch.profile.plan import Request
+
+    from ncu_tools.cli.collecting.terminal_listener import Terminal
+    from ncu_tools.profiling.varied_profile import count_measured
+
+    count_measured(folder, points, metrics, Request(tuple(arguments), metrics), Terminal())
+
+
+def _table(names: list[str], rows: list[Row], notes: list[str], output_format: str) -> Table:
+    from ncu_parsers.schema.bench_table import COLUMN_NAMES
+    from ncu_parsers.schema.bench_table import COLUMNS as ALL
+
+    own = columns_of_arguments([name for name in names if name not in COLUMN_NAMES], rows, spare=0)
+    if output_format in MACHINE_FORMATS:
+        every = [Column(one.name, one.name, unit=one.unit) for one in ALL if not one.name.startswith(NOT_PROFILED)]
+        return Table("profile", [*every, *own], rows, notes)
+    rows = [{**row, "failure": None if row["outcome"] == OK else row["outcome"]} for row in rows]
+    return Table("profile", (*IDENTITY, *own, *COUNTERS, *OUTCOME), rows, notes)
+
+
+NOT_PROFILED = (
+    "latency_", "iterations", "warmup_", "samples_ns", "process_", "throughput", "memory_", "parameter", "self_",
+    "expected_", "gpu_", "throttling", "host", "notes",
+)  # fmt: skip
+"""Beginnings of the columns of a sweep that a profile does not fill."""

@@ -1,0 +1,90 @@
+"""ncu-bench series: quantities of points against one of them, as a table and a picture."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
+from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.table import Column, Table, columns_of_arguments
+
+if TYPE_CHECKING:
+    from ncu_tools.bench.point_series import PointSeries
+
+INTERVAL = (Column("latency_low_ns", "low", "time", "ns"), Column("latency_high_ns", "high", "time", "ns"))
+OUTCOME = (Column("outcome", "outcome"), Column("reason", "reason", prose=True))
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("-x", "across", required=True, metavar="COLUMN", help="What the horizontal axis is: n, batch, tokens ...")
+@list_option(
+    "-y", "up", default=("time",), show_default="time", metavar="COLUMN,...",
+    help="What is shown over it: time, flops, bytes, dram, dram_pct, memory, flops_per_s, bytes_per_s, or any column.",
+)  # fmt: skip
+@list_option("--by", metavar="COLUMN,...", help="A series for each value of these; if not given, of all that differs.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
+)
+@click.option("--title", default="", help="A title for the picture.")
+@format_option
+def command(
+    runs: tuple[str, ...],
+    across: str,
+    up: tuple[str, ...],
+    by: tuple[str, ...],
+    output: Path | None,
+    title: str,
+    output_format: str,
+) -> None:
+    """Show quantities of points against one of them: any columns of a sweep, or of a profile of several points.
+
+    RUN is a run folder of ncu-bench bench or of ncu-bench profile --vary, or its Parquet file. The columns are those
+    of docs/bench.md, the arguments of your function, and the counters that were asked for by name. An axis is
+    logarithmic where its values span decades, and bars show 95 % intervals of mean times.
+
+    \b
+    Example:
+      ncu-bench series sweep -x n -y time,flops_per_s --by dtype -o sizes.svg
+      ncu-bench series run -x n -y dram_pct --format csv
+    """
+    from ncu_tools.bench.point_series import point_series
+
+    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
+        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    found = point_series(runs, across, up, by)
+    notes = [*found.notes, *(_drawn(found, output, title) if output is not None else [])]
+    show(_table(found, notes, output_format), output_format)
+
+
+def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
+    by = columns_of_arguments(found.by, found.rows, spare=0)
+    quantities = [
+        Column(one.name, one.name if one.name == one.column else f"{one.name} ({one.column})", one.kind, one.unit)
+        for one in (found.x, *found.ys)
+    ]
+    has_times = any(one.column == "latency_mean_ns" for one in found.ys)
+    interval = INTERVAL if has_times and output_format in MACHINE_FORMATS else ()
+    drawn = {"x": asdict(found.x), "y": [asdict(one) for one in found.ys], "by": found.by}
+    return Table("series", (*by, *quantities, *interval, *OUTCOME), found.rows, notes, drawn)
+
+
+def _drawn(found: PointSeries, output: Path, title: str) -> list[str]:
+    """Draw the picture; returns notes."""
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.report.plot.series_plot import draw_series
+
+    picture = draw_series(found, output.suffix.lstrip(".").lower(), title=title)
+    if picture is None:
+        return ["there is nothing to draw"]
+    with replacing(output) as temporary:
+        temporary.write_bytes(picture)
+    return [WrittenFile(f"the picture is {output}")]

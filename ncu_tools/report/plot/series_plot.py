@@ -1,0 +1,99 @@
+"""Quantities of points against one of them as a picture: a panel for each quantity, a line for each series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ncu_tools.bench.point_series import PointSeries, SeriesQuantity
+from ncu_tools.numbers.number_format import FORMATS
+from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
+from ncu_tools.report.plot.fonts import families
+from ncu_tools.report.plot.theme import LIGHT, RUN_MARKERS
+from ncu_tools.report.table import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOG_FROM = 10.0
+"""Ratio of the greatest to the least value from which an axis is logarithmic."""
+MOST_TICKS = 12
+WIDTH, PANEL, LEGEND_LINE = 6.4, 2.6, 0.17
+"""In inches: of the picture, of a panel, of a line of the legend."""
+
+Row = dict[str, Any]
+
+
+def draw_series(series: PointSeries, file_format: str, *, title: str = "") -> bytes | None:
+    """The picture as bytes of `file_format` (svg, png or pdf); None if no point has both quantities."""
+    matplotlib = matplotlib_for_files()
+    from matplotlib.figure import Figure
+
+    lines = series.lines()
+    drawn = [y for y in series.ys if any(row[y.name] is not None for rows in lines.values() for row in rows)]
+    if not drawn:
+        return None
+    settings = {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
+    with matplotlib.rc_context(settings):
+        figure = Figure(figsize=(WIDTH, PANEL * len(drawn) + LEGEND_LINE * len(lines) + 0.4))
+        figure.set_layout_engine("constrained")
+        panels = list(figure.subplots(len(drawn), 1, squeeze=False, sharex=True).flat)
+        for panel, y in zip(panels, drawn, strict=True):
+            _panel(panel, series.x, y, lines)
+        panels[-1].set_xlabel(printable(series.x.title), parse_math=False)
+        if len(lines) > 1:
+            handles, labels = panels[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower left", fontsize=7, frameon=False)
+        if title:
+            figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
+        return picture_bytes(figure, file_format, dpi=150)
+
+
+def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, list[Row]]) -> None:
+    places = _places(x, lines.values())
+    for number, (words, rows) in enumerate(lines.items()):
+        known = [row for row in rows if row[y.name] is not None]
+        look: dict[str, Any] = {
+            "color": LIGHT.of_series(number),
+            "marker": RUN_MARKERS[number // len(LIGHT.series) % len(RUN_MARKERS)],
+        }
+        across = [places[row[x.name]] for row in known]
+        panel.plot(across, [row[y.name] for row in known], markersize=4, linewidth=1.2, label=printable(words), **look)
+        if y.column == "latency_mean_ns":
+            _intervals(panel, across, known, y, look["color"])
+    panel.set_title(printable(y.title), loc="left", fontsize=9, parse_math=False)
+    panel.grid(True, which="major", color=LIGHT.grid, linewidth=0.7)
+    panel.set_axisbelow(True)
+    if is_logarithmic(row[y.name] for rows in lines.values() for row in rows):
+        panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(lambda value, _: FORMATS[y.kind](value))
+    panel.yaxis.set_minor_formatter(lambda value, _: "")
+    if x.kind != "text" and is_logarithmic(places):
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_formatter(lambda value, _: "")
+    if x.kind == "text" or len(places) <= MOST_TICKS:
+        texts = [str(value) if x.kind == "text" else FORMATS[x.kind](value) for value in places]
+        panel.set_xticks(list(places.values()), [printable(text) for text in texts])
+    else:
+        panel.xaxis.set_major_formatter(lambda value, _: FORMATS[x.kind](value))
+
+
+def _intervals(panel: Axes, across: Sequence[float], rows: Sequence[Row], y: SeriesQuantity, colour: str) -> None:
+    """The 95 % intervals of mean latencies, where they are known."""
+    for place, row in zip(across, rows, strict=True):
+        if row["latency_low_ns"] is not None and row["latency_high_ns"] is not None:
+            panel.plot([place, place], [row["latency_low_ns"], row["latency_high_ns"]], linewidth=0.8, color=colour)
+
+
+def _places(x: SeriesQuantity, lines: Iterable[Sequence[Row]]) -> dict[Any, float]:
+    """Where each value of x is: numbers at themselves, texts one after the other."""
+    values = dict.fromkeys(row[x.name] for rows in lines for row in rows)
+    if x.kind == "text":
+        return {value: float(place) for place, value in enumerate(values)}
+    return {value: float(value) for value in sorted(values)}
+
+
+def is_logarithmic(values: Iterable[float | None]) -> bool:
+    """True if all values are above 0 and the greatest is at least `LOG_FROM` times the least."""
+    known = [value for value in values if value is not None]
+    return bool(known) and min(known) > 0 and max(known) >= LOG_FROM * min(known)

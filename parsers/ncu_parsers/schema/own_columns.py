@@ -1,0 +1,131 @@
+"""Columns that a table of measured points has of its own: arguments of functions, and counters asked for by name.
+
+A row holds them as dicts, under "argument_values" (texts) and "metric_values" (numbers). The file's metadata names the
+columns, under "arguments" and "metrics". An argument is a column of numbers where all its values are numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ncu_parsers.schema.tables import field_entries, field_metadata, table_metadata
+
+ARGUMENTS, METRICS = "arguments", "metrics"
+"""Keys of the file's metadata."""
+VALUES = {ARGUMENTS: "argument_values", METRICS: "metric_values"}
+"""Key of the metadata -> key of a row."""
+UNITS = "metric_units"
+"""Key of a row: the unit of each counter."""
+PREFIX = "arg_"
+"""In front of an argument whose name another column has."""
+GREATEST = 2**63 - 1
+_MEANINGS = {
+    ARGUMENTS: "argument {} of the function",
+    METRICS: "{} in the profiled run: sums added, maxima the greatest, others a mean over time",
+}
+
+Row = dict[str, Any]
+
+
+class OwnColumns(NamedTuple):
+    """The fields with their values, and the names of the columns for the file's metadata."""
+
+    columns: list[tuple[pa.Field, list[Any]]]
+    names: dict[str, list[str]]
+
+
+def own_fields(rows: Sequence[Row], taken: Collection[str]) -> OwnColumns:
+    """The columns that rows have of their own; a name that is `taken` gets `PREFIX`, whatever its case."""
+    columns: list[tuple[pa.Field, list[Any]]] = []
+    names: dict[str, list[str]] = {}
+    used = {name.lower() for name in taken}
+    for kind, key in VALUES.items():
+        for name in dict.fromkeys(name for row in rows for name in row.get(key) or {}):
+            column = name
+            while column.lower() in used:
+                column = PREFIX + column
+            used.add(column.lower())
+            values = _typed([(row.get(key) or {}).get(name) for row in rows])
+            unit = next((found for row in rows if (found := (row.get(UNITS) or {}).get(name))), "")
+            metadata = field_metadata(meaning=_MEANINGS[kind].format(name), label=name, unit=unit)
+            columns.append((pa.field(column, _type_of(values), metadata=metadata), values))
+            names.setdefault(kind, []).append(column)
+    return OwnColumns(columns, names)
+
+
+def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
+    """The columns of a table that are arguments, or metrics; [] for a table without them.
+
+    A file may name anything: only names of letters, digits, _ and dots are taken, as ours are.
+    """
+    found = table_metadata(table).get(kind)
+    texts = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    named = [name for name in texts if re.fullmatch(r"[\w.]+", name)]
+    return [name for name in named if name in table.column_names and _is_plain(table.schema.field(name).type)]
+
+
+def own_values(table: pa.Table) -> list[Row]:
+    """For each row of a table its own values as dicts, under the keys that `own_fields` reads."""
+    return list(_own_values(table))
+
+
+def _own_values(table: pa.Table) -> Iterator[Row]:
+    held = {
+        key: {_label(table.schema.field(name)): table.column(name).to_pylist() for name in own_names(table, kind)}
+        for kind, key in VALUES.items()
+    }
+    fields = [table.schema.field(name) for name in own_names(table, METRICS)]
+    units = {_label(one): field_entries(one).get("unit", "") for one in fields}
+    for place in range(len(table)):
+        yield {UNITS: units} | {
+            key: {name: values[place] for name, values in columns.items() if values[place] is not None}
+            for key, columns in held.items()
+        }
+
+
+def _label(field: pa.Field) -> str:
+    """The name that the user gave, without a `PREFIX`."""
+    return field_entries(field).get("label") or str(field.name)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind))
+
+
+def _typed(values: Sequence[Any]) -> list[Any]:
+    """The values as whole numbers if all are, else as numbers if all are, else as texts; None stays None."""
+    for as_number in (_whole, _number):
+        found = [None if value is None else as_number(value) for value in values]
+        if all(new is not None for new, value in zip(found, values, strict=True) if value is not None):
+            return found
+    return [None if value is None else _text(value) for value in values]
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        found = int(value) if not isinstance(value, float) else None
+    except ValueError:
+        return None
+    return found if found is not None and abs(found) <= GREATEST else None
+
+
+def _number(value: Any) -> float | None:
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    kind = next((type(value) for value in values if value is not None), str)
+    return {int: pa.int64(), float: pa.float64()}.get(kind, pa.string())
