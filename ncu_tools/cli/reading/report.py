@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.kernels.source.inside_of_run import Inside
-    from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.report.html.html_content import ReportedRun
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import Selection
 
@@ -76,8 +76,8 @@ def command(
     from ncu_parsers.parquet.atomic_output import replacing
 
     from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.report.html_content import content
-    from ncu_tools.report.html_page import page
+    from ncu_tools.report.html.html_content import content
+    from ncu_tools.report.html.html_page import page
 
     if output.suffix.lower() not in SUFFIXES:
         raise WrongUsage(f"{output} has no suffix of a page.", advice="Name a file ending in .html.")
@@ -98,7 +98,7 @@ def _reported(
     name: str, only: Selection | None, source_root: Path | None, reading: Callable[[Source], None]
 ) -> ReportedRun:
     """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
-    from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.report.html.html_content import ReportedRun
 
     run, inside = _with_inside(name, only, reading)
     manifest, unreadable = _manifest(name)
@@ -116,7 +116,7 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
     from ncu_parsers.report_data.refusals import NotAReport
 
     from ncu_tools.kernels.source.inside_of_run import inside_of
-    from ncu_tools.report.html_content import is_reported
+    from ncu_tools.report.html.html_content import is_reported
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import load_only
 

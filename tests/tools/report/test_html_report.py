@@ -27,8 +27,8 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
 from ncu_tools.numbers.number_format import FORMATS
-from ncu_tools.report.html_content import ReportedRun, content, is_reported
-from ncu_tools.report.html_page import LIBRARY, SCRIPTS, asset, embedded, page
+from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
+from ncu_tools.report.html.html_page import LIBRARY, SCRIPTS, asset, embedded, page
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.marks import draw_marks
 from ncu_tools.report.plot.page_size import page_of, size_of

@@ -29,9 +29,9 @@ from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent
-from ncu_tools.report.expected_content import EXPECTED_COLUMNS, expected_rows
-from ncu_tools.report.html_page import embedded, room_beside
-from ncu_tools.report.parts_content import PARTS_LETTERS, RunKernels, parts_content
+from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
+from ncu_tools.report.html.html_page import embedded, room_beside
+from ncu_tools.report.html.parts_content import PARTS_LETTERS, RunKernels, parts_content
 from ncu_tools.report.table import Column, printable
 from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
@@ -330,7 +330,7 @@ def _inside(
     known = [run for run in runs if run.inside.instructions is not None or run.inside.series]
     if not known:
         return {}
-    from ncu_tools.report.inside_content import INSIDE_LETTERS, inside_content
+    from ncu_tools.report.html.inside_content import INSIDE_LETTERS, inside_content
 
     insides = [(labels[run.name], run.table, run.inside, run.source) for run in known]
     room = room_beside(rest, INSIDE_LETTERS)
