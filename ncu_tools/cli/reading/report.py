@@ -100,17 +100,18 @@ def _reported(
     """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
     from ncu_tools.report.html.html_content import ReportedRun
 
-    run, inside = _with_inside(name, only, reading)
+    run, inside, has_launches = _with_inside(name, only, reading)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
     notes = [*run.notes, *unreadable, *inside.notes]
     source = inside.source_text(source_root)
-    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source)
+    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source, has_launches)
 
 
-def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside]:
-    """A run and what it holds of the inside of its kernels. Raises as `load_only` does, unless it has source pages.
+def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside, bool]:
+    """A run, what it holds of the inside of its kernels, and whether it has more of launches than source pages have.
 
+    Raises as `load_only` does, unless it has source pages.
     That a source page holds no launches is no note where its instructions are shown.
     """
     from ncu_parsers.report_data.refusals import NotAReport
@@ -129,11 +130,11 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
         if found is None:
             raise
         run, inside = found
-        return (run if only is None else only.of(run)), inside
+        return (run if only is None else only.of(run)), inside, False
     inside = inside_of(name, run.table.column_names, reading)
     read = [] if inside.instructions is None else inside.instructions.table["report"].unique().to_pylist()
     left_out = tuple(f"{report} was left out: " for report in read)
-    return Run(run.name, run.table, [note for note in run.notes if not note.startswith(left_out)]), inside
+    return Run(run.name, run.table, [note for note in run.notes if not note.startswith(left_out)]), inside, True
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
