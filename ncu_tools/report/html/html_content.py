@@ -161,7 +161,10 @@ def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[st
     """Columns with their kinds, and every row as a list of plain values in the order of the columns."""
     return {
         "columns": [
-            {"name": one.name, "title": one.title, "kind": one.kind, "lower_bound_if": one.lower_bound_if}
+            {
+                "name": one.name, "title": one.title, "kind": one.kind, "lower_bound_if": one.lower_bound_if,
+                "spare": one.spare or 0,
+            }
             for one in columns
         ],
         "rows": [[row.get(column.name) for column in columns] for row in rows],

@@ -1,4 +1,4 @@
-"""The columns of the tables of an HTML page, titled as those of the commands."""
+"""The columns of the tables of an HTML page, titled and left out in narrow windows as those of the commands."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NOUNS = {"operator": "operator"}
 KERNEL_COLUMNS = (
     Column("kernel", "kernel"),
     Column("run", "run"),
-    Column("launches", "launches", "count"),
+    Column("launches", "launches", "count", spare=1),
     Column("time_total_ns", "time", "time"),
     Column("time_share", "share", "fraction"),
-    Column("time_mean_ns", "mean", "time"),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("least_bytes_per_s", "least B/s", "byte/s"),
+    Column("time_mean_ns", "mean", "time", spare=6),
+    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=2),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=3),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=4),
+    Column("least_bytes_per_s", "least B/s", "byte/s", spare=4),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
     Column("first_cause", "first cause"),
-    Column("nvidia_rules", "NVIDIA's rules"),
-    Column("headroom_ns", "headroom", "time"),
-    Column("headroom_share", "of run, at most", "fraction"),
+    Column("nvidia_rules", "NVIDIA's rules", spare=3),
+    Column("headroom_ns", "headroom", "time", spare=5),
+    Column("headroom_share", "of run, at most", "fraction", spare=6),
 )
 KERNEL_DETAILS = (
     Column("time_min_ns", "min", "time"),
@@ -58,16 +58,16 @@ KERNEL_DETAILS = (
 
 SUMMARY_COLUMNS = (
     Column("run", "run"),
-    Column("source", "source"),
+    Column("source", "source", spare=8),
     Column("device", "device"),
-    Column("launches", "launches", "count"),
-    Column("kernels", "kernels", "count"),
+    Column("launches", "launches", "count", spare=1),
+    Column("kernels", "kernels", "count", spare=5),
     Column("time_total_ns", "time", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte"),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER, spare=7),
+    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=2),
+    Column("dram_bytes", "DRAM", "byte", spare=7),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=4),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=3),
     Column(LOWER, "lower bound"),
 )
 LAYER_COLUMNS = (

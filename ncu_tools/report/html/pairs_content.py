@@ -36,14 +36,14 @@ OPERATORS = "operator"
 PAIR_COLUMNS = (
     Column("kernel", "kernel"),
     Column("was", "was"),
-    Column("base_launches", "base launches", "count"),
-    Column("new_launches", "new launches", "count"),
+    Column("base_launches", "base launches", "count", spare=2),
+    Column("new_launches", "new launches", "count", spare=2),
     Column("base_compared_ns", "base time", "time"),
     Column("new_compared_ns", "new time", "time"),
     Column("time_ratio", "time ratio", "number"),
     Column("time_change", "time changed [95 %]"),
     Column("verdict", "verdict"),
-    Column("matched_by", "matched by"),
+    Column("matched_by", "matched by", spare=4),
 )
 """Titles as in the table of `ncu-bench compare`; times are means of a launch."""
 
@@ -94,7 +94,7 @@ def _column(column: Column, group: str, time_title: str) -> dict[str, Any]:
         title = title.replace(name, name.replace("time", time_title))
     if group == OPERATORS:
         title = {"kernel": OPERATORS, "base launches": "base calls", "new launches": "new calls"}.get(title, title)
-    return {"name": column.name, "title": title, "kind": column.kind, "lower_bound_if": column.lower_bound_if}
+    return {"name": column.name, "title": title, "kind": column.kind, "lower_bound_if": "", "spare": column.spare or 0}
 
 
 def _pair(comparison: Comparison, texts: dict[str, int]) -> dict[str, Any]:

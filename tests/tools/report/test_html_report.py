@@ -471,7 +471,7 @@ class TestInChromium:
         runs = [ReportedRun(name, table(*launches), [IMAGE], manifest, unexpected=SCRIPT) for name in (SCRIPT, IMAGE)]
         found = Opened(browser, written(tmp_path, *runs, title=IMAGE))
         elements = found.page.locator("img, iframe, body script:not(#content)")
-        assert elements.count() == len(SCRIPTS) + 1
+        assert elements.count() == len(SCRIPTS) + 3
         assert {SCRIPT, IMAGE} <= set(found.rows())
         assert found.page.locator("h1").inner_text() == IMAGE
         for number in range(2 * len(HOSTILE)):
@@ -480,7 +480,7 @@ class TestInChromium:
         assert found.page.locator("#kernel code").inner_text() in found.page.locator(".tip").inner_text()
         for opens in found.page.locator("text=Open all").all():
             opens.click()
-        assert elements.count() == len(SCRIPTS) + 1
+        assert elements.count() == len(SCRIPTS) + 3
         assert found.wrong == []
         found.page.close()
 
