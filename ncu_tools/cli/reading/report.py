@@ -64,9 +64,10 @@ def command(
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
     The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
-    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline. A kernel
-    with counters is shown in the seven parts of ncu-bench kernel. Reports with counts per instruction (ncu --set full)
-    and source pages show the source lines and instructions of their kernels.
+    sorts; it can be used by keyboard alone, printed, and read light or dark. Of several runs one chooses those that
+    share the roofline, and compares two. A kernel with counters is shown in the seven parts of ncu-bench kernel.
+    Reports with counts per instruction (ncu --set full) and source pages show the source lines and instructions of
+    their kernels.
 
     \b
     Example:
@@ -111,8 +112,8 @@ def _reported(
 def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside, bool]:
     """A run, what it holds of the inside of its kernels, and whether it has more of launches than source pages have.
 
-    Raises as `load_only` does, unless it has source pages.
-    That a source page holds no launches is no note where its instructions are shown.
+    Raises as `load_only` does, unless it has source pages. That a source page holds no launches is no note
+    where its instructions are shown.
     """
     from ncu_parsers.report_data.refusals import NotAReport
 

@@ -111,7 +111,7 @@ def content(
     known = {
         labels[run.name]: RunKernels(run.table, [point.hotspot for point in shown[run.name]], group) for run in runs
     }
-    room = LETTERS_OF_ROWS / len(runs) if top is None else math.inf
+    room = (LETTERS_OF_ROWS - PAIRS_LETTERS * (len(runs) > 1)) / len(runs) if top is None else math.inf
     made = {name: _kernels(found, labels[name], known[labels[name]], room) for name, found in shown.items()}
     notes += _notes_on_the_rest(kernels, made, labels, noun_of(group))
     rows = sorted((row for of_run in made.values() for row in of_run), key=lambda row: -(row["time_total_ns"] or 0.0))
@@ -162,7 +162,10 @@ def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[st
     return {
         "columns": [
             {
-                "name": one.name, "title": one.title, "kind": one.kind, "lower_bound_if": one.lower_bound_if,
+                "name": one.name,
+                "title": one.title,
+                "kind": one.kind,
+                "lower_bound_if": one.lower_bound_if,
                 "spare": one.spare or 0,
             }
             for one in columns

@@ -64,7 +64,8 @@ def pairs_content(
         (ours, our_conditions), (theirs, their_conditions) = known[base], known[new]
         made = _pair(compare(ours, theirs, (our_conditions, their_conditions)), texts)
         room -= len(embedded([made, list(texts)[before:]]))
-        if (room < 0 and pairs) or len(pairs) == MOST_PAIRS:
+        if room < 0 or len(pairs) == MOST_PAIRS:
+            texts = {text: number for text, number in texts.items() if number < before}
             break
         pairs[f"{base} {new}"] = made
     return {

@@ -475,7 +475,9 @@ class TestInChromium:
         assert found.page.locator("#inside-code .code").inner_text() == EVIL
         assert found.page.locator(".small-plots figcaption").inner_text() == EVIL
         assert EVIL in found.page.locator("#inside-kernel option").inner_text()
-        assert found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 2  # the inside, and seven parts
+        assert (
+            found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 2
+        )  # the inside, and seven parts
         assert found.wrong == []
         found.page.close()
 

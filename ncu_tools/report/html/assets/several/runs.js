@@ -47,7 +47,7 @@ function runsTable(content, onChange) {
       "table",
       {},
       element("caption", {}, "The runs"),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "show"), ...headings, boundsHeading)),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col", class: "pick" }, "show"), ...headings, boundsHeading)),
       body,
     ),
   );
@@ -96,9 +96,11 @@ function runsTable(content, onChange) {
     return row;
   }
 
-  // The shares of what bounds the time as a bar, with the largest in words; what is not known as words alone.
+  // The shares of what bounds the time as a bar, with the largest in words, and what is not known where that is more;
+  // where nothing is known, words alone.
   function boundsCell(bounds) {
-    const words = bounds.map((bound) => `${bound.title} ${percent(bound.share)}`).join(", ");
+    const wordsOf = (some) => some.map((bound) => `${bound.title} ${percent(bound.share)}`).join(", ");
+    const words = wordsOf(bounds);
     const cell = element("td", { class: "text bounds", title: words });
     if (!bounds.some((bound) => bound.title !== NO_BOUND)) {
       cell.append(bounds.length ? element("span", { class: "hint" }, NO_BOUND) : "");
@@ -111,9 +113,13 @@ function runsTable(content, onChange) {
     });
     cell.append(
       element("div", { class: "stack", role: "img", "aria-label": words }, ...parts),
-      element("span", { class: "largest" }, `${bounds[0].title} ${percent(bounds[0].share)}`),
+      element("span", { class: "largest" }, wordsOf(bounds.filter((bound, rank) => rank === 0 || isMore(bound, bounds)))),
     );
     return cell;
+  }
+
+  function isMore(bound, bounds) {
+    return bound.title === NO_BOUND && bound.share > bounds[0].share;
   }
 
   function boundsLegend() {
