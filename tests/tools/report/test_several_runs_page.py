@@ -17,7 +17,7 @@ from ncu_tools.cli.reading import kernel as kernel_command
 from ncu_tools.cli.reading import layers as layers_command
 from ncu_tools.cli.reading import roofline as roofline_command
 from ncu_tools.report.html import page_columns, pairs_content
-from ncu_tools.report.html.html_content import ReportedRun, content
+from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page
 from ncu_tools.report.html.page_columns import noun_of, timed
 from ncu_tools.report.html.runs_content import MOST_NAMED, title_of
@@ -212,6 +212,13 @@ class TestAPairOfRuns:
         assert pair(found)[0]["time_ratio"] == pytest.approx(2)
         assert notes_of(found)[0].startswith("a change could not be told from an effect of that")
         assert [note for note in notes_of(found) if f"GPU: {A100} in the base, {H100} in the new run" in note]
+
+    @pytest.mark.parametrize("other", ["d02-long-rules.csv", "d13-decimal-comma.csv", "d14-kernel-failed.csv"])
+    def test_needs_only_the_columns_that_are_read_for_a_page(self, other: str) -> None:
+        whole = [table_of(BASE), table_of(SAMPLES / other)]
+        read = [one.select([name for name in one.column_names if is_reported(name)]) for one in whole]
+        pages = [[ReportedRun(str(n), one) for n, one in enumerate(runs)] for runs in (whole, read)]
+        assert content(pages[0])["pairs"] == content(pages[1])["pairs"]
 
     def test_that_did_not_do_the_same_work_says_so_beside_the_sums(self) -> None:
         found = content([run_of("a", 1000.0), run_of("a2a", 1000.0, 1000.0)])

@@ -375,9 +375,10 @@ function drawRuns() {
     return { node: found.rows.length ? sortableTable(found, { caption }).node : null, notes: found.notes };
   });
   perRun("runs", (run, place) => {
-    const facts = content.manifests[place].flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]);
+    const pairOf = ([name, text]) => [element("dt", {}, name), element("dd", {}, text)];
+    const facts = element("dl", { class: "manifest" }, ...content.manifests[place].flatMap(pairOf));
     const words = element("summary", {}, "How it was made");
-    return { node: element("details", { open: !several }, words, element("dl", { class: "manifest" }, ...facts)), notes: [] };
+    return { node: element("details", { open: !several }, words, facts), notes: [] };
   });
 }
 

@@ -43,7 +43,8 @@ function comparedPairs(content, runs, noun) {
     );
     const found = content.pairs[`${first} ${second}`];
     if (!found) {
-      body.replaceChildren(element("p", {}, "These two are not on this page, which holds as many pairs as it has room for."), command);
+      const words = "These two are not on this page, which holds as many pairs as it has room for.";
+      body.replaceChildren(element("p", {}, words), command);
       return;
     }
     const table = { columns: content.columns, rows: found.rows.map((row) => row.map(textOf)) };

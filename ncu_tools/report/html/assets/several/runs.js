@@ -37,6 +37,7 @@ function runsTable(content, onChange) {
     const sorts = button(title, () => sortBy(place));
     return element("th", { scope: "col", class: kind === "text" ? "text" : "number", "data-title": title }, sorts);
   });
+  const pickHeading = element("th", { scope: "col", class: "pick" }, "show");
   const boundsHeading = element("th", { scope: "col", class: "text" }, "what bounds the time");
   const body = element("tbody");
   body.addEventListener("keydown", walk);
@@ -47,7 +48,7 @@ function runsTable(content, onChange) {
       "table",
       {},
       element("caption", {}, "The runs"),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col", class: "pick" }, "show"), ...headings, boundsHeading)),
+      element("thead", {}, element("tr", {}, pickHeading, ...headings, boundsHeading)),
       body,
     ),
   );
@@ -107,19 +108,20 @@ function runsTable(content, onChange) {
       return cell;
     }
     const parts = bounds.map((bound) => {
-      const part = element("span", { class: bound.title === NO_BOUND ? "part unknown" : `part ${unitClass(bound.unit)}` });
+      const colour = bound.title === NO_BOUND ? "unknown" : unitClass(bound.unit);
+      const part = element("span", { class: `part ${colour}` });
       part.style.setProperty("flex-grow", bound.share);
       return part;
     });
     cell.append(
       element("div", { class: "stack", role: "img", "aria-label": words }, ...parts),
-      element("span", { class: "largest" }, wordsOf(bounds.filter((bound, rank) => rank === 0 || isMore(bound, bounds)))),
+      element("span", { class: "largest" }, wordsOf(bounds.filter(isLarge))),
     );
     return cell;
   }
 
-  function isMore(bound, bounds) {
-    return bound.title === NO_BOUND && bound.share > bounds[0].share;
+  function isLarge(bound, rank, bounds) {
+    return rank === 0 || (bound.title === NO_BOUND && bound.share > bounds[0].share);
   }
 
   function boundsLegend() {
@@ -171,7 +173,8 @@ function runsTable(content, onChange) {
     state.kept = state.place === null ? fits : ordered(table.rows, fits, state.place, state.descending);
     headings.forEach((heading, index) => {
       heading.hidden = !state.shown.includes(places[index]);
-      if (places[index] === state.place) heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
+      const sorted = places[index] === state.place;
+      if (sorted) heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
       else heading.removeAttribute("aria-sort");
     });
     groups.clear();
@@ -210,7 +213,8 @@ function runsTable(content, onChange) {
     const which = state.isStart ? `The first ${chosen.length} of` : `${grouped(chosen.length)} of`;
     const why = state.isStart ? ", so that the plot stays readable" : "";
     const verb = chosen.length === 1 ? "is" : "are";
-    count.textContent = `${which} ${grouped(everyRun.length)} runs ${verb} chosen${why}. What is below shows the chosen runs.`;
+    const words = `${which} ${grouped(everyRun.length)} runs ${verb} chosen${why}`;
+    count.textContent = `${words}. What is below shows the chosen runs.`;
   }
 
   function sortBy(place) {
