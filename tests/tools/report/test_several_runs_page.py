@@ -459,6 +459,16 @@ class TestComparingTwoRunsInChromium:
         assert "ncu-bench compare b/run7 b/run9" in opened.page.locator("#compare code").inner_text()
         assert "base time" in opened.page.locator("#compare .total").inner_text()
 
+    def test_of_operators_are_called_so_and_compared_by_their_calls(self, browser: Browser, tmp_path: Path) -> None:
+        found = Opened(browser, written(tmp_path, *nine_runs()[:2], group="operator"))
+        assert found.page.locator("#compare th").first.inner_text() == "operator"
+        assert found.page.locator("#compare code").inner_text() == "ncu-bench compare a/run1 a/run2 --operators"
+        assert found.page.locator("#hotspots caption").inner_text() == "Operators, hottest first"
+        assert "kernel" not in found.page.locator(".legend, #kernel, #count").first.inner_text()
+        assert found.page.locator("#kernel .hint").inner_text() == "Choose an operator on the plot or in the table."
+        assert found.wrong == []
+        found.page.close()
+
     def test_a_pair_that_the_page_has_no_room_for_says_what_to_type(
         self, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -7,6 +7,7 @@ const valueOf = valueIn(kernels);
 const section = (name) => document.getElementById(name);
 const several = content.runs.length > 1;
 const { noun } = content;
+const aNoun = `${noun === "operator" ? "an" : "a"} ${noun}`;
 const runOfKernel = kernels.rows.map((row) => content.runs.indexOf(valueOf(row, "run")));
 let chosenRuns = new Set(content.runs.keys());
 const isShown = (number) => chosenRuns.has(runOfKernel[number]);
@@ -105,7 +106,7 @@ function beforeOf(number) {
 
 function kernelPanel() {
   const panel = element("div", { class: "panel", id: "kernel", "aria-live": "polite" });
-  const hint = `Choose ${noun === "operator" ? "an" : "a"} ${noun} on the plot or in the table.`;
+  const hint = `Choose ${aNoun} on the plot or in the table.`;
   function show(number) {
     if (number === null) return panel.replaceChildren(element("p", { class: "hint" }, hint));
     const row = kernels.rows[number];
@@ -192,7 +193,7 @@ function legend() {
         ),
       ),
     ),
-    content.arrows.length ? element("p", {}, `arrow: from a ${noun} to the same one of the next run`) : null,
+    content.arrows.length ? element("p", {}, `arrow: from ${aNoun} to the same one of the next run`) : null,
     element("p", {}, `area: share of ${several ? "the longest run's " : ""}${content.time_title}`),
   );
 }

@@ -32,6 +32,7 @@ function comparedPairs(content, runs, noun) {
     draw(first, Number(later.value));
   }
 
+  const options = noun === "operator" ? " --operators" : "";
   const textOf = (value) => (Array.isArray(value) ? content.texts[value[0]] : value);
 
   function draw(first, second) {
@@ -39,7 +40,7 @@ function comparedPairs(content, runs, noun) {
       "p",
       { class: "hint" },
       "In a terminal: ",
-      element("code", {}, `ncu-bench compare ${content.names[first]} ${content.names[second]}`),
+      element("code", {}, `ncu-bench compare ${content.names[first]} ${content.names[second]}${options}`),
     );
     const found = content.pairs[`${first} ${second}`];
     if (!found) {
