@@ -215,7 +215,8 @@ class TestAPairOfRuns:
 
     @pytest.mark.parametrize("other", ["d02-long-rules.csv", "d13-decimal-comma.csv", "d14-kernel-failed.csv"])
     def test_needs_only_the_columns_that_are_read_for_a_page(self, other: str) -> None:
-        whole = [table_of(BASE), table_of(SAMPLES / other)]
+        whole = [one for one in (table_of(BASE), table_of(SAMPLES / other)) if one is not None]
+        assert len(whole) == 2
         read = [one.select([name for name in one.column_names if is_reported(name)]) for one in whole]
         pages = [[ReportedRun(str(n), one) for n, one in enumerate(runs)] for runs in (whole, read)]
         assert content(pages[0])["pairs"] == content(pages[1])["pairs"]
