@@ -6,7 +6,7 @@ Kernels, layers and measured points are compared in this form, so that all have 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ncu_tools.numbers.number_format import FORMATS
@@ -24,6 +24,7 @@ DIGITS_PRINTED = 4
 """Significant digits of tables (`ncu_tools.numbers.number_format`)."""
 
 UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
+VERDICTS = {MORE: "more time", LESS: "less time"}
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,16 @@ def growth_text(change: Change) -> str | None:
 def verdict_text(change: Change) -> str | None:
     """As `growth_text`, but "no change shown" if the interval includes no change."""
     return NOT_SHOWN + _interval_text(change) if change.outcome == NOT_SHOWN else growth_text(change)
+
+
+def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, str] = VERDICTS) -> str | None:
+    """The verdict on a change of time; None if unknown."""
+    if is_new or is_gone:
+        return "new" if is_new else "gone"
+    if change.growth is None:
+        return None
+    noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
+    return words.get(change.outcome, change.outcome) + noise
 
 
 def _interval_text(change: Change) -> str:

@@ -46,6 +46,8 @@ from ncu_tools.roofline.views import Look as Look
 from ncu_tools.roofline.views import missing_names_note, seen_as
 from ncu_tools.runs import loading
 
+OPERATORS = "operators"
+"""What the points are called where kernels are grouped by operator."""
 DRAM_BYTE = "DRAM byte"
 LEAST_BYTE = "byte of least traffic by shapes"
 OPERATOR_BYTE = "byte of inputs, weights and outputs"
@@ -165,7 +167,7 @@ def roofline(
     _leave_out_empty_levels(result, look, list(runs.values()))
     if look.levels != (DRAM,):
         result.notes += on_missing_ceilings(result.levels, result.known, capability_of, list(runs.values()))
-    _note_what_is_missing(result)
+    _note_what_is_missing(result, OPERATORS if look.group == "operator" else result.view)
     return result
 
 
@@ -328,12 +330,13 @@ def ridges(ceilings: list[Ceiling]) -> list[Ridge]:
     ]
 
 
-def _note_what_is_missing(result: Roofline) -> None:
+def _note_what_is_missing(result: Roofline, what: str) -> None:
+    """Add notes on points without a place, which `what` names, and on missing ceilings."""
     drawn = {id(point) for point in result.drawable}
     undrawn = [] if result.density else [point for point in result.points if id(point) not in drawn]
     if undrawn:
         every = [point.hotspot for point in result.points]
-        result.notes.append(on_undrawn([point.hotspot for point in undrawn], every, result.view))
+        result.notes.append(on_undrawn([point.hotspot for point in undrawn], every, what))
     if not result.ceilings:
         alone = "the plot shows the points alone" if result.density or result.drawable else "the plot is empty"
         result.notes.append(f"no ceiling is known, so {alone}; name a machine with --machine NAME")

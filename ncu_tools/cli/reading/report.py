@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.kernels.source.inside_of_run import Inside
-    from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.report.html.html_content import ReportedRun
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import Selection
 
@@ -64,9 +64,10 @@ def command(
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
     The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
-    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline. A kernel
-    with counters is shown in the seven parts of ncu-bench kernel. Reports with counts per instruction (ncu --set full)
-    and source pages show the source lines and instructions of their kernels.
+    sorts; it can be used by keyboard alone, printed, and read light or dark. Of several runs one chooses those that
+    share the roofline, and compares two. A kernel with counters is shown in the seven parts of ncu-bench kernel.
+    Reports with counts per instruction (ncu --set full) and source pages show the source lines and instructions of
+    their kernels.
 
     \b
     Example:
@@ -76,8 +77,8 @@ def command(
     from ncu_parsers.parquet.atomic_output import replacing
 
     from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.report.html_content import content
-    from ncu_tools.report.html_page import page
+    from ncu_tools.report.html.html_content import content
+    from ncu_tools.report.html.html_page import page
 
     if output.suffix.lower() not in SUFFIXES:
         raise WrongUsage(f"{output} has no suffix of a page.", advice="Name a file ending in .html.")
@@ -98,25 +99,26 @@ def _reported(
     name: str, only: Selection | None, source_root: Path | None, reading: Callable[[Source], None]
 ) -> ReportedRun:
     """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
-    from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.report.html.html_content import ReportedRun
 
-    run, inside = _with_inside(name, only, reading)
+    run, inside, has_launches = _with_inside(name, only, reading)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
     notes = [*run.notes, *unreadable, *inside.notes]
     source = inside.source_text(source_root)
-    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source)
+    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source, has_launches)
 
 
-def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside]:
-    """A run and what it holds of the inside of its kernels. Raises as `load_only` does, unless it has source pages.
+def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside, bool]:
+    """A run, what it holds of the inside of its kernels, and whether it has more of launches than source pages have.
 
-    That a source page holds no launches is no note where its instructions are shown.
+    Raises as `load_only` does, unless it has source pages. That a source page holds no launches is no note
+    where its instructions are shown.
     """
     from ncu_parsers.report_data.refusals import NotAReport
 
     from ncu_tools.kernels.source.inside_of_run import inside_of
-    from ncu_tools.report.html_content import is_reported
+    from ncu_tools.report.html.html_content import is_reported
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import load_only
 
@@ -129,11 +131,11 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
         if found is None:
             raise
         run, inside = found
-        return (run if only is None else only.of(run)), inside
+        return (run if only is None else only.of(run)), inside, False
     inside = inside_of(name, run.table.column_names, reading)
     read = [] if inside.instructions is None else inside.instructions.table["report"].unique().to_pylist()
     left_out = tuple(f"{report} was left out: " for report in read)
-    return Run(run.name, run.table, [note for note in run.notes if not note.startswith(left_out)]), inside
+    return Run(run.name, run.table, [note for note in run.notes if not note.startswith(left_out)]), inside, True
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:

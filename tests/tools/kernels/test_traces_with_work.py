@@ -25,7 +25,7 @@ from ncu_tools.expected.both_sides import MeasuredLaunches
 from ncu_tools.expected.measured_vs_expected import compare_by_shapes
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
-from ncu_tools.report.html_content import ReportedRun, content
+from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS
 from ncu_tools.roofline.scene_builder import scene_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ncu_tools.report.expected_content import expected_rows
+from ncu_tools.report.html.expected_content import expected_rows
 from tests.support.launches import launch, sass, table
 
 

@@ -27,8 +27,8 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
 from ncu_tools.numbers.number_format import FORMATS
-from ncu_tools.report.html_content import ReportedRun, content, is_reported
-from ncu_tools.report.html_page import LIBRARY, SCRIPTS, asset, embedded, page
+from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
+from ncu_tools.report.html.html_page import LIBRARY, SCRIPTS, asset, embedded, page
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.marks import draw_marks
 from ncu_tools.report.plot.page_size import page_of, size_of
@@ -471,7 +471,7 @@ class TestInChromium:
         runs = [ReportedRun(name, table(*launches), [IMAGE], manifest, unexpected=SCRIPT) for name in (SCRIPT, IMAGE)]
         found = Opened(browser, written(tmp_path, *runs, title=IMAGE))
         elements = found.page.locator("img, iframe, body script:not(#content)")
-        assert elements.count() == len(SCRIPTS) + 1
+        assert elements.count() == len(SCRIPTS) + 3
         assert {SCRIPT, IMAGE} <= set(found.rows())
         assert found.page.locator("h1").inner_text() == IMAGE
         for number in range(2 * len(HOSTILE)):
@@ -480,7 +480,7 @@ class TestInChromium:
         assert found.page.locator("#kernel code").inner_text() in found.page.locator(".tip").inner_text()
         for opens in found.page.locator("text=Open all").all():
             opens.click()
-        assert elements.count() == len(SCRIPTS) + 1
+        assert elements.count() == len(SCRIPTS) + 3
         assert found.wrong == []
         found.page.close()
 

@@ -26,8 +26,8 @@ from ncu_tools.kernels.source.inside_of_run import Inside, inside_of
 from ncu_tools.kernels.source.load_instructions import RunInstructions
 from ncu_tools.kernels.source.source_pages_alone import run_of_source_pages
 from ncu_tools.kernels.source.source_text import SourceText
-from ncu_tools.report.html_content import ReportedRun, content
-from ncu_tools.report.html_page import OPTIONAL, SCRIPTS, asset, embedded, page
+from ncu_tools.report.html.html_content import ReportedRun, content
+from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, asset, embedded, page
 from sample_reports.source_page import FILE, KERNEL, LINES
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.browser import Opened
@@ -475,7 +475,9 @@ class TestInChromium:
         assert found.page.locator("#inside-code .code").inner_text() == EVIL
         assert found.page.locator(".small-plots figcaption").inner_text() == EVIL
         assert EVIL in found.page.locator("#inside-kernel option").inner_text()
-        assert found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + len(OPTIONAL)
+        assert (
+            found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 2
+        )  # the inside, and seven parts
         assert found.wrong == []
         found.page.close()
 

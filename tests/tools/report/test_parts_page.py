@@ -15,9 +15,9 @@ from ncu_parsers.report_data.report import Launch, Rule
 from ncu_tools.kernels.view.kernel_view import has_counters, is_viewed, kernel_view
 from ncu_tools.kernels.view.launch_configuration import launch_configuration
 from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part, title_of
-from ncu_tools.report.html_content import ReportedRun, content, is_reported
-from ncu_tools.report.html_page import OPTIONAL, SCRIPTS, page
-from ncu_tools.report.parts_content import ROW_FIELDS
+from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
+from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page
+from ncu_tools.report.html.parts_content import ROW_FIELDS
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES, SHARED
 from tests.support.browser import Opened
@@ -264,7 +264,7 @@ class TestTheSize:
         assert found["parts"]["notes"] == []
 
     def test_of_rows_with_long_diagnoses_leaves_the_coldest_kernels_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ncu_tools.report.html_content.LETTERS_OF_ROWS", 5000)
+        monkeypatch.setattr("ncu_tools.report.html.html_content.LETTERS_OF_ROWS", 5000)
         found = content([self.many(50)])
         shown = len(found["kernels"]["rows"])
         assert 0 < shown < 50
@@ -434,5 +434,5 @@ CONTRAST = """node => {
 
 
 def test_every_optional_part_of_a_page_has_a_script_and_a_style() -> None:
-    assert set(OPTIONAL) == {"parts", "inside"}
+    assert set(OPTIONAL) == {"groups", "pairs", "parts", "inside"}
     assert ROW_FIELDS[0] == "value"

@@ -12,7 +12,8 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import hidden_rows
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, verdict
+from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells
+from ncu_tools.compare.change import verdict
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 

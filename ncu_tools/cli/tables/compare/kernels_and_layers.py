@@ -11,8 +11,9 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, short_names, verdict
+from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, short_names
 from ncu_tools.cli.tables.time_titles import with_time_title
+from ncu_tools.compare.change import verdict
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 RUN = Column("run", "run", wide=True)
 LONG_BEGINNING = 12
 """A common beginning of run names longer than this is cut in narrow columns."""
-VERDICTS = {"more": "more time", "less": "less time"}
 
 
 @dataclass(frozen=True)
@@ -70,16 +69,6 @@ def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, A
         cells |= {f"{measure}_change": words(change) if in_both else None}
         cells |= {f"{measure}_verdict": change.outcome if in_both and change.outcome != UNKNOWN else None}
     return cells
-
-
-def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, str] = VERDICTS) -> str | None:
-    """The verdict on a change of time; None if unknown."""
-    if is_new or is_gone:
-        return "new" if is_new else "gone"
-    if change.growth is None:
-        return None
-    noise = "" if change.noise_is_known or change.outcome == "same" else ", noise not known"
-    return words.get(change.outcome, change.outcome) + noise
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

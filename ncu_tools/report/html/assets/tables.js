@@ -54,6 +54,34 @@ function columnsWithContent(table, wanted = null) {
     .filter((place) => table.rows.some((row) => row[place] !== null));
 }
 
+// ------------------------------------------------------------------------------------------------------------- width
+
+// Leaves columns out of a table that is wider than its box: the most spare first, equal ones together, as on a
+// terminal. `placesOf` gives the columns that have anything to show, `draw` draws some of them; the hint says which are
+// left out, and what is `elsewhere`.
+function fitColumns(box, hint, elsewhere, table, placesOf, draw) {
+  const spare = (place) => table.columns[place].spare;
+  function fit() {
+    const every = placesOf();
+    let kept = every;
+    draw(kept);
+    for (const rank of [...new Set(every.map(spare))].filter(Boolean).sort((one, other) => other - one)) {
+      if (box.scrollWidth <= box.clientWidth) break;
+      kept = every.filter((place) => spare(place) < rank);
+      draw(kept);
+    }
+    const titles = every.filter((place) => !kept.includes(place)).map((place) => `“${table.columns[place].title}”`);
+    hint.textContent = titles.length ? `No room in this window for ${titles.join(", ")}${elsewhere}.` : "";
+  }
+  let width = 0;
+  new ResizeObserver(() => {
+    if (box.clientWidth === width || matchMedia("print").matches) return;
+    width = box.clientWidth;
+    requestAnimationFrame(fit); // a change of the size within the observer's call would be an error
+  }).observe(box);
+  return fit;
+}
+
 // ---------------------------------------------------------------------------------------------------------- sorting
 
 const inWords = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
@@ -71,7 +99,10 @@ function ordered(rows, numbers, place, descending) {
 
 // A table whose headings sort it. With `onChoose`, rows can be chosen by mouse and keys; `numbered` gives each row the
 // number that it has on the plot. Returns the node and what a page does with it.
-function sortableTable(table, { caption, wanted = null, onChoose = null, numbered = false, sortedBy = null }) {
+function sortableTable(
+  table,
+  { caption, wanted = null, onChoose = null, numbered = false, sortedBy = null, elsewhere = "" },
+) {
   const places = columnsWithContent(table, wanted);
   const state = {
     place: sortedBy === null ? null : placeOf(table, sortedBy),
@@ -79,12 +110,15 @@ function sortableTable(table, { caption, wanted = null, onChoose = null, numbere
     kept: table.rows.map((row, number) => number),
     limit: ROWS_AT_ONCE,
     chosen: null,
+    shown: places,
+    isThere: () => true,
   };
   const made = new Map();
   const headings = places.map((place) => {
     const { title, kind } = table.columns[place];
     const sorts = button(title, () => sortBy(place));
-    return element("th", { scope: "col", class: kind === "text" ? "text" : "number", "data-title": title }, sorts);
+    const name = kind === "text" ? `text ${table.columns[place].name}` : "number";
+    return element("th", { scope: "col", class: name, "data-title": title }, sorts);
   });
   const body = element("tbody");
   const more = button(
@@ -111,7 +145,7 @@ function sortableTable(table, { caption, wanted = null, onChoose = null, numbere
   function rowOf(number) {
     if (!made.has(number)) {
       const row = table.rows[number];
-      const cells = places.map((place) => cellOf(table, row, place));
+      const cells = state.shown.map((place) => cellOf(table, row, place));
       const head = numbered ? [element("td", { class: "number rank" }, String(number + 1))] : [];
       const line = element(
         "tr",
@@ -119,6 +153,7 @@ function sortableTable(table, { caption, wanted = null, onChoose = null, numbere
         ...head,
         ...cells,
       );
+      if (number === state.chosen) line.setAttribute("aria-selected", "true");
       made.set(number, line);
     }
     return made.get(number);
@@ -130,6 +165,7 @@ function sortableTable(table, { caption, wanted = null, onChoose = null, numbere
     more.hidden = rest <= 0;
     more.textContent = `Show ${Math.min(rest, ROWS_AT_ONCE)} more of ${grouped(state.kept.length)}`;
     headings.forEach((heading, index) => {
+      heading.hidden = !state.shown.includes(places[index]);
       const sorted = places[index] === state.place;
       if (sorted) heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
       else heading.removeAttribute("aria-sort");
@@ -152,11 +188,13 @@ function sortableTable(table, { caption, wanted = null, onChoose = null, numbere
     draw();
   }
 
-  function keep(predicate) {
+  // Keeps the rows that fit; columns in which none of the rows that are there has anything are left out.
+  function keep(predicate, isThere = state.isThere) {
+    state.isThere = isThere;
     state.kept = table.rows.map((row, number) => number).filter(predicate);
     if (state.place !== null) state.kept = ordered(table.rows, state.kept, state.place, state.descending);
     state.limit = ROWS_AT_ONCE;
-    draw();
+    fit();
     return state.kept;
   }
 
@@ -203,8 +241,21 @@ function sortableTable(table, { caption, wanted = null, onChoose = null, numbere
       choose(number, { focus: true });
     });
   }
+  function drawColumns(wantedPlaces) {
+    if (String(wantedPlaces) !== String(state.shown)) made.clear();
+    state.shown = wantedPlaces;
+    draw();
+  }
+
+  function filledPlaces() {
+    const there = table.rows.filter((row, number) => state.isThere(number));
+    return places.filter((place) => there.some((row) => row[place] !== null));
+  }
+
+  const noRoom = element("p", { class: "hint no-room" });
+  const fit = fitColumns(node, noRoom, elsewhere, table, filledPlaces, drawColumns);
   draw();
-  return { node: element("div", {}, node, more), keep, choose };
+  return { node: element("div", {}, node, noRoom, more), keep, choose };
 }
 
 // ------------------------------------------------------------------------------------------------------------- tree

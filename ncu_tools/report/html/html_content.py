@@ -28,10 +28,22 @@ from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.layers.layers import layers
-from ncu_tools.numbers.number_format import more_kernels, percent
-from ncu_tools.report.expected_content import EXPECTED_COLUMNS, expected_rows
-from ncu_tools.report.html_page import embedded, room_beside
-from ncu_tools.report.parts_content import PARTS_LETTERS, RunKernels, parts_content
+from ncu_tools.numbers.number_format import more_kernels, percent, scaled
+from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
+from ncu_tools.report.html.html_page import embedded, room_beside
+from ncu_tools.report.html.page_columns import (
+    CEILING_COLUMNS,
+    KERNEL_COLUMNS,
+    KERNEL_DETAILS,
+    LAYER_COLUMNS,
+    kernel_columns,
+    noun_of,
+    summary_columns,
+    timed,
+)
+from ncu_tools.report.html.pairs_content import PAIRS_LETTERS, pairs_content
+from ncu_tools.report.html.parts_content import PARTS_LETTERS, RunKernels, parts_content
+from ncu_tools.report.html.runs_content import devices_with_ceilings, distinct, groups_of_runs, title_of
 from ncu_tools.report.table import Column, printable
 from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
@@ -45,89 +57,6 @@ KERNELS_SHOWN, LETTERS_SHOWN, LETTERS_OF_ROWS = 2_000, 800_000, 1_400_000
 
 NO_BOUND = "not known"
 ALL_LEVELS = "all"
-LOWER = "flops_lower_bound"
-
-KERNEL_COLUMNS = (
-    Column("kernel", "kernel"),
-    Column("run", "run"),
-    Column("launches", "launches", "count"),
-    Column("time_total_ns", "time", "time"),
-    Column("time_share", "share", "fraction"),
-    Column("time_mean_ns", "mean", "time"),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("least_bytes_per_s", "least B/s, by shapes", "byte/s"),
-    Column("bound", "bound"),
-    Column("bound_fraction", "of bound", "fraction"),
-    Column("first_cause", "first cause"),
-    Column("nvidia_rules", "NVIDIA's rules"),
-    Column("headroom_ns", "headroom", "time"),
-    Column("headroom_share", "of run, at most", "fraction"),
-)
-KERNEL_DETAILS = (
-    Column("time_min_ns", "min", "time"),
-    Column("time_max_ns", "max", "time"),
-    Column("time_std_ns", "std", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte"),
-    Column("least_bytes", "least bytes, by shapes", "byte"),
-    *(
-        Column(f"intensity_{level}", f"FLOP/B, {unit_title(level)}", "number", lower_bound_if=LOWER)
-        for level in LEVELS[1:]
-    ),
-    Column("unit", "most FLOPs by"),
-    Column("work", "FLOPs by unit"),
-    Column("grid", "grid"),
-    Column("block", "block"),
-    Column("registers", "registers per thread"),
-    Column("shared_memory", "shared memory per block"),
-    Column("waves", "waves per SM"),
-    Column("flops_basis", "FLOPs from"),
-    Column("diagnosis", "diagnosis"),
-    Column("flag", "above a ceiling"),
-    Column(LOWER, "lower bound"),
-)
-"""Columns shown only for a selected kernel."""
-
-SUMMARY_COLUMNS = (
-    Column("run", "run"),
-    Column("source", "source"),
-    Column("device", "device"),
-    Column("launches", "launches", "count"),
-    Column("kernels", "kernels", "count"),
-    Column("time_total_ns", "time", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte"),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
-    Column(LOWER, "lower bound"),
-)
-LAYER_COLUMNS = (
-    Column("name", "layer"),
-    Column("time_ns", "time", "time"),
-    Column("time_share", "share", "fraction"),
-    Column("forward_ns", "forward", "time"),
-    Column("backward_ns", "backward", "time"),
-    Column("optimizer_ns", "optimizer", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
-    Column("launches", "launches", "number"),
-    Column("depth", "depth", "count"),
-    Column(LOWER, "lower bound"),
-)
-CEILING_COLUMNS = (
-    Column("device", "device"),
-    Column("title", "ceiling"),
-    Column("flops_per_s", "peak", "flop/s"),
-    Column("bytes_per_s", "bandwidth", "byte/s"),
-    Column("ridge", "ridge at FLOP/B", "number"),
-    Column("kind", "holds at"),
-    Column("source", "source"),
-)
-
 
 OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shapes"})
 """Columns beyond the contract on when, where and with which data types something ran."""
@@ -144,7 +73,8 @@ def is_reported(name: str) -> bool:
 class ReportedRun:
     """A run of the report. `expected` are the operators of one iteration; `unexpected` the reason if there are none.
 
-    `inside` are its instructions and counters over time, `source` the text of its source lines.
+    `inside` are its instructions and counters over time, `source` the text of its source lines. `has_launches` is False
+    for a run of source pages alone, in which no launch can have counters.
     """
 
     name: str
@@ -155,6 +85,7 @@ class ReportedRun:
     unexpected: str = ""
     inside: Inside = field(default_factory=Inside)
     source: SourceText = field(default_factory=SourceText)
+    has_launches: bool = True
 
 
 def content(
@@ -175,32 +106,34 @@ def content(
     labels = _labels([run.name for run in runs])
     points = {run.name: [point for point in result.points if point.run == run.name] for run in runs}
     kernels = {name: [point.hotspot for point in found] for name, found in points.items()}
-    notes = [note for run in runs for note in run.notes] + result.notes
+    notes = [note for run in runs for note in run.notes] + _notes_of_launches(runs, machine, look, result)
     shown = {name: _hottest(found, top, len(runs)) for name, found in points.items()}
     known = {
         labels[run.name]: RunKernels(run.table, [point.hotspot for point in shown[run.name]], group) for run in runs
     }
-    room = LETTERS_OF_ROWS / len(runs) if top is None else math.inf
+    room = (LETTERS_OF_ROWS - PAIRS_LETTERS * (len(runs) > 1)) / len(runs) if top is None else math.inf
     made = {name: _kernels(found, labels[name], known[labels[name]], room) for name, found in shown.items()}
-    notes += _notes_on_the_rest(kernels, made, labels)
+    notes += _notes_on_the_rest(kernels, made, labels, noun_of(group))
     rows = sorted((row for of_run in made.values() for row in of_run), key=lambda row: -(row["time_total_ns"] or 0.0))
     found = {
-        "title": title or ", ".join(labels.values()),
+        "title": title or title_of(list(labels.values())),
         "made_by": f"ncu-bench {VERSION}",
         "levels": _levels(result),
         "runs": [labels[run.name] for run in runs],
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},
         "summary": _table(
-            _timed(SUMMARY_COLUMNS, result.time_title),
+            summary_columns(group, result.time_title),
             [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
         ),
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
-        "kernels": _table(_timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), result.time_title), rows),
+        "noun": noun_of(group),
+        "kernels": _table(kernel_columns(group, result.time_title), rows),
         "areas": _areas(rows, result),
         "time_title": result.time_title,
         "arrows": _arrows(rows, result, labels),
         "arrows_drawn": MOST_ARROWS,
         "in_table": _in_table(rows, several_runs=len(runs) > 1),
+        "devices": [devices_with_ceilings(run.table, machine) for run in runs],
         "ceilings": [_ceiling(ceiling, drawn=True) for ceiling in (*result.ceilings, *_of_nearer_levels(result))]
         + [_ceiling(ceiling, drawn=False) for ceiling in result.others],
         "ceiling_table": _table(CEILING_COLUMNS, _ceiling_rows(result)),
@@ -210,6 +143,10 @@ def content(
         "notes": list(dict.fromkeys(notes)),
     }
     plain: dict[str, Any] = _plain(found)
+    if len(runs) > 1:
+        of_runs = {run.name: (run.table, run.manifest) for run in runs}
+        plain["groups"] = _plain(groups_of_runs(of_runs))
+        plain["pairs"] = pairs_content(of_runs, group, result.time_title, room_beside(plain, PAIRS_LETTERS))
     if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
         plain["parts"] = _plain(parts)
     return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
@@ -224,16 +161,17 @@ def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[st
     """Columns with their kinds, and every row as a list of plain values in the order of the columns."""
     return {
         "columns": [
-            {"name": one.name, "title": one.title, "kind": one.kind, "lower_bound_if": one.lower_bound_if}
+            {
+                "name": one.name,
+                "title": one.title,
+                "kind": one.kind,
+                "lower_bound_if": one.lower_bound_if,
+                "spare": one.spare or 0,
+            }
             for one in columns
         ],
         "rows": [[row.get(column.name) for column in columns] for row in rows],
     }
-
-
-def _timed(columns: Sequence[Column], title: str) -> list[Column]:
-    """The columns, with the one of times titled `title`."""
-    return [column._replace(title=title) if column.title == "time" else column for column in columns]
 
 
 def _plain(value: Any) -> Any:
@@ -257,14 +195,9 @@ def _summary(run: ReportedRun, label: str, kernels: list[Hotspot]) -> dict[str, 
         **asdict(run_total(kernels)),
         "run": label,
         "kernels": len(kernels),
-        "source": _distinct(run.table, "source"),
-        "device": _distinct(run.table, "device_name"),
+        "source": distinct(run.table, "source"),
+        "device": distinct(run.table, "device_name"),
     }
-
-
-def _distinct(table: pa.Table, column: str) -> str | None:
-    """The distinct texts of a column, None if there are none."""
-    return ", ".join(dict.fromkeys(filter(None, tables.words(table, column)))) or None
 
 
 def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:
@@ -292,14 +225,22 @@ def _hottest(points: list[Point], top: int | None, runs: int) -> list[Point]:
     return points[: KERNELS_SHOWN // runs]
 
 
+def _notes_of_launches(runs: Sequence[ReportedRun], machine: Machine | None, look: Look, result: Roofline) -> list[str]:
+    """The notes of the roofline of the runs that have launches: what others lack there, no option of ncu adds."""
+    with_launches = {run.name: run.table for run in runs if run.has_launches}
+    if len(with_launches) == len(runs):
+        return result.notes
+    return roofline(with_launches, machine, look=look).notes if with_launches else []
+
+
 def _notes_on_the_rest(
-    kernels: dict[str, list[Hotspot]], shown: dict[str, list[dict[str, Any]]], labels: dict[str, str]
+    kernels: dict[str, list[Hotspot]], shown: dict[str, list[dict[str, Any]]], labels: dict[str, str], noun: str
 ) -> list[str]:
     notes = []
     for name, rows in kernels.items():
         rest = rows[len(shown[name]) :]
         if rest:
-            notes.append(f"{labels[name]}: {more_kernels([row.time_share for row in rest])}; --top shows more")
+            notes.append(f"{labels[name]}: {more_kernels([row.time_share for row in rest], noun)}; --top shows more")
     return notes
 
 
@@ -330,7 +271,7 @@ def _inside(
     known = [run for run in runs if run.inside.instructions is not None or run.inside.series]
     if not known:
         return {}
-    from ncu_tools.report.inside_content import INSIDE_LETTERS, inside_content
+    from ncu_tools.report.html.inside_content import INSIDE_LETTERS, inside_content
 
     insides = [(labels[run.name], run.table, run.inside, run.source) for run in known]
     room = room_beside(rest, INSIDE_LETTERS)
@@ -433,8 +374,7 @@ def _ceiling_rows(result: Roofline) -> list[dict[str, Any]]:
         {
             **asdict(ceiling),
             "title": _ceiling_title(ceiling),
-            "flops_per_s": None if ceiling.is_bandwidth else ceiling.value,
-            "bytes_per_s": ceiling.value if ceiling.is_bandwidth else None,
+            "rate": scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit),
             "ridge": ridge_of.get((ceiling.device, ceiling.unit, ceiling.value)),
         }
         for ceiling in (*result.ceilings, *_of_nearer_levels(result), *result.others)
@@ -449,7 +389,7 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
     notes = list(result.notes)
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
-    columns = _timed(LAYER_COLUMNS, time_title(result.clocks))
+    columns = timed(LAYER_COLUMNS, time_title(result.clocks))
     return {**_table(columns, (asdict(row) for row in result.rows)), "notes": notes}
 
 

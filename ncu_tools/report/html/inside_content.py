@@ -25,7 +25,7 @@ from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.source.spread.over_time import counter_over_time, means_over_time
 from ncu_tools.kernels.source.stalls import ISSUED, REASONS, stall_counts, stalls
-from ncu_tools.report.html_page import embedded
+from ncu_tools.report.html.html_page import embedded
 
 INSIDE_LETTERS = 400_000
 """Most letters of JSON that the insides of all kernels take on a page."""

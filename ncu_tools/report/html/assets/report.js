@@ -5,6 +5,12 @@ const content = JSON.parse(document.getElementById("content").textContent);
 const kernels = content.kernels;
 const valueOf = valueIn(kernels);
 const section = (name) => document.getElementById(name);
+const several = content.runs.length > 1;
+const { noun } = content;
+const aNoun = `${noun === "operator" ? "an" : "a"} ${noun}`;
+const runOfKernel = kernels.rows.map((row) => content.runs.indexOf(valueOf(row, "run")));
+let chosenRuns = new Set(content.runs.keys());
+const isShown = (number) => chosenRuns.has(runOfKernel[number]);
 
 // ---------------------------------------------------------------------------------------------------------- summary
 
@@ -25,7 +31,7 @@ function tilesOf(table) {
   );
 }
 
-function boundsBar(bounds, run) {
+function boundsBar(bounds) {
   if (!bounds.length) return null;
   const parts = bounds.map((bound) => {
     const part = element("span", { class: `part ${unitClass(bound.unit)}` });
@@ -40,21 +46,18 @@ function boundsBar(bounds, run) {
       `${bound.title} ${percent(bound.share)}`,
     ),
   );
-  const title = content.runs.length > 1 ? `What bounds the time of ${run}` : "What bounds the time";
   return element(
     "figure",
     { class: "bounds" },
-    element("figcaption", {}, title),
+    element("figcaption", {}, "What bounds the time"),
     element("div", { class: "stack", "aria-hidden": "true" }, ...parts),
     element("ul", {}, ...words),
   );
 }
 
 function drawSummary() {
-  const several = content.runs.length > 1;
-  const numbers = several ? sortableTable(content.summary, { caption: "The runs" }).node : tilesOf(content.summary);
-  const bars = content.bounds.map((bounds, place) => boundsBar(bounds, content.runs[place])).filter(Boolean);
-  section("summary").append(numbers, ...bars, notesOf(content.notes) ?? "");
+  const numbers = several ? [runs.node] : [tilesOf(content.summary), boundsBar(content.bounds[0]) ?? ""];
+  section("summary").append(...numbers, notesOf(content.notes) ?? "");
 }
 
 // ------------------------------------------------------------------------------------------------------- the kernel
@@ -82,7 +85,7 @@ function describe(number) {
   const row = kernels.rows[number];
   const name = valueOf(row, "kernel");
   const short = name.length > 160 ? `${name.slice(0, 159)}…` : name;
-  const run = content.runs.length > 1 ? ["run"] : [];
+  const run = several ? ["run"] : [];
   return [
     element("strong", {}, `${number + 1}  ${short}`),
     element("dl", {}, ...factsOf(row, [...run, ...INTRODUCED.slice(1)]), ...beforeOf(number)),
@@ -103,11 +106,11 @@ function beforeOf(number) {
 
 function kernelPanel() {
   const panel = element("div", { class: "panel", id: "kernel", "aria-live": "polite" });
-  const hint = "Choose a kernel on the plot or in the table.";
+  const hint = `Choose ${aNoun} on the plot or in the table.`;
   function show(number) {
     if (number === null) return panel.replaceChildren(element("p", { class: "hint" }, hint));
     const row = kernels.rows[number];
-    const run = content.runs.length > 1 ? ["kernel"] : ["kernel", "run"];
+    const run = several ? ["kernel"] : ["kernel", "run"];
     const names = kernels.columns
       .map((column) => column.name)
       .filter((name) => !run.includes(name) && name !== "flops_lower_bound");
@@ -128,7 +131,7 @@ function kernelPanel() {
       parts ? button("Show whole", () => parts.focus()) : null,
     );
     return panel.replaceChildren(
-      element("h3", {}, `Kernel ${number + 1}`, goes),
+      element("h3", {}, `${capital(noun)} ${number + 1}`, goes),
       element("code", { class: "name" }, valueOf(row, "kernel")),
       ...said,
       ...unplaced,
@@ -150,7 +153,9 @@ function symbolOf(shape, classes) {
   return picture.node();
 }
 
-function legendOf(points) {
+// What marks mean, of the points and runs that are shown.
+function legendItems() {
+  const points = plot.points.filter(({ number }) => isShown(number));
   const units = [...new Set(points.map((point) => point.unit))].filter(Boolean);
   const items = units.map((unit) =>
     element("li", {}, symbolOf(d3.symbolCircle, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
@@ -158,17 +163,24 @@ function legendOf(points) {
   if (points.some((point) => point.isLowerBound)) {
     items.push(element("li", {}, symbolOf(d3.symbolCircle, "point lower-bound unit-other"), "FLOPs are a lower bound"));
   }
-  const runs =
-    content.runs.length > 1
-      ? content.runs.map((run, place) => element("li", {}, symbolOf(shapeOf(place), "point plain"), run))
-      : [];
+  const ofRuns = several
+    ? [...chosenRuns].map((place, rank) =>
+        element("li", {}, symbolOf(shapeOf(rank), "point plain"), content.runs[place]),
+      )
+    : [];
+  const unplaced = `No ${noun} has a place on the plot: FLOPs, bytes or time are zero or unknown.`;
+  return [
+    ...(points.length ? [] : [element("p", { class: "hint" }, unplaced)]),
+    ...(items.length ? [element("p", {}, "most FLOPs by"), element("ul", {}, ...items)] : []),
+    ...(ofRuns.length ? [element("p", {}, "run"), element("ul", {}, ...ofRuns)] : []),
+  ];
+}
+
+function legend() {
   return element(
     "div",
     { class: "legend" },
-    items.length ? element("p", {}, "most FLOPs by") : null,
-    items.length ? element("ul", {}, ...items) : null,
-    runs.length ? element("p", {}, "run") : null,
-    runs.length ? element("ul", {}, ...runs) : null,
+    element("div", { id: "legend-items" }),
     element(
       "div",
       { id: "level-shapes", hidden: true },
@@ -181,8 +193,8 @@ function legendOf(points) {
         ),
       ),
     ),
-    content.arrows.length ? element("p", {}, "arrow: from a kernel to the same one of the next run") : null,
-    element("p", {}, `area: share of ${content.runs.length > 1 ? "the longest run's " : ""}${content.time_title}`),
+    content.arrows.length ? element("p", {}, `arrow: from ${aNoun} to the same one of the next run`) : null,
+    element("p", {}, `area: share of ${several ? "the longest run's " : ""}${content.time_title}`),
   );
 }
 
@@ -223,7 +235,7 @@ function drawRoofline() {
     element(
       "span",
       { class: "hint" },
-      "Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through kernels.",
+      `Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through ${noun}s.`,
     ),
   );
   const table = content.ceiling_table.rows.length
@@ -240,7 +252,7 @@ function drawRoofline() {
       "div",
       { class: "beside" },
       plot.node,
-      element("div", { class: "aside" }, legendOf(plot.points), panel.node),
+      element("div", { class: "aside" }, legend(), panel.node),
     ),
     table,
   );
@@ -271,21 +283,28 @@ function drawHotspots() {
       .toLowerCase(),
   );
 
+  const selectOfRun = selects.find(({ name }) => name === "run")?.select;
+
   function filter() {
+    for (const option of selectOfRun?.options ?? []) {
+      const isThere = option.value === "*" || chosenRuns.has(content.runs.indexOf(option.value));
+      option.hidden = option.disabled = !isThere;
+      if (!isThere && option.selected) selectOfRun.value = "*";
+    }
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (number) =>
+      isShown(number) &&
       words.every((word) => searched[number].includes(word)) &&
       selects.every(
         ({ name, select }) => select.value === "*" || (valueOf(kernels.rows[number], name) ?? "") === select.value,
       );
-    const kept = table.keep((number) => fits(number));
+    const kept = table.keep((number) => fits(number), isShown);
     plot.keep(kept);
     count.textContent = countOf(kept);
   }
 
   search.addEventListener("input", filter);
   selects.forEach(({ select }) => select.addEventListener("change", filter));
-  count.textContent = countOf(kernels.rows.map((row, number) => number));
   section("hotspots").append(
     element(
       "p",
@@ -296,65 +315,72 @@ function drawHotspots() {
     ),
     table.node,
   );
+  return filter;
 }
 
-// A list of kernels of the page, to choose one of.
+// A list of kernels of the page, to choose one of; those of runs that are not shown are left out.
+const kernelSelects = [];
 function kernelSelect(id, numbers, onChoose) {
   const options = numbers.map((number) => {
     const name = valueOf(kernels.rows[number], "kernel");
-    const run = content.runs.length > 1 ? ` (${valueOf(kernels.rows[number], "run")})` : "";
+    const run = several ? ` (${valueOf(kernels.rows[number], "run")})` : "";
     const short = name.length > 90 ? `${name.slice(0, 89)}…` : name;
     return element("option", { value: number }, `${number + 1}  ${short}${run}`);
   });
   const select = element("select", { id }, ...options);
   select.addEventListener("change", () => onChoose(Number(select.value)));
+  kernelSelects.push(select);
   return select;
 }
 
-// How many kernels are shown, and which share of all shown runs' time they take.
+// How many kernels are shown, and which share of the chosen runs' time they take.
 function countOf(kept) {
   const time = (numbers) => d3.sum(numbers, (number) => valueOf(kernels.rows[number], "time_total_ns") ?? 0);
-  const whole = time(kernels.rows.map((row, number) => number));
-  const words = `${grouped(kept.length)} of ${grouped(kernels.rows.length)} kernels`;
-  return whole > 0 && kept.length < kernels.rows.length
+  const every = [...kernels.rows.keys()].filter(isShown);
+  const whole = time(every);
+  const words = `${grouped(kept.length)} of ${grouped(every.length)} ${noun}s`;
+  return whole > 0 && kept.length < every.length
     ? `${words}, ${percent(time(kept) / whole)} of their time`
     : words;
 }
 
 // ------------------------------------------------------------------------------- layers, expected, how runs were made
 
+// What `draw` makes of every run, below its name, or why that is nothing; both are hidden with the run.
 function perRun(name, draw) {
+  const nothing = element("ul", { class: "notes" });
   content.runs.forEach((run, place) => {
-    if (content.runs.length > 1) section(name).append(element("h3", {}, run));
-    section(name).append(...draw(run, place).filter(Boolean));
+    const { node, notes } = draw(run, place);
+    if (several && !node) {
+      nothing.append(element("li", { "data-of-run": place }, element("strong", {}, run), `: ${notes.join("; ")}`));
+      return;
+    }
+    const heading = several ? element("h3", {}, run) : "";
+    section(name).append(element("div", { "data-of-run": place }, heading, node ?? "", notesOf(notes) ?? ""));
   });
+  if (!nothing.childElementCount) return;
+  const isAll = nothing.childElementCount === content.runs.length;
+  const words = isAll ? "Nothing of this is known; why" : "Runs of which nothing of this is known, and why";
+  section(name).append(element("details", {}, element("summary", {}, words), nothing));
 }
 
 function drawRuns() {
   perRun("layers", (run, place) => {
     const found = content.layers[place];
-    return [
-      found.rows.length ? layerTree(found, "Layers; each has everything below it in its numbers") : null,
-      notesOf(found.notes),
-    ];
+    const caption = "Layers; each has everything below it in its numbers";
+    return { node: found.rows.length ? layerTree(found, caption) : null, notes: found.notes };
   });
   perRun("expected", (run, place) => {
     const found = content.expected[place];
     const caption = "Hardware counts beside operator formulas, per iteration";
-    return [found.rows.length ? sortableTable(found, { caption }).node : null, notesOf(found.notes)];
+    return { node: found.rows.length ? sortableTable(found, { caption }).node : null, notes: found.notes };
   });
-  perRun("runs", (run, place) => [
-    element(
-      "details",
-      { open: content.runs.length === 1 },
-      element("summary", {}, "How it was made"),
-      element(
-        "dl",
-        { class: "manifest" },
-        ...content.manifests[place].flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]),
-      ),
-    ),
-  ]);
+  perRun("runs", (run, place) => {
+    const pairOf = ([name, text]) => [element("dt", {}, name), element("dd", {}, text)];
+    const facts = element("dl", { class: "manifest" }, ...content.manifests[place].flatMap(pairOf));
+    const words = element("summary", {}, "How it was made");
+    return { node: element("details", { open: !several }, words, facts), notes: [] };
+  });
 }
 
 // --------------------------------------------------------------------------------------------------- colours, printing
@@ -392,7 +418,26 @@ function foldAgain() {
 
 // -------------------------------------------------------------------------------------------------------------- start
 
+// Shows some runs, by their places, and leaves out what is of others.
+function showRuns(places) {
+  chosenRuns = new Set(places);
+  document.querySelectorAll("[data-of-run]").forEach((one) => {
+    one.hidden = !chosenRuns.has(Number(one.dataset.ofRun));
+  });
+  for (const option of kernelSelects.flatMap((select) => [...select.options])) {
+    option.hidden = option.disabled = !isShown(Number(option.value));
+  }
+  section("legend-items").replaceChildren(...legendItems());
+  plot.showRuns(places);
+  filterHotspots();
+  if (chosenKernel !== null && !isShown(chosenKernel)) choose(null);
+  else for (const drawn of [inside, parts].filter(Boolean)) drawn.show(null);
+  if (places.length > 1) pairs?.choose(places[0], places[1]);
+}
+
+let chosenKernel = null;
 function choose(number) {
+  chosenKernel = number;
   table.choose(number);
   plot.choose(number);
   panel.show(number);
@@ -410,14 +455,17 @@ const plot = rooflinePlot(content, {
 });
 const panel = kernelPanel();
 const table = sortableTable(kernels, {
-  caption: isTimed ? "Kernels, hottest first" : "Kernels, whose times are not known",
+  caption: `${capital(noun)}s, ${isTimed ? "hottest first" : "whose times are not known"}`,
   wanted: content.in_table,
   onChoose: choose,
   numbered: true,
   sortedBy: "time_total_ns",
+  elsewhere: `; beside the plot stand those of the chosen ${noun}`,
 });
 
-const chooses = { onChoose: choose, kernelSelect };
+const runs = several ? runsTable(content, showRuns) : null;
+const pairs = several ? comparedPairs(content.pairs, content.runs, noun) : null;
+const chooses = { onChoose: choose, kernelSelect, isShown, noun };
 const inside = content.inside ? insideKernels(content.inside, chooses) : null;
 const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 
@@ -426,12 +474,10 @@ section("title").textContent = content.title;
 section("made-by").textContent = content.made_by;
 drawSummary();
 drawRoofline();
-drawHotspots();
-for (const drawn of [inside, parts].filter(Boolean)) {
-  section("hotspots").after(drawn.node);
-  drawn.show(null);
-}
+const filterHotspots = drawHotspots();
+for (const drawn of [pairs, inside, parts].filter(Boolean)) section("hotspots").after(drawn.node);
 drawRuns();
+showRuns(several ? runs.chosenRuns() : [0]);
 plot.resize();
 section("theme").addEventListener("click", switchTheme);
 addEventListener("beforeprint", openForPaper);

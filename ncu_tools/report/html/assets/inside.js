@@ -18,7 +18,7 @@ function stallsOf(sparse) {
   return pairs.sort((one, other) => other[1] - one[1]);
 }
 
-function insideKernels(content, { onChoose, kernelSelect }) {
+function insideKernels(content, { onChoose, kernelSelect, isShown }) {
   const lineAt = fieldsOf(content.line_fields);
   const instructionAt = fieldsOf(content.instruction_fields);
   const issued = content.stalls.findIndex((stall) => stall.name === "selected");
@@ -61,17 +61,27 @@ function insideKernels(content, { onChoose, kernelSelect }) {
 
   // The first kernel, which is the hottest; of kernels without times the one with most samples.
   function hottestKernel() {
-    if (valueOf(kernels.rows[numbers[0]], "time_total_ns") !== null) return numbers[0];
-    return d3.greatest(numbers, (number) => content.kernels[number].total ?? 0);
+    const there = numbers.filter(isShown);
+    if (!there.length || valueOf(kernels.rows[there[0]], "time_total_ns") !== null) return there[0] ?? null;
+    return d3.greatest(there, (number) => content.kernels[number].total ?? 0);
   }
 
   // Shows a kernel of the page; the hottest that is known inside where none was chosen yet.
   function show(number) {
-    if (number === null && state.number !== null) return;
+    if (number === null && state.number !== null && isShown(state.number)) return;
     const wanted = number ?? hottestKernel();
     hint.textContent = "";
+    if (wanted === null) {
+      state.number = null;
+      select.value = "";
+      hottest.hidden = true;
+      hint.textContent = "No chosen run has counts of single instructions on this page.";
+      body.replaceChildren();
+      return;
+    }
     if (!(wanted in content.kernels)) {
-      hint.textContent = `Kernel ${wanted + 1} has no counts of single instructions here; kernel ${state.number + 1} is shown.`;
+      const instead = state.number === null ? "" : `; kernel ${state.number + 1} is shown`;
+      hint.textContent = `Kernel ${wanted + 1} has no counts of single instructions here${instead}.`;
       return;
     }
     select.value = String(wanted);

@@ -17,6 +17,10 @@ const TIME_STEPS = [
   [0, "ns"],
 ];
 
+function capital(word) {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
 function grouped(value) {
   return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
 }

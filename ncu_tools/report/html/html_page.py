@@ -17,7 +17,12 @@ LIBRARY = "d3.min.js"
 SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
 """In the order in which they run: each uses only those before it."""
 
-OPTIONAL = {"parts": ("parts.js", "parts.css"), "inside": ("inside.js", "inside.css")}
+OPTIONAL = {
+    "groups": ("several/runs.js", "several/runs.css"),
+    "pairs": ("several/pairs.js", "several/pairs.css"),
+    "parts": ("parts.js", "parts.css"),
+    "inside": ("inside.js", "inside.css"),
+}
 """Script and style of what only some pages have; the scripts come right before the last one, which uses them."""
 
 PAGE_LETTERS, LEAST_LETTERS = 1_500_000, 20_000

@@ -133,7 +133,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     .attr("role", "application")
     .attr(
       "aria-label",
-      "Roofline. Left and right walk through the kernels by time, Enter goes to the table, plus and " +
+      `Roofline. Left and right walk through the ${content.noun}s by time, Enter goes to the table, plus and ` +
         "minus zoom, 0 shows everything, Shift with an arrow moves the view.",
     );
   const clip = svg.append("clipPath").attr("id", "plot-area").append("rect");
@@ -162,6 +162,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     transform: d3.zoomIdentity,
     chosen: null,
     kept: null,
+    rank: new Map(content.runs.map((run, place) => [place, place])),
     level: names[0],
     levels: [names[0]],
   };
@@ -179,7 +180,9 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
 
   // Square pixels: pictures have the same areas, by the same rule (mark_area.py).
   const areaOf = (point) => content.areas[state.levels.length > 1 ? "all" : state.level][point.number];
-  const isHere = (ceiling) => !ceiling.is_bandwidth || state.levels.includes(ceiling.unit);
+  const isOfRun = (ceiling) => content.devices.some((of, run) => state.rank.has(run) && of.includes(ceiling.device));
+  const isHere = (ceiling) =>
+    isOfRun(ceiling) && (!ceiling.is_bandwidth || state.levels.includes(ceiling.unit));
   const plain = () => content.ceilings.filter((ceiling) => ceiling.drawn && isHere(ceiling));
   const isNear = (one, other) =>
     one.device === other.device && one.unit === other.unit && Math.abs(one.value / other.value - 1) < NEAR;
@@ -187,11 +190,12 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     content.ceilings.filter((one) => !one.drawn && isHere(one) && !plain().some((other) => isNear(one, other)));
   const drawnCeilings = () => mergedCeilings(state.showOthers ? [...plain(), ...others()] : plain());
   const ridges = () => ridgesOf(plain(), state.levels);
-  const here = () => points.filter((point) => state.level in point.xs);
+  const ofRuns = () => points.filter((point) => state.rank.has(point.run));
+  const here = () => ofRuns().filter((point) => state.level in point.xs);
   const keptHere = () => here().filter((point) => !state.kept || state.kept.has(point.number));
 
   function scales() {
-    const limits = limitsOf(points, drawnCeilings(), ridges(), state.levels);
+    const limits = limitsOf(ofRuns(), drawnCeilings(), ridges(), state.levels);
     const x = d3.scaleLog(limits.x, [MARGIN.left, state.width - MARGIN.right]);
     const y = d3.scaleLog(limits.y, [HEIGHT - MARGIN.bottom, MARGIN.top]);
     return { x: state.transform.rescaleX(x), y: state.transform.rescaleY(y) };
@@ -217,9 +221,9 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     drawFrame(scale);
     const taken = drawCeilings(scale);
     markerOf
-      .attr("display", (point) => (state.level in point.xs ? null : "none"))
-      .filter((point) => state.level in point.xs)
-      .attr("d", (point) => d3.symbol(shapeOf(point.run), areaOf(point))())
+      .attr("display", (point) => (state.level in point.xs && state.rank.has(point.run) ? null : "none"))
+      .filter((point) => state.level in point.xs && state.rank.has(point.run))
+      .attr("d", (point) => d3.symbol(shapeOf(state.rank.get(point.run)), areaOf(point))())
       .attr("transform", (point) => `translate(${placeOnPlot(point, scale).join()})`);
     drawJoins(scale);
     drawArrows(scale);
@@ -390,8 +394,9 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     const lowest = found.findLast((ceiling) => ceiling.is_bandwidth);
     const slopes = found.filter((ceiling) => ceiling.is_bandwidth).length;
     let slanted = 0;
+    const named = [...new Set(found.map((ceiling) => ceiling.device))];
     const placed = found.flatMap((ceiling) => {
-      const text = ceilingText(ceiling, devices);
+      const text = ceilingText(ceiling, named);
       const width = text.length * LABEL.perCharacter;
       if (!ceiling.is_bandwidth) return aboveLine(ceiling, text, width, taken, scale);
       const isBelow = slopes > 1 && ceiling === lowest;
@@ -628,6 +633,12 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     showAll();
   }
 
+  // Shows the kernels and ceilings of some runs, by their places; the first of them has the first shape.
+  function showRuns(places) {
+    state.rank = new Map(places.map((place, rank) => [place, rank]));
+    showAll();
+  }
+
   const showOthers = (wanted) => {
     state.showOthers = wanted;
     draw();
@@ -636,5 +647,5 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     state.showArrows = wanted;
     draw();
   };
-  return { node, points, choose, showArrows, keep, zoomBy, showAll, showOthers, showLevel, resize };
+  return { node, points, choose, showArrows, keep, zoomBy, showAll, showOthers, showLevel, showRuns, resize };
 }

@@ -4,33 +4,38 @@
 
 const HEADINGS = { value: "value", against: "against", spread: "least to most" };
 
-function kernelInParts(content, { onChoose, kernelSelect }) {
+function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
   const at = new Map(content.fields.map((name, place) => [name, place + 1]));
   const has = (row, name) => row[at.get(name)] !== undefined && row[at.get(name)] !== null;
   const select = kernelSelect("parts-kernel", Object.keys(content.kernels).map(Number), onChoose);
-  const title = element("h2", { id: "parts-title", tabindex: -1 }, "One kernel whole");
+  const title = element("h2", { id: "parts-title", tabindex: -1 }, `One ${noun} whole`);
   const body = element("div");
   const node = element(
     "section",
     { id: "parts", "aria-labelledby": "parts-title" },
     title,
-    element("p", { class: "controls" }, element("label", {}, "Kernel ", select)),
+    element("p", { class: "controls" }, element("label", {}, `${capital(noun)} `, select)),
     body,
     notesOf(content.notes),
   );
   document
     .querySelector("nav a[href='#hotspots']")
-    .after(" ", element("a", { href: "#parts" }, "Kernel"));
+    .after(" ", element("a", { href: "#parts" }, capital(noun)));
   let shownNumber = null;
 
-  // Shows a kernel of the page; the hottest one that was counted where none was chosen yet.
+  // Shows a kernel of the page; the hottest one of the chosen runs that was counted where none was chosen yet.
   function show(number) {
-    if (number === null && shownNumber !== null) return;
-    shownNumber = number ?? Number(Object.keys(content.kernels)[0]);
+    if (number === null && shownNumber !== null && isShown(shownNumber)) return;
+    shownNumber = number ?? Object.keys(content.kernels).map(Number).find(isShown) ?? null;
+    if (shownNumber === null) {
+      select.value = "";
+      body.replaceChildren(element("p", { class: "hint" }, "No chosen run has counters on this page."));
+      return;
+    }
     const kernel = content.kernels[shownNumber];
     select.value = kernel ? String(shownNumber) : "";
     if (!kernel) {
-      body.replaceChildren(element("p", { class: "hint" }, `This page has no counters of kernel ${shownNumber + 1}.`));
+      body.replaceChildren(element("p", { class: "hint" }, `This page has no counters of ${noun} ${shownNumber + 1}.`));
       return;
     }
     const row = kernels.rows[shownNumber];
@@ -38,7 +43,7 @@ function kernelInParts(content, { onChoose, kernelSelect }) {
     const diagnosis = valueOf(row, "diagnosis");
     body.replaceChildren(
       element("code", { class: "name" }, valueOf(row, "kernel")),
-      element("p", { class: "hint" }, `Kernel ${shownNumber + 1}${run}: ${kernel.about}`),
+      element("p", { class: "hint" }, `${capital(noun)} ${shownNumber + 1}${run}: ${kernel.about}`),
       ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
       element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),
       notesOf(kernel.notes.map((note) => content.texts[note])) ?? "",

@@ -22,7 +22,7 @@ from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_count
 from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
 from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part, title_of
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.html_page import embedded
+from ncu_tools.report.html.html_page import embedded
 
 PARTS_LETTERS, KERNELS_WITH_PARTS = 400_000, 300
 """Most letters of JSON that the parts of all kernels take on a page, and most kernels that have some."""

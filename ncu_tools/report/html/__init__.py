@@ -1,0 +1,1 @@
+"""Telling: runs as one HTML page that opens anywhere."""

@@ -1,0 +1,117 @@
+"""The columns of the tables of an HTML page, titled and left out in narrow windows as those of the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncu_tools.ceilings.ceilings import unit_title
+from ncu_tools.report.table import Column
+from ncu_tools.roofline.scene import LEVELS
+
+LOWER = "flops_lower_bound"
+KERNEL = "kernel"
+NOUNS = {"operator": "operator"}
+"""What the rows of a grouping are called where that is not a kernel."""
+
+KERNEL_COLUMNS = (
+    Column("kernel", "kernel"),
+    Column("run", "run"),
+    Column("launches", "launches", "count", spare=1),
+    Column("time_total_ns", "time", "time"),
+    Column("time_share", "share", "fraction"),
+    Column("time_mean_ns", "mean", "time", spare=6),
+    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=2),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=3),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=4),
+    Column("least_bytes_per_s", "least B/s", "byte/s", spare=4),
+    Column("bound", "bound"),
+    Column("bound_fraction", "of bound", "fraction"),
+    Column("first_cause", "first cause"),
+    Column("nvidia_rules", "NVIDIA's rules", spare=3),
+    Column("headroom_ns", "headroom", "time", spare=5),
+    Column("headroom_share", "of run, at most", "fraction", spare=6),
+)
+KERNEL_DETAILS = (
+    Column("time_min_ns", "min", "time"),
+    Column("time_max_ns", "max", "time"),
+    Column("time_std_ns", "std", "time"),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("dram_bytes", "DRAM", "byte"),
+    Column("least_bytes", "least bytes", "byte"),
+    *(
+        Column(f"intensity_{level}", f"{unit_title(level)} FLOP/B", "number", lower_bound_if=LOWER)
+        for level in LEVELS[1:]
+    ),
+    Column("unit", "unit"),
+    Column("work", "FLOPs by unit"),
+    Column("grid", "grid"),
+    Column("block", "block"),
+    Column("registers", "registers per thread"),
+    Column("shared_memory", "shared memory per block"),
+    Column("waves", "waves per SM"),
+    Column("flops_basis", "basis"),
+    Column("diagnosis", "diagnosis"),
+    Column("flag", "flag"),
+    Column(LOWER, "lower bound"),
+)
+"""Columns shown only for a selected kernel."""
+
+SUMMARY_COLUMNS = (
+    Column("run", "run"),
+    Column("source", "source", spare=8),
+    Column("device", "device"),
+    Column("launches", "launches", "count", spare=1),
+    Column("kernels", "kernels", "count", spare=5),
+    Column("time_total_ns", "time", "time"),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER, spare=7),
+    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=2),
+    Column("dram_bytes", "DRAM", "byte", spare=7),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=4),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=3),
+    Column(LOWER, "lower bound"),
+)
+LAYER_COLUMNS = (
+    Column("name", "layer"),
+    Column("time_ns", "time", "time"),
+    Column("time_share", "share", "fraction"),
+    Column("forward_ns", "forward", "time"),
+    Column("backward_ns", "backward", "time"),
+    Column("optimizer_ns", "optimizer", "time"),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("dram_bytes", "DRAM", "byte"),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
+    Column("launches", "launches", "number"),
+    Column("depth", "depth", "count"),
+    Column(LOWER, "lower bound"),
+)
+CEILING_COLUMNS = (
+    Column("device", "machine"),
+    Column("title", "roof"),
+    Column("rate", "rate"),
+    Column("ridge", "ridge at FLOP/B", "number"),
+    Column("kind", "from"),
+    Column("source", "source"),
+)
+
+
+def noun_of(group: str) -> str:
+    """What a row of a grouping is called: "kernel" or "operator"."""
+    return NOUNS.get(group, KERNEL)
+
+
+def timed(columns: Sequence[Column], title: str) -> list[Column]:
+    """The columns, with the one of times titled `title`."""
+    return [column._replace(title=title) if column.title == "time" else column for column in columns]
+
+
+def summary_columns(group: str, time_title: str) -> list[Column]:
+    """The columns of the table of runs."""
+    columns = timed(SUMMARY_COLUMNS, time_title)
+    return [one._replace(title=f"{noun_of(group)}s") if one.name == "kernels" else one for one in columns]
+
+
+def kernel_columns(group: str, time_title: str) -> list[Column]:
+    """The columns of the table of kernels, and those beside the plot; titled as in `ncu-bench hotspots`."""
+    noun = noun_of(group)
+    columns = timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), time_title)
+    return [one._replace(title=noun) if one.name == KERNEL else one for one in columns]
