@@ -53,7 +53,7 @@ MISTAKES: dict[str, list[str]] = {
     ],
     "a misspelt column": ['query launches.parquet "SELECT kernle_name FROM launches"'],
     "a misspelt memory level, unit or gate": [
-        "roofline report.csv --levels dram,l3", "roofline report.csv --units fp23",
+        "roofline report.csv --levels dram,l3", "roofline report.csv --unit fp23",
         'compare report.csv other-gpu.csv --fail-on "tiem>5%"',
     ],
     "a kernel that the run does not have": [

@@ -97,7 +97,7 @@ def test_head_gets_its_lines_of_an_output_longer_than_a_pipe_holds(lines: int, t
     assert b"Broken" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["hotspots", RAW], ["roofline", RAW], ["machines"], ["doctor"], ["metrics"], []])
+@pytest.mark.parametrize("words", [["hotspots", RAW], ["roofline", RAW], ["machines"], ["metrics"], []])
 def test_a_pipe_gets_plain_text_the_same_each_time_and_whatever_the_terminal(words: list[str], tmp_path: Path) -> None:
     settings: tuple[dict[str, str], ...] = (
         {}, {"NO_COLOR": "1", "COLUMNS": "20", "TERM": "dumb"},
@@ -121,7 +121,7 @@ def test_a_width_can_be_given_where_no_terminal_is(width: int) -> None:
     )
     lines = done.stdout.decode().splitlines()
     assert max(map(len, lines)) <= width
-    assert f"left out for want of room in {width} columns" in done.stderr.decode()
+    assert f"no room in {width} columns for: " in done.stderr.decode()
 
 
 def on_a_terminal(words: list[str], **settings: str) -> bytes:

@@ -154,9 +154,13 @@ def command(
 
 def _same_runs(runs: tuple[str, ...]) -> list[str]:
     """The note on runs that are the base itself, by another name or the same; [] if none is."""
-    base, *new = (Path(name) for name in runs)
-    same = [str(one) for one in new if one.exists() and base.exists() and one.samefile(base)]
+    base, *new = runs
+    same = [name for name in new if name.rstrip("/") == base.rstrip("/") or _is_one_file(Path(name), Path(base))]
     return [f"{', '.join(same)} is the base itself: no change can show"] if same else []
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _compared(request: CompareRequest) -> Compared:

@@ -133,7 +133,7 @@ def _shape_rows(view: KernelView) -> Iterator[Row]:
 def _identity_rows(view: KernelView) -> Iterator[Row]:
     short = short_name(view.kernel_name)
     if short != view.kernel_name:
-        yield {"title": "short name", "value": short}
+        yield {"title": "short name", "value": None, "against": short}
     if view.hotspot.time_share is not None:
         yield {"title": "share of the run's time", **_share(view.hotspot.time_share)}
     for title, value in view.conditions.items():

@@ -48,7 +48,8 @@ def options_table() -> str:
             kinds.setdefault(_takes(option), []).append(command)
         for kind, having in kinds.items():
             lacking = sorted(every - set(having))
-            where = f"all but {', '.join(lacking)}" if len(having) > MANY > len(lacking) else ", ".join(having)
+            but = f" but {', '.join(lacking)}" if lacking else ""
+            where = f"all{but}" if len(having) > MANY > len(lacking) else ", ".join(having)
             rows.append(f"| `{names}` | {kind} | {where} |")
     return "\n".join(rows) + "\n"
 

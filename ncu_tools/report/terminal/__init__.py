@@ -1,0 +1,1 @@
+"""Rooflines as text, for terminals."""
