@@ -66,12 +66,12 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
     if is_starved(others, device.threads):
         return _too_busy(others, "its ceilings were not measured")
     threads = f" with {counted(device.threads, 'thread', 'threads')}" if device.threads else ""
-    listener.message(
-        f"No ceilings are known for {device.name}{threads}: measuring them once, for at most {QUICK_LIMIT_S:g} s "
-        "(--no-measure leaves it out)."
-    )
     began = time.monotonic()
     try:
+        listener.message(
+            f"No ceilings are known for {device.name}{threads}: measuring them once, for at most {QUICK_LIMIT_S:g} s "
+            "(--no-measure leaves it out)."
+        )
         with listener.step("measuring what this machine reaches") as heard:
             kind = "cpu" if device.threads is not None else "cuda"
             found = measured_quickly(kind, device.threads, types, on_line=heard)
