@@ -184,7 +184,7 @@ def measured(
     if ended["outcome"] == OK:
         ended["process_means_ns"] = [ended["latency_mean_ns"]]
     facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
-    return {**_asked(point), **ended, **facts}
+    return {**asked_of(point), **ended, **facts}
 
 
 def _changed(changes: Environment) -> dict[str, str]:
@@ -194,10 +194,11 @@ def _changed(changes: Environment) -> dict[str, str]:
 
 def unmeasured(point: BenchPoint, reason: str, log: Path) -> Row:
     """The row of a point that was lost together with its worker, with unknown start and duration."""
-    return {**_asked(point), "outcome": CRASHED, "reason": reason, "log": log.name}
+    return {**asked_of(point), "outcome": CRASHED, "reason": reason, "log": log.name}
 
 
-def _asked(point: BenchPoint) -> Row:
+def asked_of(point: BenchPoint) -> Row:
+    """What a row says of a point before it is measured."""
     workload = point.workload
     sizes = sizes_of(workload.target)
     return {
@@ -218,7 +219,7 @@ def _asked(point: BenchPoint) -> Row:
 
 def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
     """The outcome of a process and its reason. A measured point may still fail to get its expected FLOPs and bytes."""
-    outcome, reason = _failure(finished, log, stage)
+    outcome, reason = failure(finished, log, stage)
     if not found and outcome == OK:
         return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {stage}: the target exits"}
     if not found:
@@ -229,7 +230,8 @@ def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
     return {"outcome": OK, "reason": None, **unfinished}
 
 
-def _failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
+def failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
+    """The outcome of a process, and why it is not ok."""
     if finished.timed_out:
         return TIMED_OUT, f"no end after {finished.seconds:.0f} s, while {stage}"
     errors = said_errors(log)

@@ -24,6 +24,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
+from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, argument_option, echo_notes, format_option, options_in, show
 from ncu_tools.numbers.number_format import counted, digits, duration
@@ -137,7 +138,9 @@ class EffortOptions:
     metavar="ADDRESS|local",
     help="Have the workers of a dask scheduler measure, one point at a time on each of their GPUs.",
 )
+@against_options
 @format_option
+@options_in(AgainstOptions, "pairing")
 @options_in(SweepOptions, "points_asked")
 @options_in(EffortOptions, "timing")
 def command(
@@ -147,6 +150,7 @@ def command(
     retry_failed: bool,
     points_asked: SweepOptions,
     timing: EffortOptions,
+    pairing: AgainstOptions,
     processes: int,
     timeout: float,
     dask: str | None,
@@ -164,7 +168,9 @@ def command(
     Example:
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+      ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """
+    pairing.check(resume=resume, dask=dask)
     elsewhere = dask not in (None, "local")  # the workers may have another torchvision
     wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
     if len(wrong) == len(targets):
@@ -174,6 +180,18 @@ def command(
     requested = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
+    if pairing.against is not None:
+        with writing(folder):
+            measure_against(
+                pairing,
+                requested,
+                folder,
+                effort=effort,
+                timeout=timeout,
+                processes=processes,
+                output_format=output_format,
+            )
+        return
     with writing(folder):
         kept = _kept(folder, retry_failed) if resume else None
         missing, begun = _left_of(requested, kept, processes)
