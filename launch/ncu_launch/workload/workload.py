@@ -27,6 +27,7 @@ from ncu_launch.targets.models import Built, build
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload.warm_step import other_operators, tuned_inside
 from ncu_launch.workload_spec import Facts, Workload
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -62,18 +63,19 @@ def _run(workload: Workload, built: Built, device: str, facts_path: Path, operat
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
     unchanged = step.versions()
-    for _ in range(workload.warmup):
+    collects = operators_path is not None and workload.mode != "cudagraph"
+    for _ in range(workload.warmup - collects):  # the collector sees the last step, to compare the others with it
         step.run(lambda phase: nullcontext())
+    meet(workload)
+    if collects and operators_path is not None:
+        facts.unknown_operators, notes = _collect(step, operators_path)
+        facts.notes += [*NOT_AS_ASKED.get(workload.mode, []), *notes]
+    else:
+        notes_on_tuning = tuned_inside()
+        facts.notes += _profile_graph(step) if workload.mode == "cudagraph" else _profile(step)
+        facts.notes += notes_on_tuning()
     if step.versions() != unchanged:
         facts.notes.append(CHANGES_ITS_INPUTS)
-    meet(workload)
-    if workload.mode == "cudagraph":
-        facts.notes += _profile_graph(step)
-    elif operators_path is not None:
-        facts.unknown_operators = _collect(step, operators_path)
-        facts.notes += NOT_AS_ASKED.get(workload.mode, [])
-    else:
-        facts.notes += _profile(step)
     _write(facts_path, facts)
 
 
@@ -290,8 +292,11 @@ def differentiate(output: Any) -> None:
     torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
 
 
-def _collect(step: Step, path: Path) -> dict[str, int]:
-    """Run under the embedded collector; returns the operators whose FLOPs are not known, with their calls."""
+def _collect(step: Step, path: Path) -> tuple[dict[str, int], list[str]]:
+    """Run under the embedded collector; returns the operators whose FLOPs are not known, with their calls, and notes.
+
+    Of a warm-up its last step runs here first, without being kept.
+    """
     import torch
 
     attribution = Attribution()
@@ -299,24 +304,33 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
     attribution.attach(step.watched, step.root)
     device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
     threads = torch.get_num_threads() if step.device == "cpu" else None
-    recorded = 0
+
+    def run_once() -> None:
+        try:
+            with torch.jit.optimized_execution(False), collector:  # fused TorchScript fails under any collector
+                step.run(attribution.during)
+        finally:
+            attribution.forget()
+
+    if step.workload.warmup:
+        run_once()
+    warm, profiled = collector.forget(), []
     with opened_with_header(path, step.device, device_name, threads=threads) as stream:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
             try:
-                with torch.jit.optimized_execution(False), collector:  # fused TorchScript fails under any collector
-                    step.run(attribution.during)
+                run_once()
             finally:
-                attribution.forget()
-                recorded += collector.flush(stream)
+                profiled.append(collector.flush(stream))
     attribution.detach()
-    if not recorded:
+    if not any(profiled):
         raise NcuBenchError(
             f"{step.workload.target} ran no operator of PyTorch.",
             "It may compute with another library (NumPy, a compiled extension), which the collector does not see.",
             "Under ncu, on a machine with an NVIDIA GPU, every kernel that it launches is seen.",
         )
-    return dict(sorted(collector.unknown.items()))
+    notes = other_operators(warm, profiled) if step.workload.warmup else []
+    return dict(sorted(collector.unknown.items())), notes
 
 
 def _profile(step: Step) -> list[str]:

@@ -18,7 +18,7 @@ TOLERANCES = {
     "float8_e4m3fn": 0.25,
     "float8_e5m2": 0.5,
 }
-"""About two steps of each type; of fp32 and fp64 more, since sums in another order differ. Complex types as their parts."""
+"""About two steps of each type; of fp32 and fp64 more, since sums in another order differ. Complex: its parts'."""
 PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 RULE = "tolerance x (|reference| + median of |reference|)"
 
