@@ -268,7 +268,7 @@ def _sizes(workload: Workload, built: Built) -> Row:
     """Batch, input and sequence size: as passed to a user's function, else from the shapes of the inputs, else null."""
     keywords = built.kwargs or {}
     tensors = list(tensors_in((built.args, keywords)))
-    images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
+    images = [one for one in tensors if built.is_model and one.is_floating_point() and one.dim() == 4]
     row: Row = dict.fromkeys(("batch_size", "input_size", "sequence_length", "items", "throughput_unit"))
     if "input_ids" in keywords:
         tokens = keywords["input_ids"]
@@ -280,7 +280,7 @@ def _sizes(workload: Workload, built: Built) -> Row:
     elif tensors and tensors[0].dim():
         row |= {"batch_size": len(tensors[0]), "items": len(tensors[0])}
         row["throughput_unit"] = "image/s" if images else "sample/s"
-        row["input_size"] = tensors[0].shape[-1] if tensors[0].dim() >= 4 else None
+        row["input_size"] = tensors[0].shape[-1] if built.is_model and tensors[0].dim() >= 4 else None
     if "batch_size" in built.sizes and row["throughput_unit"] != "token/s":
         row |= {"items": built.sizes["batch_size"], "throughput_unit": row["throughput_unit"] or "sample/s"}
     return row | built.sizes

@@ -34,9 +34,8 @@ COLUMNS = (
     Column("sequence_length", "tokens", "count"),
     Column("dtype", "type"),
     Column("phase", "phase"),
-    Column("mine_ns", "median", "time", "ns", spare=0),
-    Column("reference", "reference", wide=True),
-    Column("reference_ns", "its median", "time", "ns", spare=0),
+    Column("mine_ns", "time", "time", "ns", spare=0),
+    Column("reference_ns", "reference", "time", "ns", spare=0),
     Column("ratio", "speedup", "number", spare=0),
     Column("low", "95 % from", "number", spare=0),
     Column("high", "to", "number", spare=0),
@@ -45,7 +44,10 @@ COLUMNS = (
     Column("max_rel", "relative", "number"),
     Column("reason", "reason", prose=True),
 )
+VARIED = ("dtype", "phase")
+"""Columns of text that are shown where their values differ."""
 FURTHER = (
+    Column("reference", "reference"),
     Column("point", "point"), Column("device", "device"), Column("device_name", "device name"), Column("mode", "mode"),
     Column("outcome", "outcome"), Column("agrees", "agrees"), Column("tolerance", "tolerance"),
     Column("rounds", "rounds"), Column("processes", "processes"), Column("torch", "torch"),
@@ -91,12 +93,14 @@ def measure_against(
     check_functions(points, reference)
     pairs = _measured(reference, points, folder, effort, timeout, processes)
     rows = [pair.row for pair in pairs]
-    notes = _notes(rows, processes, folder)
+    notes = [f"the reference is {reference.target}", *_notes(rows, processes, folder)]
     if output_format in MACHINE_FORMATS:
         columns = [*(column for column in COLUMNS if column.name != "verdict"), *FURTHER]
         show(Table("bench", columns, rows, notes), output_format)
     else:
-        show(Table("bench", COLUMNS, [{**row, "verdict": _verdict(row)} for row in rows], notes), output_format)
+        constant = {name for name in VARIED if len({row[name] for row in rows}) == 1}
+        columns = [column for column in COLUMNS if column.name not in constant]
+        show(Table("bench", columns, [{**row, "verdict": _verdict(row)} for row in rows], notes), output_format)
     disagreeing = [row for row in rows if row["outcome"] == DISAGREES]
     if disagreeing:
         first = disagreeing[0]
@@ -105,7 +109,7 @@ def measure_against(
             f"The first, {first['point']}: {first['reason']}.",
             "Correct the function, or say how far results may be apart with --agree-within.",
         )
-    if not any(pair.log_ratios for pair in pairs):
+    if not any(pair.logs for pair in pairs):
         reason = (rows[0]["reason"] or "").rstrip(".")
         raise NcuBenchError("No point could be measured.", f"The first: {reason}.", "See its row and log.")
 

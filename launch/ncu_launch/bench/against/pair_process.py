@@ -33,7 +33,8 @@ from ncu_launch.workload_spec import Workload
 def measure(
     workload: Workload, reference: str, tolerance: float | None, effort: Effort, written: Callable[[Row], None]
 ) -> None:
-    """Measure a pair; pass the result to `written`: the rows of both, the agreement, and the logarithms of ratios.
+    """Measure a pair; pass the result to `written`: the rows of both, the agreement, and the logarithms
+    of times.
 
     Raises `NcuBenchError` if a target or its options cannot run here, or cannot be called with the same inputs.
     """
@@ -63,7 +64,7 @@ def measure(
     for row in rows:
         row["process_peak_bytes"] = point_process.process_peak_bytes()
         row["process_means_ns"] = [row["latency_mean_ns"]]
-    result = {"agreement": asdict(agreement), "log_ratios": rounds.log_ratios}
+    result = {"agreement": asdict(agreement), "logs": rounds.logs}
     written({**result, "rows": rows})
     say("counting")
     counted = [{**row, **point_process.expected_work(each)} for row, each in zip(rows, (workload, other), strict=True)]

@@ -27,11 +27,11 @@ Timer = Callable[[Callable[[Any], None], Any], float]
 
 @dataclass
 class Rounds:
-    """Samples in ns of both sides, in order, and of each round the logarithm of reference time / own time."""
+    """Samples in ns of both sides, in order, and of each round the logarithms of both medians, the own one first."""
 
     mine: list[float] = field(default_factory=list)
     reference: list[float] = field(default_factory=list)
-    log_ratios: list[float] = field(default_factory=list)
+    logs: list[tuple[float, float]] = field(default_factory=list)
 
 
 def in_turns(
@@ -47,12 +47,12 @@ def in_turns(
     while not _is_enough(found, effort, time.monotonic() - began):
         sides = [(mine, sizes[0], found.mine), (reference, sizes[1], found.reference)]
         medians = [0.0, 0.0]
-        for place in (0, 1) if len(found.log_ratios) % 2 == 0 else (1, 0):
+        for place in (0, 1) if len(found.logs) % 2 == 0 else (1, 0):
             iteration, size, samples = sides[place]
             block = _block(iteration, size, timed)
             samples += block
             medians[place] = statistics.median(block)
-        found.log_ratios.append(math.log(max(medians[1], 1.0) / max(medians[0], 1.0)))
+        found.logs.append((math.log(max(medians[0], 1.0)), math.log(max(medians[1], 1.0))))
         between()
     return found
 
@@ -77,32 +77,47 @@ def _sample(iteration: Iteration, timed: Timer) -> float:
 
 
 def _is_enough(found: Rounds, effort: Effort, seconds: float) -> bool:
-    rounds = len(found.log_ratios)
+    rounds = len(found.logs)
     if not rounds:
         return False
     if seconds >= 2 * effort.max_s:
         return True
     if rounds < LEAST_ROUNDS or seconds < 2 * effort.least_s:
         return False
-    reach = half_width(found.log_ratios)
+    reach = half_width(_ratios(found.logs))
     return reach is not None and reach <= effort.precision
 
 
 @dataclass(frozen=True)
 class TimesRatio:
-    """Reference time / own time (above 1 is faster than the reference), and the ends of its 95 % interval.
+    """Both times in ns, geometric means of rounds, and reference / mine: above 1 is faster than the reference.
 
-    `low` and `high` are None where there is a single value.
+    `low` and `high` are the ends of the 95 % interval of the ratio; None where there is a single value.
     """
 
+    mine_ns: float
+    reference_ns: float
     ratio: float
     low: float | None
     high: float | None
 
 
-def times_ratio(processes: Sequence[Sequence[float]]) -> TimesRatio:
-    """The ratio over the rounds of one process, or over the means of several: logarithms, one list per process."""
-    values = list(processes[0]) if len(processes) == 1 else [statistics.fmean(one) for one in processes]
-    middle, reach = statistics.fmean(values), half_width(values)
+Logs = Sequence[Sequence[float]]
+"""Of each round the logarithms of both medians."""
+
+
+def times_ratio(processes: Sequence[Logs]) -> TimesRatio:
+    """Times and ratio over the rounds of one process, or over the means of several."""
+    of_each = processes[0] if len(processes) == 1 else [_means(one) for one in processes]
+    mine, reference = _means(of_each)
+    middle, reach = reference - mine, half_width(_ratios(of_each))
     low, high = (None, None) if reach is None else (math.exp(middle - reach), math.exp(middle + reach))
-    return TimesRatio(math.exp(middle), low, high)
+    return TimesRatio(math.exp(mine), math.exp(reference), math.exp(middle), low, high)
+
+
+def _ratios(logs: Logs) -> list[float]:
+    return [reference - mine for mine, reference in logs]
+
+
+def _means(logs: Logs) -> tuple[float, float]:
+    return statistics.fmean(mine for mine, _ in logs), statistics.fmean(reference for _, reference in logs)

@@ -34,8 +34,8 @@ class MeasuredPair:
     """A point and its reference, as measured so far.
 
     `outcome` is that of `point_outcomes`: of the processes, or of the comparison of results. `rows` are the rows of
-    both as in a sweep, without times where they could not be measured. `log_ratios` holds, for each process, the
-    logarithms of reference time / own time, one of each round.
+    both as in a sweep, without times where they could not be measured. `logs` holds, for each process and
+    round, the logarithms of both times.
     """
 
     point: BenchPoint
@@ -44,24 +44,21 @@ class MeasuredPair:
     reason: str | None = None
     rows: list[Row] = field(default_factory=list)
     agreement: dict[str, Any] = field(default_factory=dict)
-    log_ratios: list[list[float]] = field(default_factory=list)
+    logs: list[list[list[float]]] = field(default_factory=list)
 
     @property
     def row(self) -> Row:
-        """What was asked for, both medians in ns, their ratio with its 95 % interval, and how far results are apart."""
+        """What was asked for, both times in ns, their ratio with its 95 % interval, and how far results are apart."""
         asked = {name: value for name, value in self.rows[0].items() if name in _ASKED}
-        ratio = asdict(times_ratio(self.log_ratios)) if self.log_ratios else {}
-        times = [row.get("latency_median_ns") for row in self.rows]
+        ratio = asdict(times_ratio(self.logs)) if self.logs else {}
         return {
             **asked,
             "reference": self.reference.workload.target,
             "outcome": self.outcome,
             "reason": self.reason,
-            "mine_ns": times[0],
-            "reference_ns": times[1],
-            **{name: ratio.get(name) for name in ("ratio", "low", "high")},
-            "rounds": sum(map(len, self.log_ratios)) or None,
-            "processes": len(self.log_ratios) or None,
+            **{name: ratio.get(name) for name in ("mine_ns", "reference_ns", "ratio", "low", "high")},
+            "rounds": sum(map(len, self.logs)) or None,
+            "processes": len(self.logs) or None,
             **{name: self.agreement.get(name) for name in ("agrees", "max_abs", "max_rel")},
             "tolerance": max((self.agreement.get("tolerances") or {}).values(), default=None),
             "notes": [
@@ -105,7 +102,7 @@ def pairs_of(
     for number in range(processes):
         for point in points:
             before = found.get(point.name)
-            if before is not None and not before.log_ratios:
+            if before is not None and not before.logs:
                 continue
             log = logs / f"pair-{points.index(point) + 1}-{number + 1}.txt"
             again = _measured(point, reference, effort, timeout, log, on_stage)
@@ -151,7 +148,7 @@ def _measured(
     ]
     pair = MeasuredPair(point, beside, outcome, reason, rows, found.get("agreement") or {})
     if "rows" in found:
-        pair.log_ratios.append(found["log_ratios"])
+        pair.logs.append(found["logs"])
         pair.outcome, pair.reason = _of_results(pair.agreement)
     return pair
 
@@ -182,10 +179,10 @@ def _of_results(agreement: dict[str, Any]) -> tuple[str, str | None]:
 def _with_further(before: MeasuredPair, further: MeasuredPair) -> MeasuredPair:
     """A pair and a further process of it. One that failed only adds a note; one that disagrees decides."""
     rows = [joined(row, again) for row, again in zip(before.rows, further.rows, strict=True)]
-    if not further.log_ratios:
+    if not further.logs:
         return replace(before, rows=rows)
     worst = further if before.outcome == OK else before
     return replace(
         before, outcome=worst.outcome, reason=worst.reason, rows=rows, agreement=worst.agreement,
-        log_ratios=[*before.log_ratios, *further.log_ratios],
+        logs=[*before.logs, *further.logs],
     )  # fmt: skip
