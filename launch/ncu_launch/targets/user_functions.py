@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -118,14 +119,40 @@ def called(target: str, workload: Workload, device: str) -> CalledFunction:
     columns = {COLUMNS[size]: value for size, value in sizes.items()}
     if maker is None:
         _check_the_rest(target, missing)
+        _check_call(target, partial(function, **given), (), arguments)
     inputs = maker(**_given(f"{target}'s {MAKER}", workload, of_maker, sizes, device)) if maker is not None else None
     if missing:
+        _check_call(target, partial(function, **given), inputs, arguments)
         note = f"{_name(target)} is called with what {MAKER} returns"
         found = CalledFunction(partial(function, **given), inputs, columns, is_model=False, note=note)
     else:
         found = _told_apart(target, partial(function, **given), given, inputs, columns)
     found.takes_dtype = "dtype" in arguments or "dtype" in of_maker
     return found
+
+
+def _check_call(target: str, work: Callable[..., Any], inputs: Any, arguments: Mapping[str, Argument]) -> None:
+    """Raise `WrongUsage` if a function cannot be called with these inputs, or does nothing when it is called."""
+    plain = inspect.unwrap(work.func if isinstance(work, partial) else work)
+    if inspect.isgeneratorfunction(plain) or inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
+        kind = "a generator" if inspect.isgeneratorfunction(plain) else "asynchronous"
+        raise WrongUsage(
+            f"{target} is {kind}, so that calling it does nothing yet.",
+            advice="Name a function around it that does the work and returns the result.",
+        )
+    if takes(work, inputs):
+        return
+    if isinstance(inputs, dict):
+        given = f"the arguments {', '.join(inputs)}"
+    else:
+        count = len(inputs) if isinstance(inputs, (tuple, list)) else 1
+        given = f"{count} input{'' if count == 1 else 's'}"
+    given = "no inputs" if isinstance(inputs, tuple) and not inputs else given
+    raise WrongUsage(
+        f"{target} cannot be called with {given}{f', which {MAKER} returns' if given != 'no inputs' else ''}.",
+        f"Its arguments are: {', '.join(map(str, arguments.values())) or 'positional only'}.",
+        f"Let {MAKER} in the same file return what it needs: a tensor, a tuple, or a dict of keywords.",
+    )
 
 
 def without_those_of(reference: str, workload: Workload) -> Workload:
@@ -279,7 +306,11 @@ def _module_of_file(path: Path) -> Any:
     if specification is None or specification.loader is None:
         raise NcuBenchError(f"{path} could not be imported as Python.")
     module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    try:
+        specification.loader.exec_module(module)
+    except SyntaxError as error:
+        where = f"line {error.lineno} of {error.filename or path}"
+        raise NcuBenchError(f"{path} could not be imported: {error.msg} in {where}.", advice="Correct it.") from error
     return module
 
 

@@ -66,7 +66,7 @@ def range(name: str, *, flops: float | None = None, bytes: float | None = None) 
 def _check(name: str, flops: float | None, amount: float | None) -> None:
     if not isinstance(name, str) or not name.strip():
         raise WrongUsage(
-            f"ncu_tools.range takes a name, not {name!r:.40}.", advice='Write: with ncu_tools.range("softmax"):'
+            f"A range of ncu_tools takes a name, not {name!r:.40}.", advice='Write: with ncu_tools.range("softmax"):'
         )
     for what, value in (("flops", flops), ("bytes", amount)):
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

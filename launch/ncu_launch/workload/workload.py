@@ -404,6 +404,11 @@ def exit_code_of(work: Callable[[], None]) -> int:
     except NcuBenchError as error:
         sys.stderr.write(error.serialized + "\n")
         return error.exit_code
+    except SystemExit as exits:
+        said = f"The target ended its process with exit code {exits.code or 0}."
+        left = NcuBenchError(said, "It calls sys.exit.", "Let it return.")
+        sys.stderr.write(left.serialized + "\n")
+        return left.exit_code
     return 0
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from ncu_launch.errors import WrongUsage
+from ncu_launch.profile.collect import collect
+from ncu_launch.profile.plan import Command, Plan, Request
 from ncu_launch.workload import user_ranges
 from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
@@ -119,7 +121,7 @@ class TestARange:
     @pytest.mark.parametrize(
         ("name", "more", "says"),
         [
-            (10, {}, "ncu_tools.range takes a name, not 10"),
+            (10, {}, "A range of ncu_tools takes a name, not 10"),
             ("", {}, "takes a name"),
             ("a", {"flops": "many"}, "flops='many' of the range a is no number"),
             ("a", {"flops": -1}, "flops=-1"),
@@ -133,6 +135,16 @@ class TestARange:
         with pytest.raises(WrongUsage) as raised, ncu_tools.range(name, **more):
             pass
         assert says in raised.value.what
+
+
+def test_a_second_run_of_a_program_replaces_the_ranges_of_the_first(tmp_path: Path) -> None:
+    """As two runs of ncu do, whose launches are joined to those of one."""
+    text = "import ncu_tools\nwith ncu_tools.range('a', flops=2):\n    pass"
+    again = Command((sys.executable, "-c", text), "ncu.csv")
+    request = Request(("ncu-bench",), ("flops",), program=("python",))
+    collect(request, Plan("ncu", (again, again), (), "", ()), tmp_path / "run")
+    (line,) = (tmp_path / "run" / "ranges.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line)["range"] == "a"
 
 
 @pytest.mark.slow
