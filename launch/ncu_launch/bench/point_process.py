@@ -265,10 +265,13 @@ def _identity(workload: Workload, built: Built, step: Step) -> Row:
 
 
 def _sizes(workload: Workload, built: Built) -> Row:
-    """Batch, input and sequence size: as passed to a user's function, else from the shapes of the inputs, else null."""
+    """Batch, input and sequence size: as passed to a user's function, else from the shapes of a model's inputs.
+
+    The inputs of a function that is no model can mean anything.
+    """
     keywords = built.kwargs or {}
     tensors = list(tensors_in((built.args, keywords)))
-    images = [one for one in tensors if built.is_model and one.is_floating_point() and one.dim() == 4]
+    images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
     row: Row = dict.fromkeys(("batch_size", "input_size", "sequence_length", "items", "throughput_unit"))
     if "input_ids" in keywords:
         tokens = keywords["input_ids"]
@@ -277,10 +280,10 @@ def _sizes(workload: Workload, built: Built) -> Row:
     elif built.needs_targets_to_train:  # detectors take a list of images
         row |= {"batch_size": len(tensors), "input_size": tensors[0].shape[-1], "items": len(tensors)}
         row["throughput_unit"] = "image/s"
-    elif tensors and tensors[0].dim():
+    elif built.is_model and tensors and tensors[0].dim():
         row |= {"batch_size": len(tensors[0]), "items": len(tensors[0])}
         row["throughput_unit"] = "image/s" if images else "sample/s"
-        row["input_size"] = tensors[0].shape[-1] if built.is_model and tensors[0].dim() >= 4 else None
+        row["input_size"] = tensors[0].shape[-1] if tensors[0].dim() >= 4 else None
     if "batch_size" in built.sizes and row["throughput_unit"] != "token/s":
         row |= {"items": built.sizes["batch_size"], "throughput_unit": row["throughput_unit"] or "sample/s"}
     return row | built.sizes

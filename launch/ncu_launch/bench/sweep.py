@@ -184,7 +184,7 @@ def measured(
     if ended["outcome"] == OK:
         ended["process_means_ns"] = [ended["latency_mean_ns"]]
     facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
-    return {**asked_of(point), **ended, **facts}
+    return {**settings_of(point), **ended, **facts}
 
 
 def _changed(changes: Environment) -> dict[str, str]:
@@ -194,11 +194,11 @@ def _changed(changes: Environment) -> dict[str, str]:
 
 def unmeasured(point: BenchPoint, reason: str, log: Path) -> Row:
     """The row of a point that was lost together with its worker, with unknown start and duration."""
-    return {**asked_of(point), "outcome": CRASHED, "reason": reason, "log": log.name}
+    return {**settings_of(point), "outcome": CRASHED, "reason": reason, "log": log.name}
 
 
-def asked_of(point: BenchPoint) -> Row:
-    """What a row says of a point before it is measured."""
+def settings_of(point: BenchPoint) -> Row:
+    """The columns of a row that are known before the point is measured."""
     workload = point.workload
     sizes = sizes_of(workload.target)
     return {

@@ -15,7 +15,7 @@ from ncu_launch.bench.against.paired_rounds import times_ratio
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import DISAGREES, FAILED, NOT_COMPARED, OK, OUT_OF_MEMORY
 from ncu_launch.bench.point_process import STAGE
-from ncu_launch.bench.sweep import BenchPoint, Row, asked_of, failure, joined
+from ncu_launch.bench.sweep import BenchPoint, Row, failure, joined, settings_of
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
 from ncu_launch.targets.user_functions import is_function
@@ -158,7 +158,7 @@ _WITH = "with the inputs of"
 
 def _asked_of(point: BenchPoint, first: BenchPoint) -> Row:
     """What was asked for; a reference has the sizes and arguments of the function that it is set against."""
-    return {**asked_of(first), "point": point.name, "target": point.workload.target}
+    return {**settings_of(first), "point": point.name, "target": point.workload.target}
 
 
 def _why_not(found: Row, ended: tuple[str, str | None], stage: str) -> tuple[str, str | None]:
