@@ -24,7 +24,7 @@ RULE = "tolerance x (|reference| + median of |reference|)"
 
 
 @dataclass
-class Agreement:
+class ResultAgreement:
     """How far results are apart. `agrees` is None if there was nothing to compare; `reason` says why it is not True.
 
     `max_abs` and `max_rel` are the largest |mine - reference| and the largest of it / |reference|, over all results;
@@ -38,12 +38,12 @@ class Agreement:
     tolerances: dict[str, float] = field(default_factory=dict)
 
 
-def compared(mine: Any, reference: Any, tolerance: float | None = None) -> Agreement:
+def compared(mine: Any, reference: Any, tolerance: float | None = None) -> ResultAgreement:
     """Compare two results: tensors, arrays and numbers, in nested tuples, lists, dicts and dataclasses.
 
     `tolerance` replaces those by type. Where types differ, the larger tolerance of both counts.
     """
-    found = Agreement()
+    found = ResultAgreement()
     ours, theirs = list(_numbers_in(mine)), list(_numbers_in(reference))
     if not ours and not theirs:
         found.reason = "neither returns numbers or changes its inputs, so there is nothing to compare"
@@ -64,12 +64,12 @@ def _results(count: int) -> str:
     return "no result" if not count else f"{count} result" + ("s" if count > 1 else "")
 
 
-def _differs(found: Agreement, reason: str) -> Agreement:
+def _differs(found: ResultAgreement, reason: str) -> ResultAgreement:
     found.agrees, found.reason = False, found.reason or reason
     return found
 
 
-def _compare_tensors(found: Agreement, which: str, mine: Any, reference: Any, asked: float | None) -> None:
+def _compare_tensors(found: ResultAgreement, which: str, mine: Any, reference: Any, asked: float | None) -> None:
     """Add the differences of two tensors of one shape to `found`."""
     import torch
 
@@ -106,7 +106,7 @@ def _as_double(tensor: Any, device: Any) -> Any:
     return torch.view_as_real(tensor.resolve_conj()).double() if tensor.is_complex() else tensor.double()
 
 
-def _note_difference(found: Agreement, difference: Any, size: Any) -> None:
+def _note_difference(found: ResultAgreement, difference: Any, size: Any) -> None:
     """Keep the largest finite differences; those with a NaN or an infinity on one side have no size."""
     finite = difference.isfinite() & size.isfinite()
     if not bool(finite.any()):

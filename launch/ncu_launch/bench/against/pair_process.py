@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.bench import point_process
-from ncu_launch.bench.against.agreement import Agreement, compared
+from ncu_launch.bench.against.agreement import ResultAgreement, compared
 from ncu_launch.bench.against.paired_rounds import in_turns
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_process import Ready, Row, collecting_between, cpu_timer, gpu_timer, say, wait_for
@@ -83,7 +83,7 @@ def _ready(workload: Workload, device: str, first: Ready | None) -> Ready:
     return point_process.ready(workload, built, assembled(workload, built, model, args, keywords, device))
 
 
-def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> Agreement:
+def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgreement:
     """Whether both give the same results; where they return none, whether they leave the same inputs."""
     results = [_results(point) for point in (mine, theirs)]
     found = compared(results[0][0], results[1][0], tolerance)
