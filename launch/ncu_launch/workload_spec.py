@@ -23,6 +23,7 @@ class Workload:
     converted to `dtype`. A reference kernel (gemm:, conv:) has its own type and ignores `dtype`. With `data_parallel`,
     each rank runs the model on its own batch, and gradients are averaged over the ranks. `arguments` are names and
     values of a user's function, as text; with `phases_are_defaults` a function that is no model runs forward alone.
+    `inputs_of` is the target whose inputs a function is called with, if not its own.
     """
 
     target: str
@@ -41,6 +42,7 @@ class Workload:
     data_parallel: bool = False
     arguments: tuple[tuple[str, str], ...] = ()
     phases_are_defaults: bool = False
+    inputs_of: str = ""
 
     @property
     def wants_backward(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS
+from ncu_launch.profile.plan import OPERATORS_TOOL
 from ncu_launch.profile.run_outcome import timelines
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
@@ -55,6 +57,7 @@ def keep_profile(
         *(note for note in manifest.notes if note not in announced),
         *_unknown(manifest),
         *_unattributed(table),
+        *_uneven(table, manifest),
         *read_notes,
     ]
     expected = tuple(_against_expected(manifest, table, folder))
@@ -97,6 +100,17 @@ def nothing_collected(parsed: Parsed | None, failure: NcuBenchError | None, fold
     )
 
 
+def why_no_operators(manifest: Manifest) -> NcuBenchError | None:
+    """Why a program under the operator collector that succeeded collected nothing; None of any other run."""
+    if manifest.source != OPERATORS_TOOL or "program" not in manifest.workload:
+        return None
+    return NcuBenchError(
+        "The program ran no operator of PyTorch inside of ncu_tools.range.",
+        "Without a profiler nothing else of a program is counted.",
+        'Mark a part of it: with ncu_tools.range("name"): ... (docs/python.md), or profile it under ncu.',
+    )
+
+
 def _against_expected(manifest: Manifest, table: pa.Table, folder: Path) -> list[str]:
     """Measured against expected FLOPs, a sentence for the model and each phase; [] if there is nothing to compare."""
     if manifest.source != "ncu" or not (folder / EXPECTED).is_file():
@@ -110,6 +124,20 @@ def _unattributed(table: pa.Table) -> list[str]:
     if modules.null_count == len(modules) or not modules.null_count:
         return []
     return [f"{modules.null_count} of {len(modules)} launches belong to no module (sums of gradients, the optimizer)"]
+
+
+def _uneven(table: pa.Table, manifest: Manifest) -> list[str]:
+    """A note if iterations of a whole run under ncu or nsys launched different numbers of kernels."""
+    if manifest.source == "operators" or manifest.partial or collection_of(manifest).filters:
+        return []
+    launches = Counter(one for one in table.column("iteration").to_pylist() if one is not None)
+    if len(set(launches.values())) < 2:
+        return []
+    listed = ", ".join(f"{number} in iteration {iteration}" for iteration, number in sorted(launches.items())[:3])
+    return [
+        f"iterations launched different numbers of kernels ({listed}): something was chosen or compiled inside the "
+        "profiled range, or the work differs; more --warmup lets it settle"
+    ]
 
 
 def _unknown(manifest: Manifest) -> list[str]:

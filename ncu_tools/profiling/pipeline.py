@@ -88,6 +88,7 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
         nothing_collected,
         parsed_reports,
         why_no_gpu_work,
+        why_no_operators,
     )
 
     failure = explain(manifest, folder)
@@ -101,6 +102,6 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
         failure = explain(manifest, folder)
         parsed = parsed_reports(manifest, folder)
     if parsed is None or parsed.table is None:
-        raise nothing_collected(parsed, failure, folder)
+        raise nothing_collected(parsed, failure or why_no_operators(manifest), folder)
     notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
     return replace(keep_profile(parsed.table, notes, manifest, folder, announced=plan.notes), failure=failure)

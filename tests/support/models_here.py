@@ -27,15 +27,18 @@ from tests.tools.cli.test_cli import Result
 
 START = (*OWN_PYTHON, "-m")
 STARTERS = (
-    "ncu_launch.bench.machine_measurement", "ncu_launch.bench.sweep", "ncu_launch.profile.collect",
+    "ncu_launch.bench.against.pairs", "ncu_launch.bench.machine_measurement", "ncu_launch.bench.sweep", "ncu_launch.profile.collect",
     "ncu_launch.workload.meta_device_process",
 )  # fmt: skip
 """Who starts a process of ours for a model."""
 MODULES = (
-    "ncu_launch.bench.machine_process", "ncu_launch.bench.point_process", "ncu_launch.workload.meta_device_count",
+    "ncu_launch.bench.against.pair_process", "ncu_launch.bench.machine_process", "ncu_launch.bench.point_process", "ncu_launch.workload.meta_device_count",
     "ncu_launch.workload.workload",
 )  # fmt: skip
 """What runs in it."""
+MODULES_ENDED_WITH_THEIR_PARENT = (
+    "ncu_launch.workload.workload", "ncu_launch.bench.point_process", "ncu_launch.bench.against.pair_process",
+)  # fmt: skip
 
 
 def models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +46,7 @@ def models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason=WITHOUT_TORCH)
     for name in STARTERS:
         monkeypatch.setattr(importlib.import_module(name), "run", finished_here)
-    for name in ("ncu_launch.workload.workload", "ncu_launch.bench.point_process"):
+    for name in MODULES_ENDED_WITH_THEIR_PARENT:
         monkeypatch.setattr(importlib.import_module(name), "end_with_the_parent", lambda: None)
     garbage = SimpleNamespace(collect=int, freeze=int, unfreeze=int, disable=int, enable=int)
     monkeypatch.setattr("ncu_launch.bench.point_process.gc", garbage)  # that of all tests takes long to collect

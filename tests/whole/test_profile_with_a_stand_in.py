@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from ncu_parsers.parquet.reader import read_launches
 from pyarrow.parquet import read_table
 
 from tests.conftest import ROOT, SAMPLES
+from tests.launch.targets.test_examples import EXAMPLES, ON_A_GPU, commands
 from tests.support.called_here import called_here
 from tests.support.models_here import models_run_here
 from tests.support.stand_in_ncu import half
@@ -262,6 +264,30 @@ class TestTwoRuns:
         assert "note: plan: as asked: two runs of the program" in printed.err
         bench.profile("asked", *self.OPTIONS)
         assert [run["command"] for run in bench.manifest()["tool_runs"]] == commands
+
+
+class TestTheExamplesForAGpu:
+    """docs/examples: their commands reach ncu with the function and its arguments, and its report is read."""
+
+    @pytest.mark.parametrize("command", [one for one in commands(ON_A_GPU) if one.startswith("profile")])
+    def test_run_their_function_under_ncu(self, command: str, bench: Bench) -> None:
+        for file in EXAMPLES.glob("*.py"):
+            shutil.copy(file, bench.folder)
+        words = shlex.split(command.removeprefix("profile"))
+        arguments = [*MAIN, "profile", "--tool", "ncu", "--ncu", str(bench.ncu), "-o", str(bench.run), *words]
+        result = bench.call(arguments, bench.environment("asked"))
+        assert result.code == 0, result.err
+        (ran,) = bench.manifest()["tool_runs"]
+        at = ran["command"].index("-m")
+        assert ran["command"][at:] == [
+            "-m", "ncu_launch.workload.workload", str(bench.run / "workload.json"), str(bench.run / "facts.json"),
+        ]  # fmt: skip
+        assert "--profile-from-start" in ran["command"][:at]
+        workload = json.loads((bench.run / "workload.json").read_text("utf-8"))
+        assert workload["target"] == words[0]
+        given = [words[place + 1] for place, word in enumerate(words) if word == "--arg"]
+        assert [f"{name}={value}" for name, value in workload["arguments"]] == given
+        assert len(bench.launches()) == 8
 
 
 class TestOnAKnownGpu:

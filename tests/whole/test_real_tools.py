@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -99,6 +101,23 @@ def test_any_program_can_be_traced(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert timelines(tmp_path / "run")
     assert "hello" in (tmp_path / "run" / "logs" / "output.txt").read_text()
+
+
+@needs_nsys
+def test_ranges_that_a_program_marks_are_nvtx_ranges_of_our_domain_by_their_paths(tmp_path: Path) -> None:
+    text = "import ncu_tools\nwith ncu_tools.range('step'), ncu_tools.range('inner', flops=3):\n    pass"
+    traced(sys.executable, "-c", text, cwd=tmp_path)
+    (timeline,) = timelines(tmp_path / "run")
+    subprocess.run(nsys_export_command(str(timeline), str(tmp_path / "t.sqlite")), check=True, capture_output=True)
+    with sqlite3.connect(tmp_path / "t.sqlite") as database:
+        name = "coalesce(text, (SELECT value FROM StringIds WHERE id = textId))"
+        query = f"SELECT {name}, eventType, domainId FROM NVTX_EVENTS"  # noqa: S608  no text of others
+        events = database.execute(query).fetchall()
+    (domain,) = [number for text, kind, number in events if (text, kind) == ("ncu_bench", 75)]
+    found = Counter(text for text, kind, number in events if kind in (59, 60) and number == domain)
+    assert found == {"step": 2, "step.inner": 2}  # each for its thread and for the process
+    lines = (tmp_path / "run" / "ranges.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["range"] for line in lines] == ["step.inner", "step"]
 
 
 @needs_nsys

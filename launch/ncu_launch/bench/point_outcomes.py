@@ -2,3 +2,6 @@
 
 OK, OUT_OF_MEMORY, FAILED, CRASHED, TIMED_OUT = ("ok", "out of memory", "failed", "crashed", "timed out")
 """`FAILED`: the program reported an error. `CRASHED`: a signal ended it."""
+
+DISAGREES, NOT_COMPARED = "disagrees", "not compared"
+"""Of a function timed against another: their results differ, or there are none to compare."""

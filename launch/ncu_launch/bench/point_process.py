@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
 Row = dict[str, Any]
 
 
+@dataclass
+class Ready:
+    """A point that was built and placed, with what its row says so far."""
+
+    workload: Workload
+    built: Built
+    step: Step
+    iteration: Iteration
+    row: Row
+
+
 def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) -> None:
     """Measure a point; pass its row to `written` as soon as there is one, and again with the expected FLOPs and bytes.
 
@@ -58,33 +70,54 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
 
     torch.manual_seed(workload.seed)
     device = device_here(workload.device)
-    _say("building")
+    say("building")
     built = build(workload)
     with torch.no_grad() if not workload.wants_backward else nullcontext():
-        step = assembled(workload, built, *placed(workload, built, device), device)
-        row = {**_identity(workload, built, step), **_sizes(workload, built)}
-        if workload.mode == "jit":
-            row["notes"] += _optimise(step, built)
-        iteration = iteration_of(step)
-        _say("warming up")
-        unchanged = step.versions()
-        row["warmup_iterations"] = _warm(iteration, effort, device)
-        row["notes"] += [CHANGES_ITS_INPUTS] if step.versions() != unchanged else []
-        row["memory_allocated_bytes"] = _allocated(step)
-        _say("timing")
+        point = ready(workload, built, assembled(workload, built, *placed(workload, built, device), device))
+        say("warming up")
+        warm(point, effort)
+        say("timing")
         load, clock = CpuLoad(), clock_hz()
-        samples = sampled(iteration, effort, device)
+        samples = sampled(point.iteration, effort, device)
         if device == "cpu":
-            row["notes"] += [*_on_load(load.others(), samples, effort), *on_clock(clock, clock_hz())]
-        row |= {**_latency(samples, row), **_gpu(iteration, device)}
-        _say("profiling")
-        row |= {**_memory(iteration, row["memory_allocated_bytes"], device), **_self_times(iteration, device)}
-    row["process_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            point.row["notes"] += [*_on_load(load.others(), samples, effort), *on_clock(clock, clock_hz())]
+        row = timed_row(point, samples)
+    row["process_peak_bytes"] = process_peak_bytes()
     written(row)
-    del step, built, iteration
+    del point, built
     gc.collect()
-    _say("counting")
-    written({**row, **_expected(workload)})
+    say("counting")
+    written({**row, **expected_work(workload)})
+
+
+def ready(workload: Workload, built: Built, step: Step) -> Ready:
+    """A point whose step was assembled; in jit mode its model is optimised for inference."""
+    row = {**_identity(workload, built, step), **_sizes(workload, built)}
+    if workload.mode == "jit":
+        row["notes"] += _optimise(step, built)
+    return Ready(workload, built, step, iteration_of(step), row)
+
+
+def warm(point: Ready, effort: Effort) -> None:
+    """Run a point as long as `effort` asks, untimed; its row says how often, and what it does to its inputs."""
+    unchanged = point.step.versions()
+    point.row["warmup_iterations"] = _warm(point.iteration, effort, point.step.device)
+    point.row["notes"] += [CHANGES_ITS_INPUTS] if point.step.versions() != unchanged else []
+    point.row["memory_allocated_bytes"] = _allocated(point.step)
+
+
+def timed_row(point: Ready, samples: list[float]) -> Row:
+    """The row of a point that was timed, in ns: with clocks, memory and self times, asked for after the timing."""
+    device, row = point.step.device, point.row
+    row |= {**_latency(samples, row), **_gpu(point.iteration, device)}
+    say("profiling")
+    memory = _memory(point.iteration, row["memory_allocated_bytes"], device)
+    return {**row, **memory, **_self_times(point.iteration, device)}
+
+
+def process_peak_bytes() -> int:
+    """The most resident memory of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _optimise(step: Step, built: Built) -> list[str]:
@@ -102,18 +135,20 @@ def _optimise(step: Step, built: Built) -> list[str]:
 def _warm(iteration: Iteration, effort: Effort, device: str) -> int:
     began, done = time.monotonic(), 0
     while not effort.warm(done, time.monotonic() - began):
-        _untimed(iteration)
-        _wait(device)
+        untimed(iteration)
+        wait_for(device)
         done += 1
     return done
 
 
-def _untimed(iteration: Iteration) -> None:
+def untimed(iteration: Iteration) -> None:
+    """Run one iteration."""
     iteration.work(iteration.prepare())
     iteration.finish()
 
 
-def _wait(device: str) -> None:
+def wait_for(device: str) -> None:
+    """Wait until the device has done its work."""
     import torch
 
     if device == "cuda":
@@ -125,10 +160,10 @@ def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
     timed = gpu_timer() if device == "cuda" else cpu_timer()
     samples: list[float] = []
     check_at = effort.least
-    with _collecting_between() as collect:
+    with collecting_between() as collect:
         for _ in range(AFTER_COLLECTING):
-            _untimed(iteration)
-        _wait(device)
+            untimed(iteration)
+        wait_for(device)
         began = time.monotonic()
         while len(samples) < effort.most:
             prepared = iteration.prepare()
@@ -180,7 +215,7 @@ def gpu_timer() -> Timer:
 
 
 @contextmanager
-def _collecting_between() -> Iterator[Callable[[], Any]]:
+def collecting_between() -> Iterator[Callable[[], Any]]:
     """Disable the garbage collector and freeze existing objects within the block; yields a function that collects."""
     gc.collect()
     gc.freeze()
@@ -269,7 +304,7 @@ def _sizes(workload: Workload, built: Built) -> Row:
     return row | built.sizes
 
 
-def _expected(workload: Workload) -> Row:
+def expected_work(workload: Workload) -> Row:
     """FLOPs and bytes per iteration, by formulas from the operators' shapes."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as folder:
         operators, summary = Path(folder) / "operators", Path(folder) / "summary"
@@ -308,12 +343,12 @@ def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
 
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-        _untimed(iteration)
+        untimed(iteration)
         torch.cuda.synchronize()
         return {"memory_peak_bytes": int(torch.cuda.max_memory_allocated()), "memory_basis": BY_ALLOCATOR}
     with suppress(Exception):  # the profiler's events are not a public interface
         with _profiler(profile_memory=True) as profiler:
-            _untimed(iteration)
+            untimed(iteration)
         events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
         changes = [event.nbytes() for event in sorted(events, key=lambda event: int(event.start_ns()))]
         if changes:
@@ -333,11 +368,11 @@ def peak_of(changes: list[int]) -> int:
 def _self_times(iteration: Iteration, device: str) -> Row:
     """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
     prepared = iteration.prepare()
-    _wait(device)
+    wait_for(device)
     try:
         with _profiler() as profiler:
             iteration.work(prepared)
-            _wait(device)
+            wait_for(device)
         totals = profiler.key_averages()
     except RuntimeError:  # another profiler uses the device
         return {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
@@ -373,8 +408,8 @@ def _gpu(iteration: Iteration, device: str) -> Row:
     asking.start()
     until = time.monotonic() + ASKING_S
     while asking.is_alive() and time.monotonic() < until:
-        _untimed(iteration)
-        _wait(device)
+        untimed(iteration)
+        wait_for(device)
     state = found[0] if found else None
     if state is None:
         return {"gpu_clock_hz": None, "gpu_memory_clock_hz": None, "gpu_temperature_c": None, "throttling": None}
@@ -397,19 +432,21 @@ def _gpu_uuid() -> str:
 # --------------------------------------------------------------------------------------------------------- process
 
 
-def _say(stage: str) -> None:
+def say(stage: str) -> None:
+    """Print the stage that begins, for the process that started this one."""
     sys.stdout.write(f"{STAGE}{stage}\n")
     sys.stdout.flush()
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """True for out-of-memory errors of a GPU, of Python, or of PyTorch's CPU allocator, known by its text."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in OUT_OF_MEMORY_WORDS)
 
 
-def _written(path: Path, row: Row) -> None:
+def write_row(path: Path, row: Row) -> None:
+    """Write a row as JSON, whole."""
     write_whole(path, json.dumps(row).encode())
 
 
@@ -423,15 +460,15 @@ def main(arguments: list[str]) -> int:
     workload = Workload.from_json(workload_path.read_text("utf-8"))
     effort = Effort(**json.loads(effort_path.read_text("utf-8")))
     try:
-        measure(workload, effort, lambda row: _written(result, {"outcome": "ok", **row}))
+        measure(workload, effort, lambda row: write_row(result, {"outcome": "ok", **row}))
     except NcuBenchError as error:
         sys.stderr.write(error.serialized + "\n")
         return error.exit_code
     except Exception as error:
-        if result.is_file() or not _is_out_of_memory(error):
+        if result.is_file() or not is_out_of_memory(error):
             raise
         first_line = (str(error).splitlines() or [""])[0]
-        _written(result, {"outcome": "out of memory", "reason": f"{type(error).__name__}: {first_line}"[:300]})
+        write_row(result, {"outcome": "out of memory", "reason": f"{type(error).__name__}: {first_line}"[:300]})
         return 1
     return 0
 

@@ -262,7 +262,7 @@ def settings_of(point: BenchPoint) -> Row:
 
 def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
     """The outcome of a process and its reason. A measured point may still fail to get its expected FLOPs and bytes."""
-    outcome, reason = _failure(finished, log, stage)
+    outcome, reason = failure(finished, log, stage)
     if not found and outcome == OK:
         return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {stage}: the target exits"}
     if not found:
@@ -273,7 +273,8 @@ def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
     return {"outcome": OK, "reason": None, **unfinished}
 
 
-def _failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
+def failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
+    """The outcome of a process, and why it is not ok."""
     if finished.timed_out:
         return TIMED_OUT, f"no end after {finished.seconds:.0f} s, while {stage}"
     errors = said_errors(log)

@@ -10,13 +10,14 @@ from pathlib import Path
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import copy_whole, write_whole
 from ncu_launch.files.manifest import Manifest, ToolRun, write_manifest
-from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS
+from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS, USER_RANGES
 from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.files.typed_json import object_in
-from ncu_launch.profile.plan import FACTS, WORKLOAD, Command, Plan, Request
+from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Plan, Request
 from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.ncu_progress import following
 from ncu_launch.profilers.subprocesses import own_environment, run
+from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
 LineCallback = Callable[[str], None]
 ShouldEnd = Callable[[], "str | None"]
@@ -108,7 +109,7 @@ def _run(
     should_end: ShouldEnd | None = None,
 ) -> None:
     """Run one command with its own log file, and add it to the manifest."""
-    environment = own_environment()
+    environment = _environment(command, folder, manifest)
     log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
     report, output = folder / REPORTS / command.report, folder / LOGS / log
     try:
@@ -135,6 +136,19 @@ def _run(
     ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
     wrote = (log, command.report, command.kind, command.passes)
     manifest.tool_runs.append(ToolRun(list(command.arguments), *ended, *wrote))
+
+
+def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str, str]:
+    """The environment of a tool; a program is told where its ranges go, and a second run of it replaces those."""
+    found = own_environment()
+    for name in (RANGES_VARIABLE, OPERATORS_VARIABLE):
+        found.pop(name, None)
+    if "program" in manifest.workload:
+        (folder / USER_RANGES).unlink(missing_ok=True)
+        found[RANGES_VARIABLE] = str((folder / USER_RANGES).absolute())
+        if manifest.source == OPERATORS_TOOL:
+            found[OPERATORS_VARIABLE] = str((folder / REPORTS / command.report).absolute())
+    return found
 
 
 def _finished(manifest: Manifest, folder: Path) -> Manifest:

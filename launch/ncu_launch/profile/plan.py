@@ -29,7 +29,9 @@ from ncu_launch.workload_spec import Workload
 
 WITHOUT_TOOL = "none"
 """The tool of a rank that is not profiled itself, but runs beside profiled ones."""
-TOOLS = ("auto", "ncu", "nsys", "operators")
+OPERATORS_TOOL = "operators"
+TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL)
+ONLY_RANGES = "of a program, only operators of PyTorch inside of ncu_tools.range are collected"
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 STEERS_NCU = {
     "kernel": "--kernel", "launch_skip": "--launch-skip", "launch_count": "--launch-count",
@@ -175,14 +177,17 @@ def make_plan(
             raise WrongUsage(
                 "The operator collector works inside each rank.", advice="Use --tool-per rank, or another --tool."
             )
-        if request.workload is None:
+        if request.workload is None and request.tool != OPERATORS_TOOL:
             raise NcuBenchError(
                 "A program can only be profiled under ncu or nsys.",
-                f"Here {why}." if why else "The operator collector runs model targets only.",
-                "Run it on a machine with an NVIDIA GPU and ncu, or name a model.",
+                f"Here {why}.",
+                "Run it on a machine with an NVIDIA GPU and ncu, or name a model; if the program marks ranges with "
+                "ncu_tools.range, --tool operators counts their operators.",
             )
-        command = Command((*_workload_command(folder), str(folder / REPORTS / OPERATORS)), OPERATORS)
+        words = (*_workload_command(folder), str(folder / REPORTS / OPERATORS))
+        command = Command(request.program if request.workload is None else words, OPERATORS)
         notes = [*([why] if why else []), NOT_BY_HARDWARE, *_unused_options_note(request, chosen)]
+        notes += [ONLY_RANGES] if request.workload is None else []
         return Plan(chosen, (command,), tuple(notes), "", here, why)
     program = started_by(_bare_program(request, folder))
     if chosen == "nsys":

@@ -12,9 +12,10 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -102,9 +103,14 @@ def called(target: str, workload: Workload, device: str) -> CalledFunction:
     The function, and `make_inputs` beside it, are given what they have arguments for: the batch size (default 1), other
     sizes if they were requested, the workload's own arguments, and the device and type under the names `device` and
     `dtype`. Raises `WrongUsage` if neither has an argument that was given, or the function needs one that was not.
+
+    With `workload.inputs_of` the function gets the inputs of that target, and of the values those that it has arguments
+    for. Raises `WrongUsage` if it cannot be called with them.
     """
     function, maker = _function_and_maker(target)
     arguments = arguments_of(function)
+    if workload.inputs_of:
+        return _called_as_another(target, function, arguments, workload, device)
     of_maker = arguments_of(maker) if maker is not None else {}
     sizes = _sizes_asked(target, workload, {**of_maker, **arguments})
     values_of(target, _known_to_neither(workload, arguments, of_maker), arguments)  # raises for any name
@@ -113,13 +119,75 @@ def called(target: str, workload: Workload, device: str) -> CalledFunction:
     columns = {COLUMNS[size]: value for size, value in sizes.items()}
     if maker is None:
         _check_the_rest(target, missing)
+        _check_call(target, partial(function, **given), (), arguments)
     inputs = maker(**_given(f"{target}'s {MAKER}", workload, of_maker, sizes, device)) if maker is not None else None
     if missing:
+        _check_call(target, partial(function, **given), inputs, arguments)
         note = f"{_name(target)} is called with what {MAKER} returns"
         found = CalledFunction(partial(function, **given), inputs, columns, is_model=False, note=note)
     else:
         found = _told_apart(target, partial(function, **given), given, inputs, columns)
     found.takes_dtype = "dtype" in arguments or "dtype" in of_maker
+    return found
+
+
+def _check_call(target: str, work: Callable[..., Any], inputs: Any, arguments: Mapping[str, Argument]) -> None:
+    """Raise `WrongUsage` if a function cannot be called with these inputs, or does nothing when it is called."""
+    plain = inspect.unwrap(work.func if isinstance(work, partial) else work)
+    if inspect.isgeneratorfunction(plain) or inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
+        kind = "a generator" if inspect.isgeneratorfunction(plain) else "asynchronous"
+        raise WrongUsage(
+            f"{target} is {kind}, so that calling it does nothing yet.",
+            advice="Name a function around it that does the work and returns the result.",
+        )
+    if takes(work, inputs):
+        return
+    if isinstance(inputs, dict):
+        given = f"the arguments {', '.join(inputs)}"
+    else:
+        count = len(inputs) if isinstance(inputs, (tuple, list)) else 1
+        given = f"{count} input{'' if count == 1 else 's'}"
+    given = "no inputs" if isinstance(inputs, tuple) and not inputs else given
+    raise WrongUsage(
+        f"{target} cannot be called with {given}{f', which {MAKER} returns' if given != 'no inputs' else ''}.",
+        f"Its arguments are: {', '.join(map(str, arguments.values())) or 'positional only'}.",
+        f"Let {MAKER} in the same file return what it needs: a tensor, a tuple, or a dict of keywords.",
+    )
+
+
+def without_those_of(reference: str, workload: Workload) -> Workload:
+    """The workload of a function without the arguments that only `reference` has, and with inputs of its own."""
+    function, maker = _function_and_maker(workload.target)
+    own = {**arguments_of(function), **(arguments_of(maker) if maker is not None else {})}
+    others = arguments_of(_function_and_maker(reference)[0])
+    arguments = tuple((name, text) for name, text in workload.arguments if name in own or name not in others)
+    return replace(workload, arguments=arguments, inputs_of="")
+
+
+def _called_as_another(
+    target: str, function: Any, arguments: Mapping[str, Argument], workload: Workload, device: str
+) -> CalledFunction:
+    """A function, or what it returns, with the inputs of `workload.inputs_of`."""
+    own = called(workload.inputs_of, without_those_of(target, replace(workload, target=workload.inputs_of)), device)
+    asked = {"batch": workload.batch_size, "input": workload.input_size, "sequence": workload.sequence_length}
+    sizes = {size: value for size, value in asked.items() if value is not None}
+    given = _given(target, workload, arguments, sizes, device)
+    needs_inputs = not arguments or any(one.is_required and one.name not in given for one in arguments.values())
+    work = partial(function, **given)
+    note = f"{_name(target)} is called with the inputs of {_name(workload.inputs_of)}"
+    found = CalledFunction(work, own.inputs, own.sizes, is_model=False, note=note)
+    if not needs_inputs:
+        found = _told_apart(target, work, given, own.inputs, own.sizes)
+    calls_itself = found.work is work and not needs_inputs
+    has_inputs = not isinstance(own.inputs, (tuple, list, dict)) or bool(own.inputs)
+    if calls_itself == has_inputs or not takes(found.work, own.inputs):
+        inputs = f"the inputs of {workload.inputs_of}" if has_inputs else f"no inputs, as {workload.inputs_of} is"
+        raise WrongUsage(
+            f"{target} cannot be called with {inputs}.",
+            f"Its arguments are: {', '.join(map(str, arguments.values())) or 'none'}.",
+            "Let both take the same inputs, or name a function around it that does.",
+        )
+    found.inputs, found.takes_dtype = own.inputs, True
     return found
 
 
@@ -238,7 +306,11 @@ def _module_of_file(path: Path) -> Any:
     if specification is None or specification.loader is None:
         raise NcuBenchError(f"{path} could not be imported as Python.")
     module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    try:
+        specification.loader.exec_module(module)
+    except SyntaxError as error:
+        where = f"line {error.lineno} of {error.filename or path}"
+        raise NcuBenchError(f"{path} could not be imported: {error.msg} in {where}.", advice="Correct it.") from error
     return module
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -150,15 +151,23 @@ def collector_class() -> type:
                 return cpu_unit(dtype)
             return elementwise_unit(dtype) if self.device == "cuda" and not is_contraction else None
 
-        def flush(self, stream: TextIO) -> int:
-            """Write what was recorded since the last time; returns how many operators that is."""
+        def forget(self) -> Counter[str]:
+            """Drop what was recorded since the last time; returns how often each operator ran."""
+            found = Counter(record["operator"] for record in self.records)
+            self.records.clear()
+            self._events.clear()
+            self.unknown.clear()
+            return found
+
+        def flush(self, stream: TextIO) -> Counter[str]:
+            """Write what was recorded since the last time; returns how often each operator ran."""
             if self._events:
                 torch.cuda.synchronize()
                 for record, (start, end) in zip(self.records, self._events, strict=True):
                     record["ns"] = start.elapsed_time(end) * 1e6
             stream.writelines(json.dumps(record) + "\n" for record in self.records)
             stream.flush()
-            written = len(self.records)
+            written = Counter(record["operator"] for record in self.records)
             self.records.clear()
             self._events.clear()
             return written

@@ -30,6 +30,7 @@ from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
 from ncu_launch.workload.repeated_timing import Records, repeated
+from ncu_launch.workload.warm_step import other_operators, tuned_inside
 from ncu_launch.workload_spec import Facts, Workload
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -68,19 +69,19 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
     unchanged = step.versions()
-    for _ in range(workload.warmup):
+    collects = operators_path is not None and workload.mode != "cudagraph"
+    for _ in range(workload.warmup - collects):  # the collector sees the last step, to compare the others with it
         step.run(lambda phase: nullcontext())
+    meet(workload)
+    if collects and operators_path is not None:
+        facts.unknown_operators, notes = _collect(step, operators_path, load)
+        facts.notes += [*NOT_AS_ASKED.get(workload.mode, []), *notes]
+    else:
+        notes_on_tuning = tuned_inside()
+        facts.notes += _profile_graph(step) if workload.mode == "cudagraph" else _profile(step)
+        facts.notes += notes_on_tuning()
     if step.versions() != unchanged:
         facts.notes.append(CHANGES_ITS_INPUTS)
-    meet(workload)
-    if workload.mode == "cudagraph":
-        facts.notes += _profile_graph(step)
-    elif operators_path is not None:
-        facts.unknown_operators, notes = _collect(step, operators_path, load)
-        facts.notes += notes
-        facts.notes += NOT_AS_ASKED.get(workload.mode, [])
-    else:
-        facts.notes += _profile(step)
     _write(facts_path, facts)
 
 
@@ -298,7 +299,10 @@ def differentiate(output: Any) -> None:
 
 
 def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], list[str]]:
-    """Run under the embedded collector; returns operators whose FLOPs are not known, with their calls, and notes."""
+    """Run under the embedded collector; returns operators whose FLOPs are not known, with their calls, and notes.
+
+    Of a warm-up its last step runs here first, without being kept.
+    """
     import torch
 
     attribution = Attribution()
@@ -306,7 +310,10 @@ def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], lis
     attribution.attach(step.watched, step.root)
     device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
     threads = torch.get_num_threads() if step.device == "cpu" else None
-    recorded, notes, clock = 0, list[str](), clock_hz()
+    notes, clock = list[str](), clock_hz()
+    if step.workload.warmup:
+        _recorded(step, collector, attribution)
+    warm, profiled = collector.forget(), []
     with opened_with_header(path, step.device, device_name, threads=threads) as stream:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
@@ -316,14 +323,15 @@ def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], lis
                     again = partial(_recorded_apart, step, collector, attribution)
                     notes += repeated(collector.records, load.others(), again)
             finally:
-                recorded += collector.flush(stream)
+                profiled.append(collector.flush(stream))
     attribution.detach()
-    if not recorded:
+    if not any(profiled):
         raise NcuBenchError(
             f"{step.workload.target} ran no operator of PyTorch.",
             "It may compute with another library (NumPy, a compiled extension), which the collector does not see.",
             "Under ncu, on a machine with an NVIDIA GPU, every kernel that it launches is seen.",
         )
+    notes += other_operators(warm, profiled) if step.workload.warmup else []
     return dict(sorted(collector.unknown.items())), [*dict.fromkeys(notes), *on_clock(clock, clock_hz())]
 
 
@@ -421,6 +429,11 @@ def exit_code_of(work: Callable[[], None]) -> int:
     except NcuBenchError as error:
         sys.stderr.write(error.serialized + "\n")
         return error.exit_code
+    except SystemExit as exits:
+        said = f"The target ended its process with exit code {exits.code or 0}."
+        left = NcuBenchError(said, "It calls sys.exit.", "Let it return.")
+        sys.stderr.write(left.serialized + "\n")
+        return left.exit_code
     return 0
 
 

@@ -27,6 +27,7 @@ from ncu_launch.targets.varied_arguments import variants_of
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
+from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
 from ncu_tools.cli.collecting.profiled_points import COUNTERS, count, counting_notes
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
@@ -159,7 +160,9 @@ class EffortOptions:
     help="Count too, in a profiled run of each point: groups, names and patterns as for profile. Times stay those of "
     "runs without a profiler.",
 )  # fmt: skip
+@against_options
 @format_option
+@options_in(AgainstOptions, "pairing")
 @options_in(SweepOptions, "points_asked")
 @options_in(EffortOptions, "timing")
 def command(
@@ -169,6 +172,7 @@ def command(
     retry_failed: bool,
     points_asked: SweepOptions,
     timing: EffortOptions,
+    pairing: AgainstOptions,
     processes: int,
     timeout: float,
     dask: str | None,
@@ -188,8 +192,10 @@ def command(
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench kernels.py:softmax --vary n=1024..16384*2 --metrics flops,dram -o sizes
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+      ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """
     refuse_unknown(metrics)
+    pairing.check(resume=resume, dask=dask)
     if metrics and dask:
         raise WrongUsage("--metrics counts on this machine, and --dask measures on others.", advice="Leave one out.")
     elsewhere = dask not in (None, "local")  # the workers may have another torchvision
@@ -201,6 +207,18 @@ def command(
     requested = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
+    if pairing.against is not None:
+        with writing(folder):
+            measure_against(
+                pairing,
+                requested,
+                folder,
+                effort=effort,
+                timeout=timeout,
+                processes=processes,
+                output_format=output_format,
+            )
+        return
     with writing(folder):
         kept = _kept(folder, retry_failed) if resume else None
         missing, begun = _left_of(requested, kept, processes)

@@ -14,6 +14,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload_spec import DTYPES, Workload
 
+from ncu_tools.cli.comparing.expected_ranges import show_ranges
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
@@ -91,7 +92,8 @@ def command(
     """Set measured FLOPs and bytes beside expected ones: for the model, each phase and each layer.
 
     RUN is the folder of a model target that was profiled under ncu, or any report, of which --target says what ran and
-    --phase which phases of it, or a trace joined with counts (ncu-bench join), which holds the shapes of its operators.
+    --phase which phases of it, or a trace joined with counts (ncu-bench join), which holds the shapes of its operators,
+    or a program that marked ranges with ncu_tools.range: these stand beside the FLOPs and bytes it gave them.
     Expected FLOPs are those of contractions, from the shapes of its operators, and beside them those of all operators.
     Where measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
 
@@ -104,6 +106,7 @@ def command(
     from ncu_tools.expected.both_sides import Collection
     from ncu_tools.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
     from ncu_tools.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
+    from ncu_tools.expected.user_ranges import passes_in
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import of_phases
 
@@ -115,6 +118,9 @@ def command(
         raise WrongUsage("Sizes, a type or iterations were given without --target.", advice="Say what ran: --target")
     with progress("Reading") as reading:
         measured = load(run, reading=reading)
+    if workload is None and (passes := passes_in(run)):
+        show_ranges(measured.table, passes, list(measured.notes), output_format)
+        return
     if workload is not None and phases:
         measured = of_phases(measured, phases)
     _refuse_formulas(run, measured.table)

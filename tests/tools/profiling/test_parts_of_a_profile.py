@@ -132,3 +132,26 @@ class TestWhatPythonRefuses:
     def test_is_an_empty_program(self) -> None:
         with pytest.raises(WrongUsage, match="No target was named"):
             profile([])
+
+
+class TestIterationsWithDifferentNumbersOfLaunches:
+    TUNED = [launch("trial", iteration=0)] * 3 + [launch("work", iteration=0), launch("work", iteration=1)]
+
+    def noted(self, folder: Path, launches: list[Any], **more: Any) -> list[str]:
+        made = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION, "reports": []})
+        kept = keep_profile(made, [], manifest(**more), folder)
+        return [note for note in kept.notes if "different numbers" in note]
+
+    def test_are_noted_as_something_chosen_inside_the_profiled_range(self, tmp_path: Path) -> None:
+        (note,) = self.noted(tmp_path, self.TUNED)
+        assert "(4 in iteration 0, 1 in iteration 1)" in note
+        assert "--warmup" in note
+
+    def test_of_a_filtered_or_cut_run_say_nothing(self, tmp_path: Path) -> None:
+        filtered = ToolRun(["ncu", "--launch-count", "5", "python"], 0, 1.0, report="ncu.csv")
+        assert self.noted(tmp_path, self.TUNED, tool_runs=[filtered]) == []
+        assert self.noted(tmp_path, self.TUNED, partial=True) == []
+
+    def test_are_not_noted_where_they_are_alike_or_unknown(self, tmp_path: Path) -> None:
+        assert self.noted(tmp_path, self.TUNED[3:]) == []
+        assert self.noted(tmp_path, [launch("work"), launch("work"), launch("work", iteration=0)]) == []

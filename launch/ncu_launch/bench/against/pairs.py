@@ -1,0 +1,188 @@
+"""Points of a sweep, each measured together with a reference by its own processes, however these end."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.bench.against.paired_rounds import times_ratio
+from ncu_launch.bench.latency_statistics import Effort
+from ncu_launch.bench.point_outcomes import DISAGREES, FAILED, NOT_COMPARED, OK, OUT_OF_MEMORY
+from ncu_launch.bench.point_process import STAGE
+from ncu_launch.bench.sweep import BenchPoint, Row, failure, joined, settings_of
+from ncu_launch.errors import WrongUsage
+from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
+from ncu_launch.targets.user_functions import is_function
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The function that others are set against, and the tolerance of results; None takes those of the types."""
+
+    target: str
+    tolerance: float | None = None
+
+
+@dataclass
+class MeasuredPair:
+    """A point and its reference, as measured so far.
+
+    `outcome` is that of `point_outcomes`: of the processes, or of the comparison of results. `rows` are the rows of
+    both as in a sweep, without times where they could not be measured. `logs` holds, for each process and
+    round, the logarithms of both times.
+    """
+
+    point: BenchPoint
+    reference: BenchPoint
+    outcome: str
+    reason: str | None = None
+    rows: list[Row] = field(default_factory=list)
+    agreement: dict[str, Any] = field(default_factory=dict)
+    logs: list[list[list[float]]] = field(default_factory=list)
+
+    @property
+    def row(self) -> Row:
+        """What was asked for, both times in ns, their ratio with its 95 % interval, and how far results are apart."""
+        asked = {name: value for name, value in self.rows[0].items() if name in _ASKED}
+        ratio = asdict(times_ratio(self.logs)) if self.logs else {}
+        return {
+            **asked,
+            "reference": self.reference.workload.target,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            **{name: ratio.get(name) for name in ("mine_ns", "reference_ns", "ratio", "low", "high")},
+            "rounds": sum(map(len, self.logs)) or None,
+            "processes": len(self.logs) or None,
+            **{name: self.agreement.get(name) for name in ("agrees", "max_abs", "max_rel")},
+            "tolerance": max((self.agreement.get("tolerances") or {}).values(), default=None),
+            "notes": [
+                f"{row['target']}: {note}" for row in self.rows for note in row.get("notes") or []
+            ],
+        }  # fmt: skip
+
+
+_ASKED = (
+    "point", "target", "device", "device_name", "dtype", "mode", "phase", "batch_size", "input_size",
+    "sequence_length", "arguments", "threads", "throttling", "torch",
+)  # fmt: skip
+
+
+def check_functions(points: list[BenchPoint], reference: Reference) -> None:
+    """Raise `WrongUsage` for what is no function of the user's: a model has weights of its own."""
+    for target in dict.fromkeys((*(point.workload.target for point in points), reference.target)):
+        if not is_function(target):
+            raise WrongUsage(
+                f"{target} is no function, so it has no results to set beside those of another.",
+                "--against compares what two functions give for the same inputs.",
+                "Write both as FILE.py:FUNCTION or package.module:FUNCTION.",
+            )
+
+
+def pairs_of(
+    points: list[BenchPoint],
+    reference: Reference,
+    effort: Effort,
+    timeout: float,
+    logs: Path,
+    *,
+    processes: int = 1,
+    on_stage: Callable[[str], None] = lambda stage: None,
+) -> Iterator[MeasuredPair]:
+    """Yield a pair after each of its processes; it replaces the earlier one of the same point.
+
+    The points take turns, one process each per round. A pair that failed is not repeated. Ctrl-C is raised.
+    """
+    found: dict[str, MeasuredPair] = {}
+    for number in range(processes):
+        for point in points:
+            before = found.get(point.name)
+            if before is not None and not before.logs:
+                continue
+            log = logs / f"pair-{points.index(point) + 1}-{number + 1}.txt"
+            again = _measured(point, reference, effort, timeout, log, on_stage)
+            found[point.name] = again if before is None else _with_further(before, again)
+            yield found[point.name]
+
+
+def _measured(
+    point: BenchPoint,
+    reference: Reference,
+    effort: Effort,
+    timeout: float,
+    log: Path,
+    on_stage: Callable[[str], None],
+) -> MeasuredPair:
+    """A pair after one process of its own, which is ended after `timeout` seconds."""
+    stages = ["starting"]
+
+    def listen(line: str) -> None:
+        if line.startswith(STAGE):
+            stages.append(line.removeprefix(STAGE))
+            on_stage(f"{point.name}: {stages[-1]}")
+
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with tempfile.TemporaryDirectory(prefix="ncu-bench-pair-") as name:
+        workload, asked, result = (Path(name) / part for part in ("workload.json", "asked.json", "result.json"))
+        workload.write_text(point.workload.to_json(), encoding="utf-8")
+        words = {"reference": reference.target, "tolerance": reference.tolerance, "effort": asdict(effort)}
+        asked.write_text(json.dumps(words), encoding="utf-8")
+        command = [*OWN_PYTHON, "-m", "ncu_launch.bench.against.pair_process", *map(str, (workload, asked, result))]
+        finished = run(command, log, timeout=timeout, environment=own_environment(), on_line=listen)
+        if finished.interrupted:
+            raise KeyboardInterrupt
+        found: Row = json.loads(result.read_text("utf-8")) if result.is_file() else {}
+    facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
+    other = replace(point.workload, target=reference.target, inputs_of=point.workload.target)
+    beside = BenchPoint(f"{point.name.replace(point.workload.target, other.target, 1)} {_WITH} {point.name}", other)
+    outcome, reason = (OK, None) if "rows" in found else _why_not(found, failure(finished, log, stages[-1]), stages[-1])
+    measured = found.get("rows") or [{"outcome": outcome, "reason": reason}] * 2
+    rows = [
+        {**_asked_of(each, point), "outcome": outcome, **row, **facts}
+        for each, row in zip((point, beside), measured, strict=True)
+    ]
+    pair = MeasuredPair(point, beside, outcome, reason, rows, found.get("agreement") or {})
+    if "rows" in found:
+        pair.logs.append(found["logs"])
+        pair.outcome, pair.reason = _of_results(pair.agreement)
+    return pair
+
+
+_WITH = "with the inputs of"
+
+
+def _asked_of(point: BenchPoint, first: BenchPoint) -> Row:
+    """What was asked for; a reference has the sizes and arguments of the function that it is set against."""
+    return {**settings_of(first), "point": point.name, "target": point.workload.target}
+
+
+def _why_not(found: Row, ended: tuple[str, str | None], stage: str) -> tuple[str, str | None]:
+    """Outcome and reason of a process without times. `stage` tells which of both functions it was."""
+    if found.get("outcome") == OUT_OF_MEMORY:
+        return OUT_OF_MEMORY, f"while {stage}: {found['reason']}"
+    outcome, reason = ended
+    if outcome == OK:
+        return FAILED, f"its process ended with exit code 0 while {stage}: a function exits"
+    return outcome, reason if outcome != FAILED or stage in (reason or "") else f"while {stage}: {reason}"
+
+
+def _of_results(agreement: dict[str, Any]) -> tuple[str, str | None]:
+    outcome = {True: OK, False: DISAGREES, None: NOT_COMPARED}[agreement.get("agrees")]
+    return outcome, agreement.get("reason")
+
+
+def _with_further(before: MeasuredPair, further: MeasuredPair) -> MeasuredPair:
+    """A pair and a further process of it. One that failed only adds a note; one that disagrees decides."""
+    rows = [joined(row, again) for row, again in zip(before.rows, further.rows, strict=True)]
+    if not further.logs:
+        return replace(before, rows=rows)
+    worst = further if before.outcome == OK else before
+    return replace(
+        before, outcome=worst.outcome, reason=worst.reason, rows=rows, agreement=worst.agreement,
+        logs=[*before.logs, *further.logs],
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""What the profiled iterations do that the last warm-up step did not, in words: choosing and compiling belong before.
+
+Triton's autotuning, torch.compile and functions that prepare something on their first calls do so in the warm-up, if
+that is long enough. What is left of it inside the profiled range would be counted as work of the model.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+ADVICE = "more --warmup lets it settle"
+SHOWN = 3
+
+
+def other_operators(warm: Counter[str], profiled: list[Counter[str]]) -> list[str]:
+    """A note on the first profiled iteration that ran other operators than the last warm-up step; [] if none did."""
+    for iteration, operators in enumerate(profiled):
+        if operators != warm:
+            names = [name for name in {**warm, **operators} if warm[name] != operators[name]]
+            listed = ", ".join(f"{name} {warm[name]} and then {operators[name]}" for name in names[:SHOWN])
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            return [
+                f"the last warm-up step ran {_several(warm.total(), 'operator')}, and profiled iteration {iteration} "
+                f"{operators.total()}, so not every iteration is the same work ({listed}{more}): {ADVICE} if it is to"
+            ]
+    return []
+
+
+def tuned_inside() -> Callable[[], list[str]]:
+    """To be called before the profiled range; call what it returns behind it, for notes on what was chosen inside."""
+    compiled, tuned = _compilations(), _tunings()
+
+    def notes() -> list[str]:
+        found = []
+        if more := _compilations() - compiled:
+            found.append(f"PyTorch compiled {_several(more, 'function')} inside the profiled range: {ADVICE}")
+        if more := _tunings() - tuned:
+            found.append(
+                f"Triton tuned {_several(more, 'kernel')} inside the profiled range, and the launches of its trials "
+                f"are among those counted: {ADVICE}"
+            )
+        return found
+
+    return notes
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _compilations() -> int:
+    """How many frames torch.compile has compiled; 0 where nothing imported it."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return int(dynamo.counters["frames"]["ok"]) if dynamo is not None else 0
+
+
+def _tunings() -> int:
+    """How many choices Triton's autotuners hold: one for each kernel and shape; 0 where nothing imported it."""
+    tuners = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    if tuners is None:
+        return 0
+    return sum(len(one.cache) for one in gc.get_objects() if issubclass(type(one), tuners))

@@ -1,0 +1,216 @@
+"""ncu-bench bench --against: functions beside a reference, with the same inputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+from ncu_launch.bench.against.agreement import RULE
+from ncu_launch.bench.against.pairs import MeasuredPair, Reference, check_functions, pairs_of
+from ncu_launch.bench.latency_statistics import Effort
+from ncu_launch.bench.point_outcomes import DISAGREES, OK
+from ncu_launch.bench.sweep import BenchPoint
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_launch.files.run_files import AGAINST, BENCH_FILE, LOGS
+
+from ncu_tools.cli.options import MACHINE_FORMATS, show
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.table import Column, Table, printable
+
+COLUMNS = (
+    Column("target", "function", wide=True),
+    Column("arguments", "arguments", spare=0),
+    Column("batch_size", "batch", "count"),
+    Column("input_size", "image", "count"),
+    Column("sequence_length", "tokens", "count"),
+    Column("dtype", "type"),
+    Column("phase", "phase"),
+    Column("mine_ns", "time", "time", "ns", spare=0),
+    Column("reference_ns", "reference", "time", "ns", spare=0),
+    Column("ratio", "speedup", "number", spare=0),
+    Column("low", "95 % from", "number", spare=0),
+    Column("high", "to", "number", spare=0),
+    Column("verdict", "results", spare=0),
+    Column("max_abs", "largest difference", "number"),
+    Column("max_rel", "relative", "number"),
+    Column("reason", "reason", prose=True),
+)
+VARIED = ("dtype", "phase")
+"""Columns of text that are shown where their values differ."""
+FURTHER = (
+    Column("reference", "reference"),
+    Column("point", "point"), Column("device", "device"), Column("device_name", "device name"), Column("mode", "mode"),
+    Column("outcome", "outcome"), Column("agrees", "agrees"), Column("tolerance", "tolerance"),
+    Column("rounds", "rounds"), Column("processes", "processes"), Column("torch", "torch"),
+)  # fmt: skip
+WITHIN = "intervals hold the scatter within a process; --processes 3 measures that between processes too"
+SPEEDUP = (
+    "speedup is the reference's time / the function's, the geometric mean of rounds: above 1 the function is faster"
+)
+
+
+@dataclass(frozen=True)
+class AgainstOptions:
+    """The options on the reference of a sweep."""
+
+    against: str | None
+    tolerance: float | None
+
+    def check(self, *, resume: bool, dask: str | None) -> None:
+        """Raise `WrongUsage` for options that do not go together."""
+        if self.tolerance is not None and self.against is None:
+            raise WrongUsage("--agree-within goes with --against.", advice="Name a reference with --against.")
+        if self.against is not None and (resume or dask):
+            other = "--resume" if resume else "--dask"
+            raise WrongUsage(
+                f"--against does not go with {other}.",
+                "Both functions are measured by one process here, in one go.",
+                f"Leave {other} out, or use a new folder.",
+            )
+
+
+def measure_against(
+    options: AgainstOptions,
+    points: list[BenchPoint],
+    folder: Path,
+    *,
+    effort: Effort,
+    timeout: float,
+    processes: int,
+    output_format: str,
+) -> None:
+    """Measure all points against the reference, show the table, and end with exit code 1 if results disagree."""
+    reference = Reference(options.against or "", options.tolerance)
+    check_functions(points, reference)
+    pairs = _measured(reference, points, folder, effort, timeout, processes)
+    rows = [pair.row for pair in pairs]
+    notes = [f"the reference is {reference.target}", *_notes(rows, processes, folder)]
+    if output_format in MACHINE_FORMATS:
+        columns = [*(column for column in COLUMNS if column.name != "verdict"), *FURTHER]
+        show(Table("bench", columns, rows, notes), output_format)
+    else:
+        constant = {name for name in VARIED if len({row[name] for row in rows}) == 1}
+        columns = [column for column in COLUMNS if column.name not in constant]
+        show(Table("bench", columns, [{**row, "verdict": _verdict(row)} for row in rows], notes), output_format)
+    disagreeing = [row for row in rows if row["outcome"] == DISAGREES]
+    if disagreeing:
+        first = disagreeing[0]
+        raise NcuBenchError(
+            f"{counted(len(disagreeing), 'point disagrees', 'points disagree')} with {reference.target}.",
+            f"The first, {first['point']}: {first['reason']}.",
+            "Correct the function, or say how far results may be apart with --agree-within.",
+        )
+    if not any(pair.logs for pair in pairs):
+        reason = (rows[0]["reason"] or "").rstrip(".")
+        raise NcuBenchError("No point could be measured.", f"The first: {reason}.", "See its row and log.")
+
+
+def _measured(
+    reference: Reference, points: list[BenchPoint], folder: Path, effort: Effort, timeout: float, processes: int
+) -> list[MeasuredPair]:
+    """The pairs, in the order of the points; files are rewritten after each process."""
+    from ncu_parsers.parquet.writer import write_table
+    from ncu_parsers.schema.bench_table import with_row
+
+    logs = folder / LOGS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
+    manifest = Manifest(sys.argv, "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
+    write_manifest(manifest, folder)
+    found: dict[str, MeasuredPair] = {}
+    table = None
+    with _progress() as (heard, finished):
+        for pair in pairs_of(points, reference, effort, timeout, logs, processes=processes, on_stage=heard):
+            found[pair.point.name] = pair
+            for row in pair.rows:
+                table = with_row(table, row, asked=sys.argv)
+            if table is not None:
+                write_table(table, folder / BENCH_FILE)
+            lines = "".join(json.dumps(each.row) + "\n" for each in found.values())
+            write_whole(folder / AGAINST, lines.encode())
+            finished(pair.row)
+    manifest.partial = False
+    versions = sorted({row["torch"] for pair in found.values() for row in pair.rows if row.get("torch")})
+    manifest.versions = {"torch": ", ".join(versions)} if versions else {}
+    write_manifest(manifest, folder)
+    return list(found.values())
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[dict[str, Any]], None]]]:
+    """Yield callbacks for a stage and for a finished row: lines, and on a terminal a status."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    status = console.status("") if console.is_terminal else None
+
+    def heard(stage: str) -> None:
+        if status is not None:
+            status.update(Text(printable(stage)))
+
+    def finished(row: dict[str, Any]) -> None:
+        console.print(Text(printable(f"{row['point']}: {_in_words(row)}")), soft_wrap=True)
+
+    if status is None:
+        yield heard, finished
+    else:
+        with status:
+            yield heard, finished
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    if row["ratio"] is None:
+        return f"{row['outcome']} ({row['reason']})"
+    within = f" ({row['low']:.3g} to {row['high']:.3g})" if row["low"] is not None else ""
+    times = f"{duration(row['mine_ns'])}, {row['reference']} {duration(row['reference_ns'])}"
+    ending = "" if row["outcome"] == OK else f"; {_verdict(row)}: {row['reason']}"
+    return f"{times}: {row['ratio']:.3g}x{within}{ending}"
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return "agree" if row["outcome"] == OK else str(row["outcome"])
+
+
+def _notes(rows: list[dict[str, Any]], processes: int, folder: Path) -> list[str]:
+    notes = list(dict.fromkeys(note for row in rows for note in row["notes"]))
+    tolerances = sorted({(row["dtype"], row["tolerance"]) for row in rows if row["tolerance"] is not None})
+    notes.append(SPEEDUP)
+    if tolerances:
+        every = ", ".join(f"{value:g}" for value in dict.fromkeys(value for _, value in tolerances))
+        notes.append(f"results agree where every value differs by at most {RULE}, with tolerance {every}")
+    if processes == 1:
+        notes.append(WITHIN)
+    machines = sorted({row["device_name"] for row in rows if row.get("device") == "cpu" and row.get("device_name")})
+    threads = sorted({row["threads"] for row in rows if row.get("threads")})
+    if machines:
+        notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
+    return [
+        *notes,
+        f"the rows of both functions are in {folder / BENCH_FILE}, those of this table in {folder / AGAINST}",
+    ]
+
+
+def against_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--against and --agree-within."""
+    for option in (
+        click.option("--agree-within", "tolerance", type=click.FloatRange(min=0), metavar="X",
+            help="With --against: how far results may be apart, relative; without it by type.",
+        ),
+        click.option("--against", metavar="TARGET",
+            help="Measure functions against this one: the same inputs, results compared, the ratio of times.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function

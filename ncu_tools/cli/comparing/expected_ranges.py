@@ -1,0 +1,52 @@
+"""The table of `ncu-bench expected` for a program with ranges of its user."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ncu_parsers.report_data.operator_records import BY_OPERATOR
+from ncu_parsers.schema import tables
+
+from ncu_tools.cli.options import show
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ncu_tools.expected.user_ranges import Pass
+
+LOWER = "flops_lower_bound"
+COLUMNS = (
+    Column("range", "range", wide=True),
+    Column("passes", "passes", "count"),
+    Column("launches", "launches", "count"),
+    Column("time_ns", "time", "time", "ns"),
+    Column("wall_ns", "by the clock", "time", "ns", spare=1),
+    Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
+    Column("expected_flops", "expected", "flop", "FLOP"),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
+    Column("measured_bytes", "bytes", "byte", "byte"),
+    Column("expected_bytes", "expected bytes", "byte", "byte"),
+    Column("bytes_ratio", "ratio of bytes", "number"),
+)
+PER_PASS = "every value is that of one pass; expected is your own formula, given to ncu_tools.range"  # noqa: S105
+BY_COUNTERS = "FLOPs and bytes were counted by hardware: bytes are DRAM traffic, which caches make smaller"
+BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, from their shapes"
+
+
+def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str) -> None:
+    """Print what was measured in every range beside its formula."""
+    from ncu_tools.expected.user_ranges import compare_ranges
+
+    rows = [asdict(row) for row in compare_ranges(table, passes)]
+    by_operators = set(tables.words(table, "source")) <= BY_OPERATOR
+    if by_operators:
+        columns = [one._replace(title="operators") if one.name == "launches" else one for one in COLUMNS]
+    else:
+        columns = list(COLUMNS)
+    basis = BY_SHAPES if by_operators else BY_COUNTERS
+    empty = [row["range"] for row in rows if not row["launches"]]
+    if empty:
+        notes = [f"nothing was collected inside of {', '.join(empty)}", *notes]
+    show(Table("expected", columns, rows, [PER_PASS, basis, *notes]), output_format)

@@ -1,0 +1,59 @@
+"""docs/examples: what the page says that runs on a CPU runs, as its reader would call it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.tools.cli.test_cli import PYTHONPATH
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch")
+
+EXAMPLES = ROOT / "docs" / "examples"
+PAGE = (EXAMPLES / "README.md").read_text("utf-8")
+ON_A_CPU, ON_A_GPU = PAGE.split("## On a GPU")
+MAIN = (sys.executable, "-c", "from ncu_tools.cli import main; main()")
+LIMIT_S = 300
+
+
+def commands(text: str) -> list[str]:
+    return re.findall(r"^    \$ ncu-bench (.*)$", text, re.MULTILINE)
+
+
+def shown_under(command: str) -> list[str]:
+    """The lines of output under a command of the page."""
+    after = PAGE.partition(f"    $ ncu-bench {command}\n")[2]
+    return [line.strip() for line in after.partition("\n\n")[0].splitlines()]
+
+
+@pytest.mark.parametrize("command", commands(ON_A_CPU))
+def test_a_command_for_a_cpu_gives_the_columns_that_the_page_shows(command: str, tmp_path: Path) -> None:
+    for file in EXAMPLES.glob("*.py"):
+        shutil.copy(file, tmp_path)
+    words = [*MAIN, *shlex.split(command), *(("--max-time", "0.2") if command.startswith("bench") else ())]
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "COLUMNS": "118", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, capture_output=True, check=False, cwd=tmp_path, env=environment, timeout=LIMIT_S)
+    said = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    titles, _, first, *_ = shown_under(command)
+    assert said.split("\n")[0].split() == titles.split()
+    assert said.split("\n")[2].split()[0] == first.split()[0]
+    if "--against" in command:
+        assert "agree" in said
+
+
+def test_every_example_is_on_the_page_and_every_command_names_one() -> None:
+    files = {file.name for file in EXAMPLES.glob("*.py")}
+    assert {name for name in files if f"[{name}]({name})" not in PAGE} == set()
+    assert {word.partition(":")[0] for word in re.findall(r"\w+\.py:\w+", PAGE)} == files
+    assert len(commands(ON_A_CPU)) == 4
+    assert len(commands(ON_A_GPU)) == 5
