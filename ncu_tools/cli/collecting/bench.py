@@ -195,7 +195,7 @@ def command(
       ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """
     refuse_unknown(metrics)
-    pairing.check(resume=resume, dask=dask)
+    pairing.check(resume=resume, dask=dask, metrics=metrics)
     if metrics and dask:
         raise WrongUsage("--metrics counts on this machine, and --dask measures on others.", advice="Leave one out.")
     elsewhere = dask not in (None, "local")  # the workers may have another torchvision

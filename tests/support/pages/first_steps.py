@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fcntl import ioctl
 from pathlib import Path
 from struct import pack
@@ -36,11 +36,11 @@ def commands() -> list[str]:
     return [line for line in found if not line.startswith("export ")]
 
 
-def on_a_terminal(command: str, folder: Path) -> tuple[int, str]:
+def on_a_terminal(command: str, folder: Path, settings: Mapping[str, str] = os.environ) -> tuple[int, str]:
     """The exit code of a shell's command in a folder, and what it shows on a terminal, as plain text."""
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, pack("HHHH", LINES, COLUMNS, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment = {name: value for name, value in settings.items() if name not in ("COLUMNS", "LINES")}
     environment |= {"TERM": "xterm", "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     with subprocess.Popen(
         [shutil.which("bash") or "/bin/sh", "-c", command],
@@ -71,14 +71,16 @@ def _pieces(terminal: int) -> Iterator[bytes]:
 def main() -> None:
     """Record every command. Raises `SystemExit` if one fails."""
     recorded = []
-    with TemporaryDirectory(prefix="ncu-bench-") as name:
+    with TemporaryDirectory(prefix="ncu-bench-") as name, TemporaryDirectory(prefix="ncu-bench-home-") as home:
         folder = Path(name)
+        settings = {name: value for name, value in os.environ.items() if not name.startswith("NCU_BENCH_")}
+        settings |= {"HOME": home}  # a machine that nobody measured, with all its cores
         shutil.copytree(SAMPLES, folder / "sample_reports", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         for command in commands():
-            code, shown = on_a_terminal(command, folder)
+            code, shown = on_a_terminal(command, folder, settings)
             if code:
                 raise SystemExit(f"{command} ended with exit code {code}:\n{shown}")
-            lines = [line.rstrip() for line in shown.replace(name, ".").splitlines() if line.strip()]
+            lines = [line.rstrip() for line in shown.replace(name, ".").replace(home, "~").splitlines() if line.strip()]
             recorded.append("\n".join([f"$ {command}", *lines]))
     RECORDING.write_text("\n\n".join(recorded) + "\n", encoding="utf-8")
 
