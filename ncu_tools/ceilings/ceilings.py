@@ -32,7 +32,7 @@ from ncu_tools.ceilings.launch_devices import (
     with_other_threads,
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
-from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines_of_capability
+from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines, machines_of_capability
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.ceilings.work_by_unit import LEFT_OUT, UNIT_COLUMNS
 from ncu_tools.numbers.number_format import counted
@@ -396,6 +396,9 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
             known_ones = with_other_threads(device)
             chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
             other_way = f"or measure it where it is with {chosen}ncu-bench machines measure"
+        elif name is None and not capability:
+            here = [one.id for one in machines().values() if one.measured]
+            known_ones = f" (measured on this machine: {', '.join(sorted(here))})" if here else ""
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
         notes.append(
             f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, {other_way}"

@@ -45,7 +45,7 @@ def measure_unknown_devices(collected: CollectedProfile, listener: Listener) -> 
         return collected
     unknown = [device for device in devices_of(collected.table) if _is_unknown(device)]
     notes = [_measured(device, _types(collected), collected, listener) for device in unknown]
-    return replace(collected, notes=(*collected.notes, *notes))
+    return replace(collected, notes=(*notes, *collected.notes))
 
 
 def _is_unknown(device: Device) -> bool:

@@ -374,6 +374,11 @@ class TestNotesOnMissingCeilings:
         (note,) = ceilings_of(with_work).notes
         assert note.startswith("no ceilings are known for this device: choose a machine")
 
+    def test_name_what_was_measured_here_where_a_report_names_no_device_as_traces_of_a_cpu(self) -> None:
+        keep("epyc-2-threads-measured", measured=True)
+        (note,) = of(launch("aten::mm", FFMA | dram(80, 1e9), ns=LONG, dram=1.0, capability=None)).notes
+        assert "for this device (measured on this machine: epyc-2-threads-measured): choose a machine" in note
+
     def test_name_the_only_one_that_is_missing(self) -> None:
         (note,) = of(launch("k", FFMA | at_clock(1e9), ns=LONG, dram=1.0, capability=None)).notes
         assert note.startswith("no DRAM ceiling is known for this device: choose")

@@ -115,7 +115,7 @@ class TestAnUnknownMachine:
             "No ceilings are known for Processor X with 2 threads: measuring them once, for at most"
         )
         assert "--no-measure" in sentence
-        first, note = result.notes
+        note, first = result.notes
         assert first == "the first note"
         assert "DRAM 15 GB/s, FP32 150 GFLOP/s" in note
         assert str(own_folder() / "processor-x-2-threads-measured.toml") in note
@@ -196,7 +196,7 @@ class TestNothingIsMeasured:
     def test_while_other_programs_take_the_cpu_and_a_note_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(CpuLoad, "others", lambda self: 0.75)
         heard = Heard()
-        (_, note) = measure_unknown_devices(profile(), heard).notes
+        (note, _) = measure_unknown_devices(profile(), heard).notes
         assert note.startswith(
             "other programs take 75.0 % of the CPU, so that its ceilings were not measured: ncu-bench mac"
         )
@@ -211,7 +211,7 @@ class TestNoFileIsLeft:
 
     def test_by_a_measurement_that_other_programs_disturbed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         measuring(monkeypatch, found(load=0.3))
-        (_, note) = measure_unknown_devices(profile(), Heard()).notes
+        (note, _) = measure_unknown_devices(profile(), Heard()).notes
         assert note.startswith(
             "other programs take 30.0 % of the CPU, so that what was measured is no ceiling and was not"
         )
@@ -225,12 +225,12 @@ class TestNoFileIsLeft:
 
     def test_by_one_that_fails_and_the_profile_is_shown_all_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
         measuring(monkeypatch, NcuBenchError("Measuring ended without a result."))
-        (_, note) = measure_unknown_devices(profile(), Heard()).notes
+        (note, _) = measure_unknown_devices(profile(), Heard()).notes
         assert note == "the ceilings of Processor X were not measured: Measuring ended without a result."
 
     def test_by_an_implausible_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         measuring(monkeypatch, {**found(), "memory": []})
-        (_, note) = measure_unknown_devices(profile(), Heard()).notes
+        (note, _) = measure_unknown_devices(profile(), Heard()).notes
         assert "no plausible machine" in note
 
 
@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_noted(monkeypatch: pytest.MonkeyPatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     measuring(monkeypatch, found())
-    (_, note) = measure_unknown_devices(profile(), Heard()).notes
+    (note, _) = measure_unknown_devices(profile(), Heard()).notes
     assert note.startswith("the ceilings of Processor X were not measured: ")
 
 
