@@ -206,7 +206,8 @@ def _end_at_once(codes: list[int]) -> None:
     with suppress(OSError, ValueError):  # Python reports itself if output cannot be written
         for stream in (sys.stdout, sys.stderr):
             with suppress(BrokenPipeError):  # its reader is gone
-                stream.flush()
+                if not stream.closed:
+                    stream.flush()
         if codes:
             os._exit(codes[0])
 

@@ -46,7 +46,8 @@ ESCAPE = b"\x1b"
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": PYTHONPATH, **more}
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**buffered, "PYTHONPATH": PYTHONPATH, **more}
 
 
 @pytest.mark.parametrize("words", TABLES, ids=lambda words: " ".join(Path(word).name for word in words))
