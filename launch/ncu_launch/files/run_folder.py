@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timezone
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.file_locks import locked
+from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_launch.files.run_files import LAUNCHES, LOGS, MANIFEST, REPORTS
 
 LOCK = ".lock"
@@ -52,6 +54,21 @@ def writing(folder: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):  # still locked, so it is not another process's file
                 (folder / LOCK).unlink()
+
+
+def begin_sweep(folder: Path, asked: Sequence[str]) -> Manifest:
+    """Create the folder of a sweep's logs, and write its manifest, which is partial until the sweep ends.
+
+    `asked` is the command line. Raises `NcuBenchError` if the folder cannot be created.
+    """
+    logs = folder / LOGS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
+    manifest = Manifest(list(asked), "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
+    write_manifest(manifest, folder)
+    return manifest
 
 
 def make_folder(folder: Path) -> Path | None:

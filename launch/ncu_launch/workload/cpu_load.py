@@ -52,7 +52,10 @@ def cpu_count() -> int:
 
 
 def _taken() -> tuple[float, float, float, float] | None:
-    """Seconds so far: of the clock, of all CPUs while busy, of this process and its children; the number of CPUs."""
+    """Seconds so far: of the clock, of all CPUs while busy, of this process and its children; the number of CPUs.
+
+    None where the system does not tell psutil one of them, as in some containers: the load is unknown then, not 0.
+    """
     with suppress(psutil.Error, OSError, AttributeError, NotImplementedError):
         times = psutil.cpu_times(percpu=True)
         ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(times))

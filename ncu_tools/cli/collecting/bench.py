@@ -18,9 +18,9 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.bench.sweep import BenchPoint, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_launch.files.manifest import write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
-from ncu_launch.files.run_folder import writing
+from ncu_launch.files.run_folder import begin_sweep, writing
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.varied_arguments import variants_of
@@ -312,13 +312,7 @@ def _measured(
     from ncu_parsers.parquet.writer import write_table
     from ncu_parsers.schema.bench_table import with_row
 
-    logs = folder / LOGS
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
-    manifest = Manifest(sys.argv, "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
-    write_manifest(manifest, folder)
+    logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv)
     table, versions = kept, set[str]()
     try:
         total = processes * len(missing) - sum(len(process_means(row)) for row in begun)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from ncu_launch.bench.point_outcomes import DISAGREES, OK
 from ncu_launch.bench.sweep import BenchPoint
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
-from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_launch.files.manifest import write_manifest
 from ncu_launch.files.run_files import AGAINST, BENCH_FILE, LOGS
+from ncu_launch.files.run_folder import begin_sweep
 
 from ncu_tools.cli.options import MACHINE_FORMATS, show
 from ncu_tools.numbers.number_format import counted, duration
@@ -121,13 +121,7 @@ def _measured(
     from ncu_parsers.parquet.writer import write_table
     from ncu_parsers.schema.bench_table import with_row
 
-    logs = folder / LOGS
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
-    manifest = Manifest(sys.argv, "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
-    write_manifest(manifest, folder)
+    logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv)
     found: dict[str, MeasuredPair] = {}
     table = None
     with _progress() as (heard, finished):

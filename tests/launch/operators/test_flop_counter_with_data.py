@@ -46,7 +46,9 @@ def torchvision(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     if operators_load():
         yield found
         return
-    chosen = torch.library.Library("torchvision", "IMPL")
+    from torch import library
+
+    chosen = library.Library("torchvision", "IMPL")
     chosen.impl("nms", boxes_that_do_not_overlap, "CPU")
     monkeypatch.setattr(found.ops.boxes, "_assert_has_ops", lambda: None)
     yield found
