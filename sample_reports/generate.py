@@ -245,7 +245,12 @@ def _with_bodies(cells: list[Cell]) -> list[Cell]:
         for precision in ("Single", "Double")
     ]
     breakdown = "{UNIT}: {COMPOUND_NAME} (dram__cycles_active.avg.pct_of_peak_sustained_elapsed)"
-    return [*cells, *extra, Cell(breakdown, 6183, "%", 2, SPEED_OF_LIGHT, "Memory Throughput Breakdown")]
+    dram = next(cell for cell in cells if cell.name == "DRAM Throughput")  # the DRAM is all that the breakdown has
+    return [
+        *cells,
+        *extra,
+        Cell(breakdown, dram.digits, "%", dram.decimals, SPEED_OF_LIGHT, "Memory Throughput Breakdown"),
+    ]
 
 
 def _with_instances(cells: list[Cell]) -> list[Cell]:
