@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines import kineto
+from ncu_parsers.timelines.kineto import kineto
 
 ROUNDS = 15
 

@@ -51,8 +51,10 @@ COMMANDS = {
 """Every command with its line in the help. Each is the function `command` of the module of the same name."""
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 COMPARING = ("compare", "expected", "join", "scaling", "skew")
+INSIDE = ("kernel", "source", "samples")
 FOLDERS = {
-    **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"), "completion": "shell",
+    **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"),
+    **dict.fromkeys(INSIDE, "reading.inside"), "completion": "shell",
 }  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
 

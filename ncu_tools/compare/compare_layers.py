@@ -20,7 +20,7 @@ from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
 from ncu_tools.compare.layer_sums import LayerSums
 from ncu_tools.compare.run_conditions import Conditions, Difference, differences
-from ncu_tools.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
+from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 

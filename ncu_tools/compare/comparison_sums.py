@@ -24,7 +24,7 @@ from ncu_tools.compare.matching.launch_signatures import (
 )
 from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
-from ncu_tools.layers.layers import drop_failed
+from ncu_tools.model.layers.layers import drop_failed
 from ncu_tools.numbers.statistics import Moments, of_single_launches
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run

@@ -10,7 +10,7 @@ from ncu_parsers.parquet.reader import launch_batches
 
 from ncu_tools.compare.run_conditions import OF_LAUNCHES, Observed
 from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
-from ncu_tools.layers.layers import NEEDED, condensed
+from ncu_tools.model.layers.layers import NEEDED, condensed
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
 

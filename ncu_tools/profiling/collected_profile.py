@@ -17,10 +17,10 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.sources.sources import find_sources
 
-from ncu_tools.expected.both_sides import collection_of
-from ncu_tools.expected.measured_vs_expected import compare, summary
-from ncu_tools.expected.operators_of_layers import expected_of
 from ncu_tools.kernels.kernel_cache import cache_kernels
+from ncu_tools.model.expected.both_sides import collection_of
+from ncu_tools.model.expected.measured_vs_expected import compare, summary
+from ncu_tools.model.expected.operators_of_layers import expected_of
 from ncu_tools.runs.loading import LAUNCHES
 
 
@@ -79,7 +79,7 @@ def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:
 
 def why_no_gpu_work(parsed: Parsed | None) -> str | None:
     """The reason why a timeline that was recorded and read correctly has no launches; None in every other case."""
-    from ncu_parsers.timelines.nsys_sqlite import NoGpuWork
+    from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 
     if parsed is None or parsed.table is not None:
         return None

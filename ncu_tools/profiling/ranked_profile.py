@@ -32,7 +32,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse
 from ncu_parsers.sources.sources import TIMELINE, Source, find_sources
 
-from ncu_tools.layers.rank_skew import collective_share, skew, summary
+from ncu_tools.model.layers.rank_skew import collective_share, skew, summary
 from ncu_tools.numbers.number_format import counted, percent
 from ncu_tools.profiling.collected_profile import CollectedProfile, keep_profile, nothing_collected, why_no_gpu_work
 from ncu_tools.profiling.listener import Listener

@@ -16,7 +16,8 @@ from ncu_parsers.report_data import report
 from ncu_parsers.report_data.report import Launch, Report
 from ncu_parsers.schema.tables import COLUMNS, with_metadata
 from ncu_parsers.sources.sources import encoding_of
-from ncu_parsers.timelines import kineto, nsys_stats
+from ncu_parsers.timelines.kineto import kineto
+from ncu_parsers.timelines.nsys import nsys_stats
 
 KINDS_OF_LINES = {
     report.HEADER, report.UNITS, report.METRICS, report.RULE, report.BLANK, report.MESSAGE, report.OUTPUT,

@@ -44,7 +44,9 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import blocks, launch_tables, streaming_reader
 from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed
-from ncu_parsers.timelines import kineto, nsys_operations, nsys_sqlite
+from ncu_parsers.timelines.kineto import kineto
+from ncu_parsers.timelines.nsys import nsys_sqlite
+from ncu_parsers.timelines.nsys import operations as nsys_operations
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems

@@ -20,7 +20,7 @@ from ncu_parsers.report_data.report import READ_KINDS
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.streaming_reader import stream_report
-from ncu_parsers.timelines import nsys_sqlite
+from ncu_parsers.timelines.nsys import nsys_sqlite
 
 from tests.conftest import ROOT
 from tests.fuzz import targets

@@ -18,7 +18,7 @@ from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_tools.expected.estimate import Estimate
+    from ncu_tools.model.expected.estimate import Estimate
 
 LOWER = "flops_operators_lower_bound"
 
@@ -90,8 +90,8 @@ def command(
       ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
     """
     from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.expected.estimate import estimates, failed
-    from ncu_tools.expected.operators_of_layers import operators_of
+    from ncu_tools.model.expected.estimate import estimates, failed
+    from ncu_tools.model.expected.operators_of_layers import operators_of
 
     machines = [find_machine(name) for name in machine_names]
     wrong = [misspelt(target) for target in targets]

@@ -22,8 +22,8 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ncu_tools.expected.both_sides import Collection
-    from ncu_tools.expected.measured_vs_expected import ExpectedComparison, Row
+    from ncu_tools.model.expected.both_sides import Collection
+    from ncu_tools.model.expected.measured_vs_expected import ExpectedComparison, Row
 
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
@@ -103,10 +103,10 @@ def command(
       ncu-bench expected RUN --depth 2 --phase backward --format csv
       ncu-bench expected report.csv --target resnet18 --batch-size 256 --phase forward
     """
-    from ncu_tools.expected.both_sides import Collection
-    from ncu_tools.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
-    from ncu_tools.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
-    from ncu_tools.expected.user_ranges import passes_in
+    from ncu_tools.model.expected.both_sides import Collection
+    from ncu_tools.model.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
+    from ncu_tools.model.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
+    from ncu_tools.model.expected.user_ranges import passes_in
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import of_phases
 
@@ -177,7 +177,7 @@ def _refuse_formulas(run: str, table: pa.Table) -> None:
 
 def _collection(run: str) -> Collection:
     """How the run was collected, by its manifest; empty without a readable one."""
-    from ncu_tools.expected.both_sides import Collection, collection_of
+    from ncu_tools.model.expected.both_sides import Collection, collection_of
 
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
     try:
@@ -197,7 +197,7 @@ def _cells(row: Row) -> dict[str, object]:
 
 def _notes(comparison: ExpectedComparison, rows: list[Row]) -> list[str]:
     """The notes of the comparison, then the causes of every row that has any, the model first."""
-    from ncu_tools.expected.measured_vs_expected import title
+    from ncu_tools.model.expected.measured_vs_expected import title
 
     causes = [f"{title(row)}: {' '.join(row.causes)}" for row in rows if row.causes]
     return [*comparison.notes, NOT_THE_SAME_FLOPS, NOT_THE_SAME_BYTES, *causes]

@@ -14,7 +14,7 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ncu_tools.expected.user_ranges import Pass
+    from ncu_tools.model.expected.user_ranges import Pass
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -37,7 +37,7 @@ BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, fro
 
 def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str) -> None:
     """Print what was measured in every range beside its formula."""
-    from ncu_tools.expected.user_ranges import compare_ranges
+    from ncu_tools.model.expected.user_ranges import compare_ranges
 
     rows = [asdict(row) for row in compare_ranges(table, passes)]
     by_operators = set(tables.words(table, "source")) <= BY_OPERATOR

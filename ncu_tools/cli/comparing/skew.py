@@ -65,7 +65,7 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
       ncu-bench skew run --by rank
     """
     from ncu_tools.kernels.operator_times import clocks_of
-    from ncu_tools.layers.rank_skew import NEEDED, skew
+    from ncu_tools.model.layers.rank_skew import NEEDED, skew
     from ncu_tools.runs.selection import load_only
 
     with progress("Reading") as reading:

@@ -80,7 +80,7 @@ def command(
       ncu-bench export report.ncu-rep -o details.csv --as sections
     """
     from ncu_tools.bench.bench_runs import is_bench
-    from ncu_tools.layers.layers import NEEDED
+    from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
     from ncu_tools.runs.loading import locate
 
@@ -149,7 +149,7 @@ def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[st
 
 
 def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
-    from ncu_tools.layers.trace_spans import spans
+    from ncu_tools.model.layers.trace_spans import spans
     from ncu_tools.numbers.number_format import counted
     from ncu_tools.report.export.perfetto import to_perfetto
     from ncu_tools.report.export.speedscope import to_speedscope
@@ -175,7 +175,7 @@ def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[str, int, lis
 
 
 def _layers(run: str, table: pa.Table, notes: list[str], depth: int | None) -> tuple[str, int, list[str]]:
-    from ncu_tools.layers.layers import layers, layers_table
+    from ncu_tools.model.layers.layers import layers, layers_table
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 
     tree = layers(table, depth=depth)

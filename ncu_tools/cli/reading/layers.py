@@ -18,7 +18,7 @@ from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_tools.layers.layers import Layers
+    from ncu_tools.model.layers.layers import Layers
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import Selection
 
@@ -93,7 +93,7 @@ def command(
       ncu-bench layers run -o layers.svg
       ncu-bench layers run --forward-backward --depth 1
     """
-    from ncu_tools.layers.layers import NEEDED, layers
+    from ncu_tools.model.layers.layers import NEEDED, layers
     from ncu_tools.runs.selection import load_only
 
     if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
@@ -126,7 +126,7 @@ def command(
 
 
 def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
-    from ncu_tools.layers.forward_backward import forward_backward
+    from ncu_tools.model.layers.forward_backward import forward_backward
 
     result = forward_backward(run.table, depth=depth)
     notes = [*run.notes, *result.notes, *operator_notes(result.clocks)]

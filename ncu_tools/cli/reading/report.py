@@ -157,7 +157,7 @@ def _expected(run: Run) -> tuple[pa.Table | None, str]:
     from ncu_parsers.report_data.operator_records import BY_OPERATOR
     from ncu_parsers.schema import tables
 
-    from ncu_tools.expected.operators_of_layers import expected_of
+    from ncu_tools.model.expected.operators_of_layers import expected_of
 
     if set(tables.words(run.table, "source")) <= BY_OPERATOR:
         return None, FROM_FORMULAS

@@ -47,7 +47,7 @@ from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEW
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.cli.reading.instruction_roofline import InstructionsOf
+    from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf
     from ncu_tools.roofline.instruction_roofline import InstructionRoofline
     from ncu_tools.roofline.roofline import Look, Point, Roofline
     from ncu_tools.runs.selection import Selection
@@ -222,7 +222,7 @@ def command(
         )
     levels = _levels(placed.levels or (("all",) if placed.instructions else (DRAM,)))
     if placed.instructions:
-        from ncu_tools.cli.reading.instruction_roofline import InstructionsOf, instruction_table
+        from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf, instruction_table
 
         loading = InstructionsOf(levels, machines, only, placed.group)
         found = _of_instructions(runs, loading, placed, drawn, style, dask)
@@ -261,7 +261,7 @@ def _of_instructions(
     dask: str | None,
 ) -> tuple[InstructionRoofline, Scene, list[str]]:  # fmt: skip
     """The instruction roofline of runs, its scene, and notes on the picture, which is written."""
-    from ncu_tools.cli.reading.instruction_roofline import instructions_of, require_kernels
+    from ncu_tools.cli.reading.inside.instruction_roofline import instructions_of, require_kernels
     from ncu_tools.roofline.instruction_roofline import scene_of_instructions
 
     require_kernels(runs, {

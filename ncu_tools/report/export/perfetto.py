@@ -12,7 +12,7 @@ from typing import Any
 
 from ncu_launch.version import VERSION
 
-from ncu_tools.layers.trace_spans import Span
+from ncu_tools.model.layers.trace_spans import Span
 
 PROCESS, TRACK = 1, 1
 NS_PER_US = 1000

@@ -8,7 +8,7 @@ from typing import Any
 
 from ncu_launch.version import VERSION
 
-from ncu_tools.layers.trace_spans import Span
+from ncu_tools.model.layers.trace_spans import Span
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

@@ -8,9 +8,15 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
 
-from ncu_tools.expected.both_sides import Collection, collection_of
-from ncu_tools.expected.measured_vs_expected import LAYER, OPERATOR, ExpectedComparison, compare, compare_by_shapes
-from ncu_tools.expected.operators_of_layers import has_work_by_shapes
+from ncu_tools.model.expected.both_sides import Collection, collection_of
+from ncu_tools.model.expected.measured_vs_expected import (
+    LAYER,
+    OPERATOR,
+    ExpectedComparison,
+    compare,
+    compare_by_shapes,
+)
+from ncu_tools.model.expected.operators_of_layers import has_work_by_shapes
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column
 

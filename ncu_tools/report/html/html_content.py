@@ -27,7 +27,7 @@ from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
-from ncu_tools.layers.layers import layers
+from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, scaled
 from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
 from ncu_tools.report.html.html_page import embedded, room_beside

@@ -176,7 +176,7 @@ class ProfiledRun:
         from ncu_launch.errors import NcuBenchError
 
         from ncu_tools.kernels.operator_times import time_title
-        from ncu_tools.layers.layers import layers, layers_table
+        from ncu_tools.model.layers.layers import layers, layers_table
         from ncu_tools.report.notebook.views import Picture
         from ncu_tools.report.plot.layer_bars import draw_bars
 

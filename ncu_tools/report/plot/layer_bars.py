@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ncu_tools.layers.layers import Layer
+from ncu_tools.model.layers.layers import Layer
 from ncu_tools.numbers.number_format import duration, scaled
 from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
 from ncu_tools.report.plot.fonts import families

@@ -52,15 +52,15 @@ NCU_REP = (b"NVR\0",)
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True, by_others=True),
-    FileKind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
-    FileKind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
+    FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",)),
+    FileKind("ncu_parsers.timelines.nsys.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
     FileKind(
-        "ncu_parsers.timelines.nsys_rep",
+        "ncu_parsers.timelines.nsys.nsys_rep",
         suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
         by_others=True,
     ),
-    FileKind("ncu_parsers.timelines.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
-    FileKind("ncu_parsers.timelines.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
+    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
+    FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
 

@@ -17,7 +17,7 @@ from ncu_parsers.derived.operators.forward_operators import ForwardOperators
 from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto import read_report
+from ncu_parsers.timelines.kineto.kineto import read_report
 
 from tests.conftest import SHARED
 from tests.parsers.timelines.test_kineto import call, gpu, host, rows

@@ -8,7 +8,7 @@ import pytest
 from ncu_parsers.derived.operators.list_element_types import element_types
 from ncu_parsers.derived.operators.work_from_shapes import TYPES, RecordedInputs, recorded_call
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto import read_report
+from ncu_parsers.timelines.kineto.kineto import read_report
 
 from tests.conftest import SHARED
 from tests.support.reports import needs_shared_reports

@@ -18,9 +18,9 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.tables import field_entries
 from ncu_parsers.sources.sources import Source, find_sources
-from ncu_parsers.timelines import chrome_trace
 from ncu_parsers.timelines.host_ranges import DEEPEST, HostRange, ThreadRanges
-from ncu_parsers.timelines.kineto import read_report
+from ncu_parsers.timelines.kineto import chrome_trace
+from ncu_parsers.timelines.kineto.kineto import read_report
 
 from tests.support.installed import WITHOUT_TORCH
 

@@ -17,11 +17,12 @@ from ncu_launch.profilers.command_line import nsys_export_command
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source, find_sources
-from ncu_parsers.timelines import nsys_database, nsys_rep
 from ncu_parsers.timelines.host_ranges import DEEPEST
-from ncu_parsers.timelines.nsys_database import opened
-from ncu_parsers.timelines.nsys_nvtx import read_ranges
-from ncu_parsers.timelines.nsys_sqlite import NoGpuWork
+from ncu_parsers.timelines.nsys import database as nsys_database
+from ncu_parsers.timelines.nsys import nsys_rep
+from ncu_parsers.timelines.nsys.database import opened
+from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
+from ncu_parsers.timelines.nsys.nvtx import read_ranges
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots

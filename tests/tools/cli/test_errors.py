@@ -19,7 +19,7 @@ from ncu_parsers.parquet.footer import DamagedFooter
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.memory import SETTING, TooBig
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys_sqlite import NoGpuWork
+from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 
 from ncu_tools.cli import COMMANDS, cli, run
 from ncu_tools.cli.shell.program_options import PROGRAM_OPTIONS

@@ -20,7 +20,7 @@ from ncu_tools.cli import cli
 from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison, compare_layers
 from ncu_tools.compare.layer_sums import LayerSums
 from ncu_tools.compare.run_conditions import Observed, conditions_of
-from ncu_tools.layers.forward_backward import PhaseRatio, forward_backward
+from ncu_tools.model.layers.forward_backward import PhaseRatio, forward_backward
 from ncu_tools.numbers.statistics import ratio_interval
 from tests.support.launches import launch, metric, sass, table, taken
 

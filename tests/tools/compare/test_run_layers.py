@@ -19,7 +19,7 @@ from ncu_parsers.sources import memory
 from ncu_tools.compare.compare_layers import LayerComparison, compare_layers
 from ncu_tools.compare.layer_sums import LayerSums, layers_of_run
 from ncu_tools.compare.run_conditions import conditions_of
-from ncu_tools.layers.layers import condensed, layers, sums_by_iteration, whole_run
+from ncu_tools.model.layers.layers import condensed, layers, sums_by_iteration, whole_run
 from ncu_tools.runs.loading import on_disk
 from tests.support.launches import launch, sass, table, taken
 from tests.tools.compare.test_run_works import in_pieces

@@ -14,7 +14,7 @@ from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
 from ncu_tools.kernels.kernel_cache import cache_kernels
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
-from ncu_tools.layers.layers import layers
+from ncu_tools.model.layers.layers import layers
 from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.layer_bars import draw_bars

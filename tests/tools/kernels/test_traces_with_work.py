@@ -21,10 +21,10 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
 from ncu_tools.compare.join import join
-from ncu_tools.expected.both_sides import MeasuredLaunches
-from ncu_tools.expected.measured_vs_expected import compare_by_shapes
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
+from ncu_tools.model.expected.both_sides import MeasuredLaunches
+from ncu_tools.model.expected.measured_vs_expected import compare_by_shapes
 from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS

@@ -24,7 +24,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import cli
-from ncu_tools.layers.trace_spans import Span, spans
+from ncu_tools.model.layers.trace_spans import Span, spans
 from ncu_tools.report.export.ncu_details_csv import to_section_csv
 from ncu_tools.report.export.perfetto import to_perfetto
 from ncu_tools.report.export.speedscope import to_speedscope

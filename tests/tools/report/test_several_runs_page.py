@@ -13,9 +13,9 @@ from ncu_launch.files.manifest import Manifest
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.reading import hotspots as hotspots_command
-from ncu_tools.cli.reading import kernel as kernel_command
 from ncu_tools.cli.reading import layers as layers_command
 from ncu_tools.cli.reading import roofline as roofline_command
+from ncu_tools.cli.reading.inside import kernel as kernel_command
 from ncu_tools.report.html import page_columns, pairs_content
 from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ncu_tools.cli.reading.kernel import PART_NAMES
+from ncu_tools.cli.reading.inside.kernel import PART_NAMES
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.part_rows import PARTS
 from tests.conftest import ROOT

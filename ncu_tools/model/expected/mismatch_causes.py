@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.expected.both_sides import Collection, Mask, MeasuredLaunches, Operators, Places
-from ncu_tools.expected.tile_padding import SLICE, TILES, padded_flops
+from ncu_tools.model.expected.both_sides import Collection, Mask, MeasuredLaunches, Operators, Places
+from ncu_tools.model.expected.tile_padding import SLICE, TILES, padded_flops
 from ncu_tools.numbers.number_format import counted, digits, scaled
 
 LOW, HIGH = 0.97, 1.05

@@ -20,10 +20,10 @@ from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
-from ncu_tools.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
-from ncu_tools.expected.operators_of_layers import operators_by_shapes
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
+from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
+from ncu_tools.model.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
+from ncu_tools.model.expected.operators_of_layers import operators_by_shapes
+from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.numbers.number_format import counted, scaled
 
 UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"

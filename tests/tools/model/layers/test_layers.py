@@ -14,7 +14,7 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import cli
-from ncu_tools.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table
+from ncu_tools.model.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table
 from ncu_tools.report.plot.layer_bars import draw_bars
 from tests.support.launches import launch, metric, sass, table
 

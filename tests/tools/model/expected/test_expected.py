@@ -19,10 +19,10 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run
-from ncu_tools.expected.both_sides import Collection, collection_of, filters_in
-from ncu_tools.expected.measured_vs_expected import ExpectedComparison, Row, compare, summary
-from ncu_tools.expected.operators_of_layers import expected_of
-from ncu_tools.expected.tile_padding import padded_flops
+from ncu_tools.model.expected.both_sides import Collection, collection_of, filters_in
+from ncu_tools.model.expected.measured_vs_expected import ExpectedComparison, Row, compare, summary
+from ncu_tools.model.expected.operators_of_layers import expected_of
+from ncu_tools.model.expected.tile_padding import padded_flops
 from ncu_tools.runs.loading import LAUNCHES
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.models_here import models_run_here

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import arrays, tables
 
-from ncu_tools.layers.layers import Layer, layers
+from ncu_tools.model.layers.layers import Layer, layers
 
 NO_PHASE = "no phase"
 

@@ -14,7 +14,7 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
-from ncu_tools.layers.rank_skew import collective_share, skew
+from ncu_tools.model.layers.rank_skew import collective_share, skew
 from ncu_tools.profiling.ranked_profile import notes_on_collectives
 from tests.support.launches import launch, table
 from tests.tools.cli.test_cli import process

@@ -32,18 +32,6 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.chrome_trace import (
-    NS_PER_US,
-    UNKNOWN_DEVICE,
-    Thread,
-    TraceEvents,
-    event_mapping,
-    event_number,
-    event_shape,
-    event_thread,
-    event_whole,
-    traced_devices,
-)
 from ncu_parsers.timelines.gpu_busy_time import UNKNOWN, busy_notes
 from ncu_parsers.timelines.host_ranges import (
     ANNOTATION,
@@ -55,6 +43,18 @@ from ncu_parsers.timelines.host_ranges import (
     ThreadRanges,
     iterations_of,
     steps_of,
+)
+from ncu_parsers.timelines.kineto.chrome_trace import (
+    NS_PER_US,
+    UNKNOWN_DEVICE,
+    Thread,
+    TraceEvents,
+    event_mapping,
+    event_number,
+    event_shape,
+    event_thread,
+    event_whole,
+    traced_devices,
 )
 
 DIALECT = "kineto"

@@ -19,7 +19,7 @@ from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, CONTRACT
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, drop_failed
+from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, drop_failed
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli.comparing.expected_ranges import BY_COUNTERS
-from ncu_tools.expected.user_ranges import Pass, compare_ranges, passes_in
+from ncu_tools.model.expected.user_ranges import Pass, compare_ranges, passes_in
 from tests.support.called_here import called_here
 from tests.support.launches import launch, metric, sass, table
 

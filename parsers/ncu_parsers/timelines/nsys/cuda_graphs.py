@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers
-from ncu_parsers.timelines.nsys_nvtx import process_of
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
+from ncu_parsers.timelines.nsys.nvtx import process_of
 
 TABLE = "CUDA_GRAPH_NODE_EVENTS"
 COPIED_FROM = "originalGraphNodeId"

@@ -13,7 +13,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
 
 from ncu_tools.kernels.operator_times import clocks_of
-from ncu_tools.layers.layers import WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
+from ncu_tools.model.layers.layers import WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 FORWARD, BACKWARD = "forward", "backward"

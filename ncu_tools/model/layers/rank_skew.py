@@ -20,7 +20,7 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels import operator_times
-from ncu_tools.layers.layers import NO_MODULE, module_at_depth
+from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
 COLLECTIVES = "(collectives)"

@@ -11,8 +11,8 @@ from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_too
 
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys_database import on_disk
-from ncu_parsers.timelines.nsys_sqlite import read_export
+from ncu_parsers.timelines.nsys.database import on_disk
+from ncu_parsers.timelines.nsys.nsys_sqlite import read_export
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 NSYS = "nsys"

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncu_tools.expected.both_sides import Collection, MeasuredLaunches, Operators
-from ncu_tools.expected.mismatch_causes import (
+from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators
+from ncu_tools.model.expected.mismatch_causes import (
     ATTENTION_BACKWARD,
     CAUSES,
     ELEMENTWISE,

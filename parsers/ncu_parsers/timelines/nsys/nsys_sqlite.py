@@ -27,13 +27,13 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines import nsys_cuda_graphs, nsys_nvtx
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.host_ranges import HostRange
-from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers, opened
-from ncu_parsers.timelines.nsys_devices import Devices, read_devices
-from ncu_parsers.timelines.nsys_nvtx import Codes, Label, TracedRanges, process_of, read_ranges
-from ncu_parsers.timelines.nsys_operations import (
+from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys.devices import Devices, read_devices
+from ncu_parsers.timelines.nsys.nvtx import Codes, Label, TracedRanges, process_of, read_ranges
+from ncu_parsers.timelines.nsys.operations import (
     ACTIVITIES,
     GRAPH,
     KERNEL,
@@ -152,11 +152,11 @@ def _launching_calls(database: Database, operations: Operations, ranges: TracedR
             "off; their NVTX ranges are not known"
         )
     if ranges is not None:
-        places = nsys_nvtx.paths(ranges, start[row[found]], result.thread[found])
+        places = nvtx.paths(ranges, start[row[found]], result.thread[found])
         result.path[found], result.paths, deepest = places
         if ranges.operators:
             result.operators = [[] for _ in row]
-            _put(result.operators, found, nsys_nvtx.operators_at(ranges, start[row[found]], result.thread[found]))
+            _put(result.operators, found, nvtx.operators_at(ranges, start[row[found]], result.thread[found]))
         if any(len(path) >= deepest for path in result.paths):
             result.notes.append(
                 f"more than {deepest} NVTX ranges are open at once: some never end; the innermost are kept"
@@ -194,12 +194,12 @@ def _captures(database: Database, operations: Operations, ranges: TracedRanges |
     if ranges is None:
         return result
     process, node = process_of(operations.columns["globalPid"]), operations.columns["graphNodeId"]
-    origins = nsys_cuda_graphs.read_origins(database, process, node)
+    origins = cuda_graphs.read_origins(database, process, node)
     found = np.flatnonzero(origins.moment != MISSING)
-    result.path[found], result.paths, _ = nsys_nvtx.paths(ranges, origins.moment[found], origins.thread[found])
+    result.path[found], result.paths, _ = nvtx.paths(ranges, origins.moment[found], origins.thread[found])
     if calls.operators:
         _put(calls.operators, np.flatnonzero(node != MISSING), [[]] * int((node != MISSING).sum()))
-        _put(calls.operators, found, nsys_nvtx.operators_at(ranges, origins.moment[found], origins.thread[found]))
+        _put(calls.operators, found, nvtx.operators_at(ranges, origins.moment[found], origins.thread[found]))
     return result
 
 
@@ -413,8 +413,8 @@ def _absences(database: Database, operations: Operations, devices: Devices) -> l
         notes.append(f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded")
     if not any(database.has_rows(table) for table in CALLS):
         notes.append(f"no {CALLS[0]} table: which thread launched what, and so NVTX ranges, are not known")
-    elif not database.has_rows(nsys_nvtx.TABLE):
-        notes.append(f"no {nsys_nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
+    elif not database.has_rows(nvtx.TABLE):
+        notes.append(f"no {nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
         notes.append("no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME")
     return notes
@@ -445,8 +445,8 @@ def _graph_notes(database: Database, operations: Operations, captures: Captures)
         note += (
             f"; of {captures.known} the ranges of the capture are known too ({CAPTURED_IN}), and give phase and module"
         )
-    elif not database.has_rows(nsys_cuda_graphs.TABLE):
-        note += f"; where they were captured is not known, because there is no {nsys_cuda_graphs.TABLE} table or rows"
+    elif not database.has_rows(cuda_graphs.TABLE):
+        note += f"; where they were captured is not known, because there is no {cuda_graphs.TABLE} table or rows"
     else:
         note += "; where they were captured is not known, because the recording does not hold the capture or its ranges"
     return [*notes, note]

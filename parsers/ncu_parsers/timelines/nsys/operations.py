@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers
-from ncu_parsers.timelines.nsys_nvtx import Codes, process_of
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
+from ncu_parsers.timelines.nsys.nvtx import Codes, process_of
 
 KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
 ACTIVITIES = {

@@ -16,7 +16,7 @@ from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.operator_work import BYTES_BY_SHAPES, FLOPS_BY_SHAPES, OPERATION, OPERATOR
-from ncu_tools.layers.layers import drop_failed
+from ncu_tools.model.layers.layers import drop_failed
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.loading import load
 

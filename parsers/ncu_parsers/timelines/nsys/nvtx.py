@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR, HostRange, ThreadRanges
-from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
 
 TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"

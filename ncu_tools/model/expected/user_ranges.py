@@ -18,7 +18,7 @@ from ncu_launch.files.run_files import USER_RANGES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.expected.both_sides import MeasuredLaunches
+from ncu_tools.model.expected.both_sides import MeasuredLaunches
 
 
 @dataclass(frozen=True)

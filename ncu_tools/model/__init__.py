@@ -1,0 +1,1 @@
+"""A model seen whole: its layers, and the work that its operators imply."""

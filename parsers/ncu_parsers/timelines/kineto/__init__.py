@@ -1,0 +1,1 @@
+"""Read the traces of PyTorch's profiler (Kineto)."""
