@@ -22,7 +22,7 @@ from ncu_parsers.sources.memory import SETTING, TooBig, limit, size_of
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.streaming_reader import stream_report
-from ncu_parsers.timelines.nsys import nvtx as nsys_nvtx
+from ncu_parsers.timelines.nsys import open_ranges
 from ncu_parsers.timelines.nsys.database import LONGEST_VALUE
 
 from ncu_tools.cli import run
@@ -236,7 +236,7 @@ class TestMemory:
 
 class TestRanges:
     def test_a_million_deep_keep_the_innermost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(nsys_nvtx, "MOST_LABELS", 2000)
+        monkeypatch.setattr(open_ranges, "MOST_LABELS", 2000)
         count = 200
         ranges = [pushed(f"level {at}", 2 * at, 4 * count - at) for at in range(count)]
         works = [kernel(2 * at + 1, at) for at in range(count)]

@@ -17,7 +17,7 @@ from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ncu_parsers.streaming.streaming_reader import StreamedReport
+    from ncu_parsers.report_data.report import StreamedReport
 
 HEAD_BYTES = 4096
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
@@ -52,12 +52,18 @@ NCU_REP = (b"NVR\0",)
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True, by_others=True),
-    FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",)),
-    FileKind("ncu_parsers.timelines.nsys.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
+    FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",), in_parts=True),
+    FileKind(
+        "ncu_parsers.timelines.nsys.nsys_rep",
+        magic=(b"NVIDIA Tegra Profiler Report",),
+        by_others=True,
+        in_parts=True,
+    ),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_rep",
         suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
         by_others=True,
+        in_parts=True,
     ),
     FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
     FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst")),

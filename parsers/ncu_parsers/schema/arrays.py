@@ -16,9 +16,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 try:  # what pyarrow.compute takes them from
-    from pyarrow._compute import CastOptions, DictionaryEncodeOptions, FilterOptions, TakeOptions, call_function
+    from pyarrow._compute import (
+        CastOptions,
+        DictionaryEncodeOptions,
+        FilterOptions,
+        ReplaceSubstringOptions,
+        TakeOptions,
+        call_function,
+    )
 except ImportError:
-    from pyarrow.compute import CastOptions, DictionaryEncodeOptions, FilterOptions, TakeOptions, call_function
+    from pyarrow.compute import (
+        CastOptions,
+        DictionaryEncodeOptions,
+        FilterOptions,
+        ReplaceSubstringOptions,
+        TakeOptions,
+        call_function,
+    )
 
 Number = TypeVar("Number", bound=np.generic)
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray, pa.Table)
@@ -42,6 +56,11 @@ def kept(values: Column, mask: Sequence[bool] | npt.NDArray[np.bool_]) -> Column
 def encoded(array: Column) -> Column:
     """The values as a dictionary array: every distinct one once."""
     return call_function("dictionary_encode", [array], DictionaryEncodeOptions())
+
+
+def replaced(array: Column, pattern: str, replacement: str) -> Column:
+    """Texts or bytes with every match of a pattern (RE2) replaced; `\\1` stands for the first group of the match."""
+    return call_function("replace_substring_regex", [array], ReplaceSubstringOptions(pattern, replacement))
 
 
 def values_of(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:

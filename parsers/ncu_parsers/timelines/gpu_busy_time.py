@@ -44,40 +44,85 @@ class Busy:
         return self.busy / self.span
 
 
+@dataclass
+class _Running:
+    """A GPU while operations are added in the order of their starts: until when it is busy, and what adds up."""
+
+    begin: float
+    reached: float
+    operations: int = 0
+    busy: float = 0.0
+
+    def add(self, start: Floats, duration: Floats) -> None:
+        """Add later operations; times in ns."""
+        reached = np.maximum.accumulate(np.concatenate([[self.reached], start + duration]))
+        self.busy += float(np.maximum(reached[1:] - np.maximum(start, reached[:-1]), 0).sum())
+        self.reached = float(reached[-1])
+        self.operations += len(start)
+
+
+class BusyTimes:
+    """Busy time per GPU of operations that come in parts, in the order of their starts."""
+
+    def __init__(self) -> None:
+        self._gpus: dict[tuple[int, int], _Running] = {}
+
+    def add(self, process: Integers, device: Integers, start: Floats, duration: Floats) -> None:
+        """Add operations. Arrays: int64 ids, float64 times in ns from any common origin, one entry per operation."""
+        order = np.lexsort((start, device, process))
+        changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
+        for mine in np.split(order, np.flatnonzero(changes) + 1) if len(order) else []:
+            first = float(start[mine[0]])
+            gpu = self._gpus.setdefault((int(process[mine[0]]), int(device[mine[0]])), _Running(first, first))
+            gpu.add(start[mine], duration[mine])
+
+    def gpus(self) -> list[Busy]:
+        """The busy time of each GPU, by process and device."""
+        return [
+            Busy(process, device, gpu.operations, gpu.busy, gpu.reached - gpu.begin)
+            for (process, device), gpu in sorted(self._gpus.items())
+        ]
+
+
 def busy_times(process: Integers, device: Integers, start: Floats, duration: Floats) -> list[Busy]:
-    """Busy time per GPU. Arrays hold one entry per operation: int64 ids, float64 times in ns from any common origin."""
-    if not len(start):
-        return []
-    order = np.lexsort((start, device, process))
-    changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
-    result = []
-    for mine in np.split(order, np.flatnonzero(changes) + 1):
-        reached = np.maximum.accumulate(start[mine] + duration[mine])
-        begun = np.maximum(start[mine], np.concatenate([start[mine][:1], reached[:-1]]))
-        busy = np.maximum(reached - begun, 0).sum()
-        span = reached[-1] - start[mine[0]]
-        result.append(Busy(int(process[mine[0]]), int(device[mine[0]]), len(mine), float(busy), float(span)))
-    return result
+    """Busy time per GPU. Arrays as in `BusyTimes.add`."""
+    result = BusyTimes()
+    result.add(process, device, start, duration)
+    return result.gpus()
+
+
+class BusyAccount:
+    """How busy the GPUs are, how much of it with kernels, and whether operations overlap."""
+
+    def __init__(self) -> None:
+        self._all, self._kernels, self._total = BusyTimes(), BusyTimes(), 0.0
+
+    def add(self, process: Integers, device: Integers, start: Floats, duration: Floats, is_kernel: Mask) -> None:
+        """Add operations that start later. Arrays as in `BusyTimes.add`; `is_kernel` (bool, one each) marks kernels."""
+        self._all.add(process, device, start, duration)
+        self._kernels.add(process[is_kernel], device[is_kernel], start[is_kernel], duration[is_kernel])
+        self._total += float(duration.sum())
+
+    def notes(self) -> list[str]:
+        """Notes on all of that."""
+        with_kernels = {(one.process, one.device): one.busy for one in self._kernels.gpus()}
+        gpus = [replace(gpu, with_kernels=with_kernels.get((gpu.process, gpu.device), 0.0)) for gpu in self._all.gpus()]
+        several = [gpu for gpu in gpus if gpu.operations > 1 and gpu.span > 0]
+        notes = [_shares(several)] if several else []
+        busy = sum(gpu.busy for gpu in gpus)
+        if self._total > busy * OVERLAP_NOTED:
+            notes.append(
+                f"operations overlap: their times add up to {self._total / 1e6:,.1f} ms, in which the GPUs were busy "
+                f"for {busy / 1e6:,.1f} ms"
+            )
+        return notes
 
 
 def busy_notes(process: Integers, device: Integers, start: Floats, duration: Floats, is_kernel: Mask) -> list[str]:
-    """Notes on how busy the GPUs were, how much of it with kernels, and whether operations overlap.
-
-    Arrays as in `busy_times`; `is_kernel` (bool, one per operation) marks kernels.
-    """
-    gpus, total = busy_times(process, device, start, duration), float(duration.sum())
-    kernels = busy_times(process[is_kernel], device[is_kernel], start[is_kernel], duration[is_kernel])
-    with_kernels = {(one.process, one.device): one.busy for one in kernels}
-    gpus = [replace(gpu, with_kernels=with_kernels.get((gpu.process, gpu.device), 0.0)) for gpu in gpus]
-    several = [gpu for gpu in gpus if gpu.operations > 1 and gpu.span > 0]
-    notes = [_shares(several)] if several else []
-    busy = sum(gpu.busy for gpu in gpus)
-    if total > busy * OVERLAP_NOTED:
-        notes.append(
-            f"operations overlap: their times add up to {total / 1e6:,.1f} ms, in which the GPUs were busy for "
-            f"{busy / 1e6:,.1f} ms"
-        )
-    return notes
+    """The notes of a `BusyAccount` of all operations."""
+    account = BusyAccount()
+    account.add(process, device, start, duration, is_kernel)
+    return account.notes()
 
 
 def _shares(gpus: Sequence[Busy]) -> str:

@@ -423,8 +423,9 @@ class TestReportsOfRealNsys:
         exported = tmp_path / "t.sqlite"
         subprocess.run(nsys_export_command(str(recorded), str(exported)), check=True, capture_output=True)
         with opened(Source(str(exported)), "t") as timeline:
-            ranges = read_ranges(timeline, timeline.strings())
-        assert ranges is not None
+            recorded_ranges = read_ranges(timeline, timeline.strings())
+            assert recorded_ranges is not None
+            ranges = recorded_ranges.all()
         assert {ranges.labels[label] for label in ranges.label.tolist()} == {
             ("ncu_bench", "iteration 0"), ("ncu_bench", "inner"), ("", "outer"), ("", "elsewhere"),
         }  # fmt: skip

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.cuda_graphs import read_origins
+from ncu_parsers.timelines.nsys.cuda_graphs import GraphNodes
 from ncu_parsers.timelines.nsys.database import MISSING, opened
-from ncu_parsers.timelines.nsys.nsys_sqlite import CAPTURED_IN
+from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN
 
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.timelines import (
@@ -164,6 +164,6 @@ def test_a_copied_graph_node_was_made_where_the_first_of_its_line_was(tmp_path: 
     with opened(
         Source(str(database(tmp_path / "t.sqlite", {"ANALYSIS_DETAILS": [{"duration": 1}], NODES: nodes}))), "t.sqlite"
     ) as found:
-        origins = read_origins(found, np.full(len(asked), global_id() >> 24), asked)
+        origins = GraphNodes(found).origins(np.full(len(asked), global_id() >> 24), asked)
     assert origins.moment.tolist() == [15, MISSING, MISSING, MISSING, MISSING]
     assert origins.thread.tolist() == [global_id(PROCESS, 9), MISSING, MISSING, MISSING, MISSING]

@@ -30,30 +30,37 @@ class Origins:
     thread: Integers
 
 
-def read_origins(database: Database, process: Integers, node: Integers) -> Origins:
-    """The origin of each pair of process and graph node (int64, one per operation); `MISSING` without original."""
-    lines = _Lines(database) if (node != MISSING).any() and COPIED_FROM in database.columns(TABLE) else None
-    result = Origins(np.full(len(node), MISSING), np.full(len(node), MISSING))
-    if lines is None:
-        return result
-    pairs, code = np.unique(np.stack([process, node]), axis=1, return_inverse=True)
-    origins = [lines.origin((one, number)) for one, number in pairs.T.tolist()]
-    for values, place in ((result.moment, 0), (result.thread, 1)):
-        known = np.array([MISSING if origin is None else origin[place] for origin in origins], np.int64)
-        values[:] = known[code.reshape(-1)]
-    return result
-
-
-class _Lines:
-    """Which node was copied from which, and when and where each was created."""
+class GraphNodes:
+    """Which node was copied from which, and when and where each was created. Read when first asked for a node."""
 
     def __init__(self, database: Database) -> None:
-        event = database.integers(TABLE, "start", "globalTid", "graphNodeId", COPIED_FROM)
+        self._database = database
+        self._made: dict[Node, tuple[int, int]] = {}
+        self._sources: dict[Node, set[int]] = {}
+        self._is_read = COPIED_FROM not in database.columns(TABLE)
+
+    def origins(self, process: Integers, node: Integers) -> Origins:
+        """The origin of each pair of process and graph node (int64, one per operation); `MISSING` without original."""
+        result = Origins(np.full(len(node), MISSING), np.full(len(node), MISSING))
+        rows = np.flatnonzero(node != MISSING)
+        if not len(rows):
+            return result
+        self._read()
+        pairs, code = np.unique(np.stack([process[rows], node[rows]]), axis=1, return_inverse=True)
+        origins = [self._origin((one, number)) for one, number in pairs.T.tolist()]
+        for values, place in ((result.moment, 0), (result.thread, 1)):
+            known = np.array([MISSING if origin is None else origin[place] for origin in origins], np.int64)
+            values[rows] = known[code.reshape(-1)]
+        return result
+
+    def _read(self) -> None:
+        if self._is_read:
+            return
+        self._is_read = True
+        event = self._database.integers(TABLE, "start", "globalTid", "graphNodeId", COPIED_FROM)
         known = (event["start"] != MISSING) & (event["globalTid"] != MISSING)
         rows = np.flatnonzero(known)[np.argsort(event["start"][known], kind="stable")]
         threads = event["globalTid"][rows]
-        self._made: dict[Node, tuple[int, int]] = {}
-        self._sources: dict[Node, set[int]] = {}
         for start, thread, process, node, source in zip(
             event["start"][rows].tolist(), threads.tolist(), process_of(threads).tolist(),
             event["graphNodeId"][rows].tolist(), event[COPIED_FROM][rows].tolist(), strict=True,
@@ -62,7 +69,7 @@ class _Lines:
             if source not in (MISSING, 0):
                 self._sources.setdefault((process, node), set()).add(source)
 
-    def origin(self, node: Node) -> tuple[int, int] | None:
+    def _origin(self, node: Node) -> tuple[int, int] | None:
         """Time and thread of a copy's original; None if the chain of copies breaks, branches or loops."""
         if node not in self._sources:
             return None

@@ -45,9 +45,12 @@ class Devices:
 
     def of(self, process: Integers, device: Integers) -> Known:
         """The GPU of each pair of process and CUDA device number (int64, one per operation)."""
-        pairs, code = np.unique(np.stack([process, device]), axis=1, return_inverse=True)
-        result = Known(code.reshape(-1).astype(np.int64))
-        for one, number in pairs.T.tolist():
+        processes, of_process = np.unique(process, return_inverse=True)
+        numbers, of_number = np.unique(device, return_inverse=True)
+        pairs, code = np.unique(of_process * len(numbers) + of_number, return_inverse=True)
+        result = Known(code.astype(np.int64))
+        for pair in pairs.tolist():
+            one, number = int(processes[pair // len(numbers)]), int(numbers[pair % len(numbers)])
             place = self.by_process.get((one, number), self.by_cuda_number.get(number, number))
             gpu = self.gpus.get(place) or TracedGpu(None, None, None)
             result.names.append(gpu.name)

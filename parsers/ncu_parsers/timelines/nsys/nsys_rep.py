@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_tool
 
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.database import on_disk
-from ncu_parsers.timelines.nsys.nsys_sqlite import read_export
+from ncu_parsers.timelines.nsys.nsys_sqlite import read_export, stream_export
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 NSYS = "nsys"
@@ -29,6 +32,23 @@ def read_report(source: Source) -> Report:
 
     Raises `NcuBenchError` if nsys is missing or fails to export it, and what `nsys_sqlite.read_report` raises.
     """
+    with _exported(source) as export:
+        result = read_export(export, source.name)
+    result.dialects = [DIALECT]
+    return result
+
+
+def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
+    """Read one report as `read_report` does, and give its launches to `write` in tables that follow each other."""
+    with _exported(source) as export:
+        result = stream_export(export, source.name, write)
+    result.dialects = [DIALECT]
+    return result
+
+
+@contextmanager
+def _exported(source: Source) -> Iterator[Source]:
+    """The export of a report, as long as the block."""
     nsys = find_tool(NSYS)
     if nsys is None:
         raise NcuBenchError(
@@ -41,9 +61,7 @@ def read_report(source: Source) -> Report:
         ended = export_timeline(nsys, report, exported, log)
         if not ended or not exported.is_file():
             raise _not_exported(source.name, nsys, log.read_text("utf-8", "replace") if ended else None)
-        result = read_export(Source(str(exported)), source.name)
-    result.dialects = [DIALECT]
-    return result
+        yield Source(str(exported))
 
 
 def read_with() -> str:

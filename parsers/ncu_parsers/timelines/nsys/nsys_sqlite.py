@@ -1,4 +1,4 @@
-"""Read SQLite exports of Nsight Systems as a table of GPU operations: kernels, copies, memsets, CUDA graphs.
+"""Read SQLite exports of Nsight Systems as tables of GPU operations: kernels, copies, memsets, CUDA graphs.
 
 Times are those of an undisturbed program: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges
 open at the time of the API call that launched it, on the calling thread; both are matched by process and correlation
@@ -10,80 +10,45 @@ documentation).
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_launch.nvtx_ranges import DOMAIN
 
-from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, WorkOfLaunches, work_of_kernels
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Launch, Report
-from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata
+from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.gpu_busy_time import busy_notes
-from ncu_parsers.timelines.host_ranges import HostRange
+from ncu_parsers.timelines.gpu_busy_time import BusyAccount
 from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
+from ncu_parsers.timelines.nsys.api_calls import CALLS, ApiCalls
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
-from ncu_parsers.timelines.nsys.nvtx import Codes, Label, TracedRanges, process_of, read_ranges
+from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, Origins, launch_table
+from ncu_parsers.timelines.nsys.nvtx import Codes, Label, NvtxRanges, TracedRanges, process_of, read_ranges
+from ncu_parsers.timelines.nsys.open_ranges import operators_at, paths_at
 from ncu_parsers.timelines.nsys.operations import (
     ACTIVITIES,
     GRAPH,
     KERNEL,
     MEMCPY,
     MEMSET,
-    SHAPES,
+    OperationReader,
     Operations,
     elapsed,
-    read_operations,
 )
 
 DIALECT = "nsys sqlite"
-SOURCE = "nsys"
-
-CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 
-CAPTURED_IN = "capture_nvtx_path"
+ROWS_OF_A_TABLE = 96 * 1024
 
 
 class NoGpuWork(NotAReport):
     """The timeline contains no kernel, copy or memset."""
-
-
-@dataclass
-class Calls:
-    """The API call of each operation: `thread` and index `path` into `paths` (int64, one per operation; -1: none).
-
-    `operators`: those of PyTorch open around each call, outermost first, and around its capture for a node of a graph;
-    [] for all where no range is one.
-    """
-
-    thread: Integers
-    path: Codes
-    paths: list[tuple[Label, ...]]
-    notes: list[str] = field(default_factory=list)
-    operators: list[list[HostRange]] = field(default_factory=list)
-
-
-@dataclass
-class Captures:
-    """The ranges in which each operation's graph node was captured: `path` indexes `paths` (int64; -1: unknown)."""
-
-    path: Codes
-    paths: list[tuple[Label, ...]]
-
-    @property
-    def known(self) -> int:
-        """Number of operations with such ranges."""
-        return int((self.path >= 0).sum())
 
 
 def read_report(source: Source) -> Report:
@@ -98,316 +63,171 @@ def read_report(source: Source) -> Report:
 def read_export(source: Source, name: str) -> Report:
     """Read the export at `source` as a report called `name`. Raises what `read_report` raises."""
     with opened(source, name) as database:
-        return _report_of(database, name)
-
-
-def _report_of(database: Database, name: str) -> Report:
-    strings = database.strings()
-    operations = read_operations(database, strings)
-    ranges = read_ranges(database, strings)
-    if not len(operations):
-        raise _no_gpu_work(database, name, ranges)
-    calls = _launching_calls(database, operations, ranges)
-    captures = _captures(database, operations, ranges, calls)
-    devices = read_devices(database)
-    exported = {**database.attributes("EXPORT_META_DATA"), **database.attributes("META_DATA_EXPORT")}
-    version, schema = (exported.get(f"EXPORT_{key}_VERSION") for key in ("PRODUCT", "SCHEMA"))
-    result = Report(name, [DIALECT], origin=SOURCE)
-    result.tool_version = f"nsys {version}" if version else None
-    result.era = f"schema {schema}" if schema else "schema of 2021 or older"
-    result.lines[report.METRICS] = len(operations)
-    if operations.startless:
-        result.lines[report.BROKEN] = operations.startless
-    result.table = _table(name, operations, calls, captures, devices, ranges)
-    result.notes = [
-        *_absences(database, operations, devices), *calls.notes, *_without_sizes(calls),
-        *_graph_notes(database, operations, captures),
-        *_remarks(operations), *_omissions(database),
-    ]  # fmt: skip
-    return result
-
-
-# ------------------------------------------------------------------------------------------------- launching calls
-
-
-def _launching_calls(database: Database, operations: Operations, ranges: TracedRanges | None) -> Calls:
-    """Match each operation with the API call that launched it, and with the ranges open around the call."""
-    parts = [database.integers(table, "start", "globalTid", "correlationId") for table in CALLS]
-    start, thread, correlation = (
-        np.concatenate([part[name] for part in parts]) for name in ("start", "globalTid", "correlationId")
-    )
-    process = process_of(thread)
-    wanted = process_of(operations.columns["globalPid"])
-    alone = np.unique(process)
-    if len(alone) == 1:
-        wanted = np.where(operations.columns["globalPid"] == MISSING, alone[0], wanted)
-    row = _first_match(process, correlation, start, wanted, operations.columns["correlationId"])
-    found = np.flatnonzero(row >= 0)
-    result = Calls(np.full(len(row), MISSING), np.full(len(row), -1), [])
-    result.thread[found] = thread[row[found]]
-    lost = len(row) - len(found)
-    if lost and len(start):
-        result.notes.append(
-            f"{lost} of {len(row)} GPU operations have no API call in the file: launched before the recording, or cut "
-            "off; their NVTX ranges are not known"
-        )
-    if ranges is not None:
-        places = nvtx.paths(ranges, start[row[found]], result.thread[found])
-        result.path[found], result.paths, deepest = places
-        if ranges.operators:
-            result.operators = [[] for _ in row]
-            _put(result.operators, found, nvtx.operators_at(ranges, start[row[found]], result.thread[found]))
-        if any(len(path) >= deepest for path in result.paths):
-            result.notes.append(
-                f"more than {deepest} NVTX ranges are open at once: some never end; the innermost are kept"
-            )
-    return result
-
-
-def _first_match(
-    process: Integers, correlation: Integers, start: Integers, wanted_process: Integers, wanted_correlation: Integers
-) -> Codes:
-    """Per wanted pair, the row of the earliest call with that process and correlation id (int64; -1: none)."""
-    if not len(process):
-        return np.full(len(wanted_process), -1, np.int64)
-    _, process_code = np.unique(np.concatenate([process, wanted_process]), return_inverse=True)
-    known, correlation_code = np.unique(np.concatenate([correlation, wanted_correlation]), return_inverse=True)
-    keys = process_code.astype(np.int64) * len(known) + correlation_code
-    of_calls, wanted = keys[: len(process)], keys[len(process) :]
-    order = np.lexsort((start, of_calls))
-    at = np.minimum(np.searchsorted(of_calls[order], wanted), len(order) - 1)
-    matches = (of_calls[order][at] == wanted) & (wanted_correlation != MISSING)
-    return np.where(matches, order[at], -1)
-
-
-def _put(operators: list[list[HostRange]], rows: npt.NDArray[np.intp], found: list[list[HostRange]]) -> None:
-    for row, around in zip(rows.tolist(), found, strict=True):
-        operators[row] = around
-
-
-def _captures(database: Database, operations: Operations, ranges: TracedRanges | None, calls: Calls) -> Captures:
-    """The ranges in which each operation's graph node was captured, if the file contains them.
-
-    The operators of such nodes in `calls` become those of the capture.
-    """
-    result = Captures(np.full(len(operations), -1), [])
-    if ranges is None:
+        timeline = _Timeline(database)
+        (table,) = timeline.tables(name, None)
+        result = Report(name, table=table)
+        timeline.describe(result)
         return result
-    process, node = process_of(operations.columns["globalPid"]), operations.columns["graphNodeId"]
-    origins = cuda_graphs.read_origins(database, process, node)
-    found = np.flatnonzero(origins.moment != MISSING)
-    result.path[found], result.paths, _ = nvtx.paths(ranges, origins.moment[found], origins.thread[found])
-    if calls.operators:
-        _put(calls.operators, np.flatnonzero(node != MISSING), [[]] * int((node != MISSING).sum()))
-        _put(calls.operators, found, nvtx.operators_at(ranges, origins.moment[found], origins.thread[found]))
+
+
+def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
+    """Read one export, and give its launches to `write` in tables that follow each other. Raises as `read_report`."""
+    return stream_export(source, source.name, write)
+
+
+def stream_export(source: Source, name: str, write: Callable[[pa.Table], None]) -> StreamedReport:
+    """Read the export at `source` as a report called `name`, as `stream_report` does."""
+    with opened(source, name) as database:
+        timeline = _Timeline(database)
+        for table in timeline.tables(name, ROWS_OF_A_TABLE):
+            write(table)
+        result = StreamedReport(name)
+        timeline.describe(result)
+        result.streamed_rows = timeline.account.rows
+        return result
+
+
+@dataclass
+class _Account:
+    """What is known of all operations so far."""
+
+    kinds: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0))
+    nodes: int = 0
+    captured: int = 0
+    without_call: int = 0
+    without_time: int = 0
+    cut_to: int | None = None
+    """How many of the innermost ranges are kept, where a path is as long."""
+    has_operators: bool = False
+    has_sizes: bool = False
+    first: Integers | None = None
+    busy: BusyAccount = field(default_factory=BusyAccount)
+
+    @property
+    def rows(self) -> int:
+        """Number of operations."""
+        return sum(self.kinds.values())
+
+    def add(self, operations: Operations, origins: Origins, is_called: npt.NDArray[np.bool_]) -> None:
+        """Add operations that start later."""
+        for kind in self.kinds:
+            self.kinds[kind] += operations.count(kind)
+        self.nodes += int((operations.columns["graphNodeId"] != MISSING).sum())
+        self.captured += origins.captured
+        self.without_call += int((~is_called).sum())
+        if origins.operators is not None:
+            calls = origins.operators.ranges.calls
+            self.has_operators |= bool(calls)
+            self.has_sizes |= any(call.inputs.shapes for call in calls)
+        self._add_times(operations)
+
+    def _add_times(self, operations: Operations) -> None:
+        durations, start = operations.durations, operations.columns["start"]
+        timed = ~np.isnan(durations)
+        self.without_time += len(timed) - int(timed.sum())
+        if self.first is None and timed.any():
+            self.first = start[timed][:1]
+        if self.first is None:
+            return
+        since_first = elapsed(self.first, start[timed])  # exact in float64 for a hundred days
+        is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
+        device = operations.columns["deviceId"][timed]
+        self.busy.add(operations.processes[timed], device, since_first, durations[timed], is_kernel)
+
+
+class _Timeline:
+    """The tables of one export while they are read."""
+
+    def __init__(self, database: Database) -> None:
+        self.account = _Account()
+        self._database = database
+        strings = database.strings()
+        self._operations = OperationReader(database, strings)
+        self._ranges = read_ranges(database, strings)
+        self._nodes = cuda_graphs.GraphNodes(database)
+        self._devices = read_devices(database)
+
+    def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
+        """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
+
+        Raises `NoGpuWork` if there is none.
+        """
+        calls = None
+        for operations in self._operations.batches(rows):
+            calls = calls or ApiCalls(self._database)
+            origins = self._origins(operations, calls)
+            yield launch_table(name, operations, origins, self._devices)
+        if not self.account.rows:
+            raise _no_gpu_work(self._database, name, self._ranges)
+
+    def _origins(self, operations: Operations, calls: ApiCalls) -> Origins:
+        """The call that launched each operation, the ranges and operators around it, and those of its graph's capture.
+
+        Nodes of a graph have the operators of their capture.
+        """
+        columns = operations.columns
+        call = calls.of(columns["globalPid"], columns["correlationId"])
+        nothing = np.full(len(operations), -1)
+        result = Origins(call.thread, nothing, nothing)
+        if self._ranges is not None:
+            made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
+            is_captured = made.moment != MISSING
+            ranges = self._ranges.around(
+                np.concatenate([call.start[call.is_known], made.moment[is_captured]]),
+                np.concatenate([call.thread[call.is_known], made.thread[is_captured]]),
+            )
+            result.path, paths, deepest = _placed_at(ranges, call.start, call.thread, call.is_known)
+            result.capture, captures, _ = _placed_at(ranges, made.moment, made.thread, is_captured)
+            result.paths = paths, captures
+            is_node = columns["graphNodeId"] != MISSING
+            asked = np.where(is_node, is_captured, call.is_known)
+            times, threads = np.where(is_node, made.moment, call.start), np.where(is_node, made.thread, call.thread)
+            result.operators = operators_at(ranges, times[asked], threads[asked])
+            result.operators.innermost = _spread(result.operators.innermost, asked)
+            if any(len(path) >= deepest for path in paths):
+                self.account.cut_to = deepest
+        self.account.add(operations, result, call.is_known)
+        return result
+
+    def describe(self, result: Report) -> None:
+        """Put into a report what is known of it besides its launches."""
+        database, account = self._database, self.account
+        exported = {**database.attributes("EXPORT_META_DATA"), **database.attributes("META_DATA_EXPORT")}
+        version, schema = (exported.get(f"EXPORT_{key}_VERSION") for key in ("PRODUCT", "SCHEMA"))
+        startless = self._operations.startless
+        result.dialects, result.origin = [DIALECT], SOURCE
+        result.tool_version = f"nsys {version}" if version else None
+        result.era = f"schema {schema}" if schema else "schema of 2021 or older"
+        result.lines[report.METRICS] = account.rows
+        if startless:
+            result.lines[report.BROKEN] = startless
+        result.notes = [
+            *_absences(database, account, self._devices), *_call_notes(database, account),
+            *_graph_notes(database, account), *_remarks(account, startless), *_omissions(database),
+        ]  # fmt: skip
+
+
+def _placed_at(
+    ranges: TracedRanges, times: Integers, threads: Integers, chosen: npt.NDArray[np.bool_]
+) -> tuple[Codes, list[tuple[Label, ...]], int]:
+    """`paths_at` for the `chosen` operations; -1 for the others."""
+    found = paths_at(ranges, times[chosen], threads[chosen])
+    return _spread(found.path, chosen), found.paths, found.deepest
+
+
+def _spread(codes: Codes, chosen: npt.NDArray[np.bool_]) -> Codes:
+    """The codes of the `chosen` operations; -1 for the others."""
+    result = np.full(len(chosen), -1)
+    result[chosen] = codes
     return result
 
 
-# ----------------------------------------------------------------------------------------------------------- table
-
-
-def _table(
-    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: TracedRanges | None
-) -> pa.Table:
-    """Build the table of operations: the contract's columns, then those that only timelines have."""
-    rows, columns = len(operations), operations.columns
-    device = _numbers(columns["deviceId"], pa.int32())
-    process = operations.processes
-    known = devices.of(process, columns["deviceId"])
-    shorts = [tables.short_name(one) if not one.startswith("[") else one for one in operations.names]
-    launch_id = _numbers(columns["correlationId"], pa.int64())
-    done = _work_done(operations, calls)
-    filled = {
-        **(done.contract_columns() if done else {}),
-        "source": _constant(SOURCE, rows),
-        "report": _constant(name, rows),
-        "launch_id": launch_id,
-        "process_id": _numbers(process, pa.int64()),
-        "device_id": device,
-        "device_name": _named(known.code, known.names),
-        "chip": _named(known.code, known.chips),
-        "compute_capability": _named(known.code, known.compute_capabilities),
-        "context": _numbers(columns["contextId"], pa.int64()),
-        "stream": _printed(columns["streamId"]),
-        "kernel_name": _named(operations.name, operations.names),
-        "kernel_short": _named(operations.name, shorts),
-        "grid": _triples([columns[axis] for axis in SHAPES[:3]]),
-        "block": _triples([columns[axis] for axis in SHAPES[3:]]),
-        "failed": arrays.booleans([False] * rows),
-        "duration_ns": arrays.floats(operations.durations),
-        **_attribution(calls, captures, ranges),
-    }
-    fields = list(contract_fields())
-    data = [filled.get(column.name) for column in COLUMNS]
-    data = [pa.nulls(rows, column.type) if one is None else one for one, column in zip(data, COLUMNS, strict=True)]
-    for own, values, unit, meaning in _own_columns(operations, calls, captures):
-        fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit, meaning=meaning)))
-        data.append(values)
-    for own, unit, values in [*_operator_names(calls), *(done.operator_columns() if done else [])]:
-        if values.null_count < rows:
-            fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit)))
-            data.append(values)
-    return pa.Table.from_arrays(data, schema=pa.schema(fields))
-
-
-def _work_done(operations: Operations, calls: Calls) -> WorkOfLaunches | None:
-    """FLOPs of the operations, from the sizes in the names of ranges around them; None where no range has one.
-
-    A graph's node calls its operator again at every launch of the graph.
-    """
-    if not any(one.what.inputs.shapes for around in calls.operators for one in around[-1:]):
-        return None
-    kernels = (operations.kind == operations.kinds.index(KERNEL)).tolist()
-    correlations = np.where(operations.columns["graphNodeId"] == MISSING, MISSING, operations.columns["correlationId"])
-    numbers: dict[tuple[int, int], int] = {}
-    found: list[LaunchingOperator | None] = []
-    for row, (around, replay) in enumerate(zip(calls.operators, correlations.tolist(), strict=True)):
-        if not around:
-            found.append(None)
-            continue
-        *above, number = [numbers.setdefault((replay, id(one)), len(numbers)) for one in around]
-        kernel = operations.names[operations.name[row]] if kernels[row] else ""
-        found.append(LaunchingOperator(number, around[-1].name, around[-1].what.inputs, tuple(above), kernel))
-    return work_of_kernels(found)
-
-
-def _operator_names(calls: Calls) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the columns of the innermost operator and the shapes of its arguments as JSON."""
-    if not calls.operators:
-        return []
-    innermost = [around[-1].what if around else None for around in calls.operators]
-    shapes = [json.dumps(one.inputs.shapes, separators=(",", ":")) if one and one.inputs.shapes else None
-              for one in innermost]  # fmt: skip
-    return [
-        ("operator", "", arrays.dictionary([one.name if one else None for one in innermost])),
-        ("shapes", "", arrays.dictionary(shapes)),
-    ]
-
-
-def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> list[tuple[str, pa.Array, str, str]]:
-    columns = operations.columns
-    thread = np.where(calls.thread == MISSING, MISSING, calls.thread & 0xFFFFFF)
-    whole = pa.int64()
-    meaning = "NVTX ranges in which a CUDA graph's node was captured, outermost first"
-    captured = [(CAPTURED_IN, _path_lists(captures.path, captures.paths), "", meaning)] if captures.known else []
-    return [
-        *captured,
-        (
-            "operation",
-            _named(operations.kind, list(operations.kinds)),
-            "",
-            "kernel, memcpy, memset, or graph as a whole",
-        ),
-        ("start_ns", _numbers(columns["start"], whole), "ns", "since the time zero of the timeline"),
-        ("end_ns", _numbers(columns["end"], whole), "ns", "since the time zero of the timeline"),
-        ("bytes", _numbers(columns["bytes"], whole), "byte", "copied or set"),
-        (
-            "correlation_id",
-            _numbers(columns["correlationId"], whole),
-            "",
-            "shared with the API call, within the process",
-        ),
-        ("graph_node_id", _numbers(columns["graphNodeId"], whole), "", "node of a CUDA graph"),
-        ("thread_id", _numbers(thread, whole), "", "the thread whose API call launched it"),
-        ("registers_per_thread", _numbers(columns["registersPerThread"], whole), "register/thread", ""),
-        ("static_shared_memory_bytes", _numbers(columns["staticSharedMemory"], whole), "byte", "per block"),
-        ("dynamic_shared_memory_bytes", _numbers(columns["dynamicSharedMemory"], whole), "byte", "per block"),
-    ]
-
-
-def _attribution(calls: Calls, captures: Captures, ranges: TracedRanges | None) -> dict[str, pa.Array]:
-    """The NVTX path of each operation, and the phase, module and iteration that ranges of our launcher name."""
-    if ranges is None or not (calls.paths or captures.paths):
-        return {}
-    launched = [_placed(path) for path in calls.paths]
-    captured = [_placed(path) for path in captures.paths]
-    iterations = np.array([MISSING if one.iteration is None else one.iteration for one in launched] or [MISSING])
-    iteration = np.where(calls.path >= 0, iterations[np.maximum(calls.path, 0)], MISSING)
-    sides = (calls.path, captures.path)
-    return {
-        "nvtx_path": _path_lists(calls.path, calls.paths),
-        "phase": _first_named(sides, [one.phase for one in launched], [one.phase for one in captured]),
-        "module": _first_named(sides, [one.module for one in launched], [one.module for one in captured]),
-        "iteration": _numbers(iteration, pa.int32()),
-    }
-
-
-def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
-    """The range names of each operation's path; null without a path."""
-    listed = arrays.text_lists([tuple(name for _, name in path) for path in paths])
-    return arrays.taken(listed, _numbers(np.where(code >= 0, code, MISSING), pa.int64()))
-
-
-def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:
-    """Texts by the first index if that has a text, else by the second."""
-    first, second = codes
-    named = np.array([name is not None for name in names] or [False])
-    has_first = (first >= 0) & named[np.maximum(first, 0)]
-    return _named(np.where(has_first, first, np.where(second >= 0, second + len(names), -1)), [*names, *others])
-
-
-def _placed(path: tuple[Label, ...]) -> Launch:
-    """A launch with this path, and with phase, module and iteration if the path has ranges of our launcher."""
-    launch = Launch("", nvtx_path=tuple(name for _, name in path))
-    if any(domain == DOMAIN for domain, _ in path):
-        place(launch, list(path))
-    return launch
-
-
-# ------------------------------------------------------------------------------------------------ numpy into Arrow
-
-
-def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
-
-
-def _numbers(values: Integers, kind: pa.DataType) -> pa.Array:
-    """Convert integers to Arrow; null if `MISSING`, or if they do not fit into 32 bits for int32."""
-    width = np.int32 if kind == pa.int32() else np.int64
-    limits = np.iinfo(width)
-    present = (values != MISSING) & (values >= limits.min) & (values <= limits.max)
-    data = np.where(present, values, 0).astype(width)
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(present), pa.py_buffer(data.tobytes())])
-
-
-def _named(code: Codes, names: list[str] | list[str | None]) -> pa.Array:
-    """Texts by index (int64, one per row); null for a negative index or a None text."""
-    kept = [name for name in names if name is not None]
-    places: dict[str, int] = {name: place for place, name in enumerate(dict.fromkeys(kept))}
-    to_place = np.array([MISSING if name is None else places[name] for name in names] or [MISSING], np.int64)
-    indices = np.where(code >= 0, to_place[np.maximum(code, 0)], MISSING)
-    return pa.DictionaryArray.from_arrays(_numbers(indices, pa.int32()), arrays.texts(list(places)))
-
-
-def _constant(text: str, rows: int) -> pa.Array:
-    return _named(np.zeros(rows, np.int64), [text])
-
-
-def _printed(values: Integers) -> pa.Array:
-    """Integers as texts; null if `MISSING`."""
-    numbers, code = np.unique(values, return_inverse=True)
-    return _named(code.astype(np.int64), [None if number == MISSING else str(number) for number in numbers.tolist()])
-
-
-def _triples(axes: list[Integers]) -> pa.Array:
-    """Lists of x, y and z; null unless all three are known."""
-    shapes = np.stack(axes, axis=1)
-    present = (shapes != MISSING).all(axis=1)
-    offsets = np.concatenate([[0], np.cumsum(np.where(present, 3, 0))]).astype(np.int32)
-    items = _numbers(shapes[present].reshape(-1), pa.int32())
-    buffers = [_bitmap(present), pa.py_buffer(offsets.tobytes())]
-    return pa.Array.from_buffers(pa.list_(pa.int32()), len(shapes), buffers, children=[items])
-
-
-# ----------------------------------------------------------------------------------------------------------- notes
-
-
-def _absences(database: Database, operations: Operations, devices: Devices) -> list[str]:
+def _absences(database: Database, account: _Account, devices: Devices) -> list[str]:
     """Notes on what the file lacks and what follows. nsys creates a table only when it has a row for it."""
     notes = []
-    if not operations.count(KERNEL):
+    if not account.kinds[KERNEL]:
         notes.append(f"no {ACTIVITIES[KERNEL]} table or rows: no single kernel was recorded")
-    nothing = [kind for kind in (MEMCPY, MEMSET) if not operations.count(kind)]
+    nothing = [kind for kind in (MEMCPY, MEMSET) if not account.kinds[kind]]
     if nothing:
         listed = " and ".join(ACTIVITIES[kind] for kind in nothing)
         notes.append(f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded")
@@ -420,19 +240,27 @@ def _absences(database: Database, operations: Operations, devices: Devices) -> l
     return notes
 
 
-def _without_sizes(calls: Calls) -> list[str]:
-    """How to record what FLOPs follow from, where ranges name operators alone."""
-    if not calls.operators or any(one.what.inputs.shapes for around in calls.operators for one in around):
-        return []
-    return [
-        "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
-    ]
+def _call_notes(database: Database, account: _Account) -> list[str]:
+    """Notes on API calls, and on the ranges around them."""
+    notes = []
+    if account.without_call and any(database.has_rows(table) for table in CALLS):
+        notes.append(
+            f"{account.without_call} of {account.rows} GPU operations have no API call in the file: launched before "
+            "the recording, or cut off; their NVTX ranges are not known"
+        )
+    if account.cut_to is not None:
+        notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
+    if account.has_operators and not account.has_sizes:
+        notes.append(
+            "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
+        )
+    return notes
 
 
-def _graph_notes(database: Database, operations: Operations, captures: Captures) -> list[str]:
+def _graph_notes(database: Database, account: _Account) -> list[str]:
     """Notes on launches of CUDA graphs and their kernels."""
     notes = []
-    graphs, nodes = operations.count(GRAPH), int((operations.columns["graphNodeId"] != MISSING).sum())
+    graphs, nodes = account.kinds[GRAPH], account.nodes
     if graphs:
         notes.append(
             f"{graphs} launches of CUDA graphs were recorded as a whole, and their kernels are not known; "
@@ -441,10 +269,9 @@ def _graph_notes(database: Database, operations: Operations, captures: Captures)
     if not nodes:
         return notes
     note = f"{nodes} operations are nodes of CUDA graphs: their NVTX ranges are those of the graph's launch"
-    if captures.known:
-        note += (
-            f"; of {captures.known} the ranges of the capture are known too ({CAPTURED_IN}), and give phase and module"
-        )
+    if account.captured:
+        known = f"of {account.captured} the ranges of the capture are known too ({CAPTURED_IN})"
+        note += f"; {known}, and give phase and module"
     elif not database.has_rows(cuda_graphs.TABLE):
         note += f"; where they were captured is not known, because there is no {cuda_graphs.TABLE} table or rows"
     else:
@@ -452,20 +279,16 @@ def _graph_notes(database: Database, operations: Operations, captures: Captures)
     return [*notes, note]
 
 
-def _remarks(operations: Operations) -> list[str]:
+def _remarks(account: _Account, startless: int) -> list[str]:
     """Notes on broken times and on how busy the GPUs were."""
     notes = []
-    durations = operations.durations
-    broken = int(np.isnan(durations).sum())
-    if broken:
-        notes.append(f"{broken} operations have no end, or one before their start: their time is not known")
-    if operations.startless:
-        notes.append(f"{operations.startless} operations have no start and were left out")
-    timed = ~np.isnan(durations)
-    start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
-    since_first = elapsed(start[:1], start)  # sorted; exact in float64 for a hundred days
-    is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
-    return [*notes, *busy_notes(operations.processes[timed], device, since_first, durations[timed], is_kernel)]
+    if account.without_time:
+        notes.append(
+            f"{account.without_time} operations have no end, or one before their start: their time is not known"
+        )
+    if startless:
+        notes.append(f"{startless} operations have no start and were left out")
+    return [*notes, *account.busy.notes()]
 
 
 def _omissions(database: Database) -> list[str]:
@@ -477,9 +300,9 @@ def _omissions(database: Database) -> list[str]:
     ]
 
 
-def _no_gpu_work(database: Database, name: str, ranges: TracedRanges | None) -> NoGpuWork:
+def _no_gpu_work(database: Database, name: str, ranges: NvtxRanges | None) -> NoGpuWork:
     """The error for a timeline without GPU operations, with the likely reason."""
-    held = "no NVTX range" if ranges is None or not len(ranges) else f"{len(ranges)} NVTX ranges"
+    held = f"{count} NVTX ranges" if ranges is not None and (count := ranges.count()) else "no NVTX range"
     message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)
     cause = f'nsys says: "{message.strip()[:200]}".' if message else (
         "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."

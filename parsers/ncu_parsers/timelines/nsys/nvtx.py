@@ -1,21 +1,22 @@
-"""Read the NVTX ranges of an nsys timeline, and find those open on a thread at a given time.
+"""Read the NVTX ranges of an nsys timeline: those that are open at given times, out of millions.
 
-A push/pop range belongs to its thread, a start/end range to the whole process. Ranges of different domains may overlap
-without nesting, so the open ranges are kept as a set in the order of their starts.
+All rows are read once for an index: the starts that each block of them holds, and the ranges that outlast their block,
+which are kept. A range that is open at a time is one of these, or in a block that holds starts before and after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
-from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR, HostRange, ThreadRanges
-from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
+from ncu_parsers.schema import arrays
+from ncu_parsers.timelines.nsys.database import MISSING, ROWID, Block, Database, Integers
 
 TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
@@ -23,9 +24,10 @@ PUSH_POP, START_END, DOMAIN_CREATE = "NvtxPushPopRange", "NvtxStartEndRange", "N
 NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
 """Numbers of the event types in every schema seen, for files without the table that names them."""
 
+FIELDS = ("start", "end", "eventType", "globalTid", "textId", "domainId")
 THREAD_BITS = 24
-MOST_LABELS = 4_000_000
-"""Limit on the labels in all distinct paths; beyond it, paths are cut to fewer of the innermost ranges."""
+BLOCKS_KEPT = 16
+"""Operations that follow each other have ranges of the same blocks around them."""
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -33,18 +35,28 @@ Codes = npt.NDArray[np.int64]
 Label = tuple[str, str]
 """Domain and name of a range; the default domain is ""."""
 
+NUMBER_OF_A_CALL = ", (seq|op_id) = [0-9]+"
+"""What differs between the names of ranges around calls of the same operator."""
+
 
 def process_of(thread: Integers) -> Integers:
     """The process part of nsys's serialised thread ids: the bits above the 24 of the thread (int64, same shape)."""
     return thread >> THREAD_BITS
 
 
+def rows_by_key(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
+    """The `rows` of each distinct key, in order."""
+    ordered = rows[np.argsort(keys[rows], kind="stable")]
+    found, begins = np.unique(keys[ordered], return_index=True)
+    return dict(zip(found.tolist(), np.split(ordered, begins[1:]), strict=True)) if len(rows) else {}
+
+
 @dataclass(frozen=True)
 class TracedRanges:
     """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`.
 
-    `operators`: the calls of PyTorch's operators that ranges are around, by their place; their labels are the
-    operators' names.
+    `operator` indexes `calls`, the calls of PyTorch's operators that ranges are around; -1 for other ranges. Their
+    labels are the operators' names.
     """
 
     start: Integers
@@ -53,7 +65,8 @@ class TracedRanges:
     of_process: npt.NDArray[np.bool_]
     label: Codes
     labels: list[Label]
-    operators: dict[int, NvtxOperator] = field(default_factory=dict)
+    operator: Codes
+    calls: list[NvtxOperator]
 
     def __len__(self) -> int:
         return len(self.start)
@@ -64,169 +77,184 @@ class TracedRanges:
         return [self.labels[label][1] for label in self.label.tolist()]
 
 
-def read_ranges(database: Database, strings: dict[int, str]) -> TracedRanges | None:
-    """Read the ranges of a timeline; None if NVTX was not recorded.
+class _Events(NamedTuple):
+    """Rows of the table of events: `FIELDS`, their `row` in the file, and their own texts as binary, null without."""
 
-    Ranges without a name are dropped; a range without an end is open until the end of the recording.
-    """
-    if TABLE not in database.tables:
-        return None
-    event = database.integers(TABLE, "start", "end", "eventType", "globalTid", "textId", "domainId")
-    names = _names(database.texts(TABLE, "text"), event["textId"].tolist(), strings)
-    kinds = _event_types(database)
-    domains = _domains(event, names, kinds[DOMAIN_CREATE])
-    of_process = event["eventType"] == kinds[START_END]
-    wanted = of_process | (event["eventType"] == kinds[PUSH_POP]) | (event["eventType"] == MISSING)
-    wanted &= (event["start"] != MISSING) & np.array([name is not None for name in names], dtype=bool)
-    chosen = np.flatnonzero(wanted)
-    calls = {place: call for place, row in enumerate(chosen.tolist()) if (call := operator_of(names[row] or ""))}
-    places: dict[Label, int] = {}
-    label = [
-        places.setdefault(
-            (domains.get((process, domain), ""), calls[place].name if place in calls else names[row] or ""), len(places)
+    columns: dict[str, Integers]
+    texts: pa.Array
+
+    def chosen(self, rows: npt.NDArray[np.intp]) -> _Events:
+        """Some of the rows."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return _Events(columns, arrays.taken(self.texts, arrays.whole(rows)))
+
+
+class NvtxRanges:
+    """The NVTX ranges of a timeline. Ranges without a name are dropped; one without an end is open to the end."""
+
+    def __init__(self, database: Database, strings: dict[int, str]) -> None:
+        self._database, self._strings = database, strings
+        self._kinds = _event_types(database)
+        self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
+        self._labels: dict[Label, int] = {}
+        self._domains: dict[tuple[int, int], str] = {}
+        self._blocks: list[Block] = []
+        spans, lasting = [], []
+        for block, _ in database.blocks(TABLE):
+            span, outlasting = self._indexed(block)
+            self._blocks.append(block)
+            spans.append(span)
+            lasting.append(outlasting)
+        self._spans = np.array(spans, np.int64).reshape(-1, 2)
+        self._lasting = _joined(lasting)
+        self._block_of = np.repeat(np.arange(len(lasting)), [len(events.texts) for events in lasting])
+
+    def _indexed(self, block: Block) -> tuple[tuple[int, int], _Events]:
+        """The least and the greatest start of a block's ranges, and the ranges open behind the latter.
+
+        Domains that the block's events make are noted.
+        """
+        event = self._database.integers(TABLE, ROWID, "start", "end", "eventType", block=block)
+        created = np.flatnonzero(event["eventType"] == self._kinds[DOMAIN_CREATE])
+        if len(created):
+            self._domains.update(self._domains_of(self._some(block, event[ROWID], created)))
+        started = np.flatnonzero(self._is_range(event) & (event["start"] != MISSING))
+        if not len(started):
+            return (FOREVER, MISSING), self._some(block, event[ROWID], started)
+        starts = event["start"][started]
+        least, greatest = int(starts.min()), int(starts.max())
+        return (least, greatest), self._some(block, event[ROWID], started[_ends(event)[started] > greatest])
+
+    def _is_range(self, event: dict[str, Integers]) -> npt.NDArray[np.bool_]:
+        kind = event["eventType"]
+        is_range: npt.NDArray[np.bool_] = (
+            (kind == self._kinds[START_END]) | (kind == self._kinds[PUSH_POP]) | (kind == MISSING)
         )
-        for place, (row, process, domain) in enumerate(
-            zip(
-                chosen.tolist(),
-                process_of(event["globalTid"][chosen]).tolist(),
-                event["domainId"][chosen].tolist(),
-                strict=True,
-            )
-        )
-    ]
-    ends = event["end"][chosen]
-    ends = np.where((ends == MISSING) | (ends == 0), FOREVER, ends)  # old schemas write 0 for null
-    return TracedRanges(
-        event["start"][chosen], ends, event["globalTid"][chosen], of_process[chosen], np.array(label, np.int64),
-        list(places), {place: call for place, call in calls.items() if call.is_operator},
-    )  # fmt: skip
+        return is_range
+
+    def _read_block(self, block: Block, condition: str = "1") -> _Events:
+        columns, texts = self._database.integers_and_texts(TABLE, FIELDS, "text", block, condition)
+        columns["row"] = block.after + np.arange(len(texts))
+        return _Events(columns, texts)
+
+    def _some(self, block: Block, rowids: Integers, places: npt.NDArray[np.intp]) -> _Events:
+        """The events at some places of a block."""
+        events = self._read_block(block, f"{ROWID} IN ({', '.join(map(str, rowids[places].tolist()))})")
+        events.columns["row"] = block.after + places
+        return events
+
+    def _domains_of(self, created: _Events) -> dict[tuple[int, int], str]:
+        """Domain names by process and number: each process numbers its own domains."""
+        codes, names = self._names_of(created)
+        process = process_of(created.columns["globalTid"]).tolist()
+        pairs = zip(process, created.columns["domainId"].tolist(), strict=True)
+        return {pair: names[code] if code >= 0 else "" for pair, code in zip(pairs, codes.tolist(), strict=True)}
+
+    def count(self) -> int:
+        """The number of ranges."""
+        return sum(len(self._ranges(self._read(block))) for block in self._blocks)
+
+    def all(self) -> TracedRanges:
+        """All ranges."""
+        return self._ranges(_joined([self._read(block) for block in self._blocks]))
+
+    def around(self, times: Integers, threads: Integers) -> TracedRanges:
+        """The ranges that are open at any of `times` (ns) on its thread of `threads`, or end then."""
+        ordered = np.sort(times)
+        least, greatest = self._spans.T
+        is_near = np.searchsorted(ordered, least) < np.searchsorted(ordered, greatest, "right")
+        near = [self._read(self._blocks[place]) for place in np.flatnonzero(is_near).tolist()]
+        events = _joined([self._lasting.chosen(np.flatnonzero(~is_near[self._block_of])), *near])
+        events = events.chosen(np.argsort(events.columns["row"], kind="stable"))
+        return self._ranges(events.chosen(self._open_at(events.columns, times, threads)))
+
+    def _open_at(self, event: dict[str, Integers], times: Integers, threads: Integers) -> npt.NDArray[np.intp]:
+        """The rows of ranges around any of the times of their thread; of their process, where they belong to that."""
+        of_process = event["eventType"] == self._kinds[START_END]
+        end = _ends(event)
+        is_open = np.zeros(len(of_process), bool)
+        for which, owner, owners in (
+            (~of_process, event["globalTid"], threads),
+            (of_process, process_of(event["globalTid"]), process_of(threads)),
+        ):
+            wanted = rows_by_key(owners, np.arange(len(owners)))
+            for one, rows in rows_by_key(owner, np.flatnonzero(which)).items():
+                if one in wanted:
+                    moments = np.sort(times[wanted[one]])
+                    first = np.searchsorted(moments, event["start"][rows])
+                    is_open[rows] = first < np.searchsorted(moments, end[rows], "right")
+        return np.flatnonzero(is_open)
+
+    def _ranges(self, events: _Events) -> TracedRanges:
+        """The ranges with a name among events."""
+        codes, names = self._names_of(events)
+        chosen = np.flatnonzero(self._is_range(events.columns) & (events.columns["start"] != MISSING) & (codes >= 0))
+        columns, codes = {name: values[chosen] for name, values in events.columns.items()}, codes[chosen]
+        calls = [operator_of(name) for name in names]
+        shown = [call.name if call else name for call, name in zip(calls, names, strict=True)]
+        operators = {place: call for place, call in enumerate(calls) if call and call.is_operator}
+        to_call = np.full(len(names) or 1, -1)
+        to_call[list(operators)] = np.arange(len(operators))
+        label = self._labels_of(codes, shown, process_of(columns["globalTid"]), columns["domainId"])
+        return TracedRanges(
+            columns["start"], _ends(columns), columns["globalTid"], columns["eventType"] == self._kinds[START_END],
+            label, list(self._labels), to_call[codes], list(operators.values()),
+        )  # fmt: skip
+
+    def _labels_of(self, codes: Codes, names: list[str], process: Integers, domain: Integers) -> Codes:
+        """The place of each range's domain and name among all labels."""
+        processes, of_process = np.unique(process, return_inverse=True)
+        domains, of_domain = np.unique(domain, return_inverse=True)
+        owner = of_process * len(domains) + of_domain
+        kinds, inverse = np.unique(codes * (len(processes) * len(domains)) + owner, return_inverse=True)
+        places = []
+        for kind in kinds.tolist():
+            code, owner_code = divmod(kind, len(processes) * len(domains))
+            at = int(processes[owner_code // len(domains)]), int(domains[owner_code % len(domains)])
+            label = self._domains.get(at, ""), names[code]
+            places.append(self._labels.setdefault(label, len(self._labels)))
+        return np.array(places, np.int64)[inverse]
+
+    def _names_of(self, events: _Events) -> tuple[Codes, list[str]]:
+        """The name of every event: its own text, or a registered string. A place in the list each; -1 without one.
+
+        Of calls of an operator the name of one stands for those that differ by sequence number and op_id.
+        """
+        keys = arrays.encoded(arrays.replaced(events.texts, NUMBER_OF_A_CALL, ", \\1 = 0"))
+        names = [key.decode("utf-8", "replace") for key in keys.dictionary.to_pylist()]
+        codes = np.where(arrays.present(keys.indices), arrays.values_of(keys.indices, np.int32).astype(np.int64), -1)
+        changed = [place for place, name in enumerate(names) if " = 0" in name and operator_of(name) is None]
+        places: dict[str, int] = {}
+        for row in np.flatnonzero(np.isin(codes, changed)).tolist():
+            name = events.texts[row].as_py().decode("utf-8", "replace")
+            codes[row] = len(names) + places.setdefault(name, len(places))
+        names += places
+        codes[np.isin(codes, [place for place, name in enumerate(names) if not name])] = -1
+        without = np.flatnonzero(codes < 0)
+        numbers, inverse = np.unique(events.columns["textId"][without], return_inverse=True)
+        registered = {number: text for number in numbers.tolist() if (text := self._strings.get(number))}
+        to_code = {number: len(names) + place for place, number in enumerate(registered)}
+        codes[without] = np.array([to_code.get(number, -1) for number in numbers.tolist()], np.int64)[inverse]
+        return codes, [*names, *registered.values()]
 
 
-def _names(texts: list[str | None], numbers: list[int], strings: dict[int, str]) -> list[str | None]:
-    """The name of every event: its own text, or a registered string."""
-    if not texts:
-        return [strings.get(number) for number in numbers]
-    return [text if text is not None else strings.get(number) for text, number in zip(texts, numbers, strict=True)]
+def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | None:
+    """The ranges of a timeline; None if NVTX was not recorded."""
+    return NvtxRanges(database, strings) if TABLE in database.tables else None
+
+
+def _joined(parts: list[_Events]) -> _Events:
+    if not parts:
+        return _Events(dict.fromkeys((*FIELDS, "row"), np.empty(0, np.int64)), pa.nulls(0, pa.binary()))
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in (*FIELDS, "row")}
+    return _Events(columns, pa.concat_arrays([part.texts for part in parts]))
+
+
+def _ends(event: dict[str, Integers]) -> Integers:
+    return np.where((event["end"] == MISSING) | (event["end"] == 0), FOREVER, event["end"])  # old schemas: 0 for null
 
 
 def _event_types(database: Database) -> dict[str, int]:
     numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
     named = dict(zip(database.texts(EVENT_TYPES, "name"), numbers, strict=False))
     return {name: named.get(name, number) for name, number in NUMBERS.items()}
-
-
-def _domains(event: dict[str, Integers], names: list[str | None], created: int) -> dict[tuple[int, int], str]:
-    """Domain names by process and number: each process numbers its own domains."""
-    rows = np.flatnonzero(event["eventType"] == created).tolist()
-    processes = process_of(event["globalTid"]).tolist() if rows else []
-    return {(processes[row], int(event["domainId"][row])): names[row] or "" for row in rows}
-
-
-def paths(ranges: TracedRanges, times: Integers, threads: Integers) -> tuple[Codes, list[tuple[Label, ...]], int]:
-    """The ranges open at each of `times` (ns) on each of `threads`, outermost first: an index per time, and the paths.
-
-    Ranges of the process come first, as in reports of ncu; a range pushed under the same name is listed once. The third
-    value is the number of innermost ranges kept per path.
-    """
-    pushed = ~ranges.of_process
-    thread_code, thread_paths, thread_kept = _open_at(ranges, pushed, ranges.thread, times, threads)
-    process_code, process_paths, process_kept = _open_at(
-        ranges, ranges.of_process, process_of(ranges.thread), times, process_of(threads)
-    )
-    both, code = np.unique(process_code * len(thread_paths) + thread_code, return_inverse=True)
-    found = []
-    for pair in both.tolist():
-        outer, inner = process_paths[pair // len(thread_paths)], thread_paths[pair % len(thread_paths)]
-        kept = [*outer, *(label for label in inner if label not in outer)]
-        found.append(tuple(ranges.labels[label] for label in kept))
-    return code.astype(np.int64), found, min(thread_kept, process_kept)
-
-
-def operators_at(ranges: TracedRanges, times: Integers, threads: Integers) -> list[list[HostRange]]:
-    """The operators open at each of `times` (ns) on each of `threads`, outermost first. `what`: the `NvtxOperator`."""
-    found: list[list[HostRange]] = [[] for _ in times]
-    own: dict[int, list[HostRange]] = {}
-    for place, call in ranges.operators.items():
-        start, end = int(ranges.start[place]), int(ranges.end[place])
-        own.setdefault(int(ranges.thread[place]), []).append(HostRange(start, end - start, OPERATOR, call.name, call))
-    for thread, rows in _groups(threads, np.arange(len(threads))).items():
-        around = ThreadRanges(own.get(thread, [])).around(times[rows].tolist())
-        for row, opened in zip(rows.tolist(), around, strict=True):
-            found[row] = opened
-    return found
-
-
-class _TooMany(Exception):
-    """The paths contain more labels than `MOST_LABELS`."""
-
-
-@dataclass
-class _Paths:
-    """Numbered distinct paths of at most `deepest` labels each. Raises `_TooMany` if there are too many labels."""
-
-    deepest: int
-    numbers: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
-    labels: int = 0
-
-    def number(self, now_open: dict[int, int]) -> int:
-        """The number of the path of the currently open ranges, outermost first."""
-        path = tuple(islice(reversed(now_open.values()), self.deepest))[::-1]
-        number = self.numbers.get(path)
-        if number is None:
-            number = self.numbers[path] = len(self.numbers)
-            self.labels += len(path)
-            if self.labels > MOST_LABELS and self.deepest > 1:
-                raise _TooMany
-        return number
-
-
-def _open_at(
-    ranges: TracedRanges, which: npt.NDArray[np.bool_], owner: Integers, times: Integers, owners: Integers
-) -> tuple[Codes, list[tuple[int, ...]], int]:
-    """Per time, the labels of the ranges `which` that are open for its owner; also the ranges kept per path."""
-    range_groups = _groups(owner, np.flatnonzero(which & (ranges.end > ranges.start)))
-    deepest = DEEPEST
-    while True:
-        codes, found = np.zeros(len(times), np.int64), _Paths(deepest)
-        try:
-            for one, rows in _groups(owners, np.arange(len(owners))).items():
-                mine = range_groups.get(one)
-                if mine is not None:
-                    labels = ranges.label[mine].tolist()
-                    codes[rows] = _sweep(ranges.start[mine], ranges.end[mine], labels, times[rows], found)
-            return codes, list(found.numbers), deepest
-        except _TooMany:
-            deepest //= 4
-
-
-def _groups(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
-    """The `rows` of each distinct key, in order."""
-    ordered = rows[np.argsort(keys[rows], kind="stable")]
-    found, begins = np.unique(keys[ordered], return_index=True)
-    return dict(zip(found.tolist(), np.split(ordered, begins[1:]), strict=True)) if len(rows) else {}
-
-
-def _sweep(starts: Integers, ends: Integers, labels: Sequence[int], times: Integers, found: _Paths) -> list[int]:
-    """The number in `found` of the path at each time, by one pass over all starts, ends and times in order.
-
-    At equal times, ends come before starts, longer ranges start first, and `times` come last.
-    """
-    count = len(starts)
-    kind = np.repeat(np.array([1, 0, 2], np.int8), [count, count, len(times)])
-    longer_first = np.concatenate([-ends, np.zeros(count + len(times), np.int64)])
-    events = np.lexsort((longer_first, kind, np.concatenate([starts, ends, times]))).tolist()
-    result = [0] * len(times)
-    now_open: dict[int, int] = {}
-    path: int | None = 0
-    for event in events:
-        if event < count:
-            now_open[event] = labels[event]
-            path = None
-        elif event < 2 * count:
-            del now_open[event - count]
-            path = None
-        else:
-            if path is None:
-                path = found.number(now_open)
-            result[event - 2 * count] = path
-    return result
