@@ -8,7 +8,6 @@ their number only, so every engine gives the same digits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +21,7 @@ from ncu_parsers.parquet.reader import launch_batches, left_out_note, nothing_in
 from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import LEAST_BYTES
+from ncu_parsers.sources.reading_ahead import one_ahead
 
 from ncu_tools.ceilings import memory_clock
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
@@ -86,22 +86,9 @@ def sums_of_run(run: OnDisk | Run, new: Callable[[], AnySums], read: Callable[[F
 def sums_of_file(new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]], launches: File) -> AnySums:
     """Sum the launches of one file; see `sums_of_run`."""
     result = new()
-    for batch in _one_ahead(read(launches)):
+    for batch in one_ahead(read(launches)):
         result.add(batch)
     return result
-
-
-def _one_ahead(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the batches, reading each in a thread while the one before it is used."""
-    first = next(batches, None)
-    if first is None:
-        return
-    with ThreadPoolExecutor(1) as reader:
-        coming: pa.Table | None = first
-        while coming is not None:
-            following = reader.submit(next, batches, None)
-            yield coming
-            coming = following.result()
 
 
 def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> AnySums:

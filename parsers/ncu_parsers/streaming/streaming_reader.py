@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, StreamedReport
-from ncu_parsers.sources.process_settings import process_wide
+from ncu_parsers.sources.process_settings import one_heap
 from ncu_parsers.sources.sources import DAMAGE, Source
 from ncu_parsers.streaming.blocks import blocks_of
 from ncu_parsers.streaming.cells.rows import NotStreamed
@@ -64,14 +63,6 @@ class InThisThread(Executor):
         return future
 
 
-@process_wide
-def _one_heap() -> Callable[[], None]:
-    """Arrow's buffers come from the heap that numpy's come from: two heaps keep a fifth more of what was freed."""
-    usual = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
-    return partial(pa.set_memory_pool, usual)
-
-
 def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
     """Read a report, and give its launches to `write` in tables that follow each other.
 
@@ -97,7 +88,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 def _workers() -> Iterator[tuple[Executor, Executor]]:
     """What makes tables beside this thread, and what writes them."""
     executor = InThisThread if _beside_others.get() else ThreadPoolExecutor
-    with _one_heap(), executor(WORKERS) as pool, executor(1) as writer:
+    with one_heap(), executor(WORKERS) as pool, executor(1) as writer:
         yield pool, writer
 
 

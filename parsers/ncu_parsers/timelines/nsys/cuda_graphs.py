@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
 from ncu_parsers.timelines.nsys.nvtx import process_of
@@ -28,6 +29,12 @@ class Origins:
 
     moment: Integers
     thread: Integers
+
+    @property
+    def is_known(self) -> npt.NDArray[np.bool_]:
+        """Where the origin is known."""
+        is_known: npt.NDArray[np.bool_] = self.moment != MISSING
+        return is_known
 
 
 class GraphNodes:

@@ -169,7 +169,7 @@ class Database:
     def _arrow(self, query: str) -> list[pa.ChunkedArray]:
         """The columns of a query's result. Raises `memory.TooBig` like `_checked_rows`."""
         with adbc_driver_manager.AdbcStatement(self._numbers) as statement:
-            statement.set_options(**{BATCH_ROWS: str(ROWS_BETWEEN_CHECKS)})
+            statement.set_options(**{BATCH_ROWS: str(ROWS_OF_A_BLOCK)})
             statement.set_sql_query(query)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
@@ -299,7 +299,7 @@ def _location(path: Path) -> str:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open an untrusted file read-only, with limits on the size of values and on the time of all queries."""
-    connection = sqlite3.connect(_location(path), uri=True, isolation_level=None)
+    connection = sqlite3.connect(_location(path), uri=True, isolation_level=None, check_same_thread=False)
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     if hasattr(connection, "setlimit"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,8 +48,13 @@ class Origins:
         return int((self.capture >= 0).sum())
 
 
-def launch_table(name: str, operations: Operations, origins: Origins, devices: Devices) -> pa.Table:
-    """Build the table of operations: the contract's columns, then those that only timelines have."""
+def launch_table(
+    name: str, operations: Operations, origins: Origins, devices: Devices, kept: Sequence[str] = ()
+) -> pa.Table:
+    """Build the table of operations: the contract's columns, then those that only timelines have.
+
+    Columns of operators without a value are left out, but for those in `kept`.
+    """
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
     process = operations.processes
@@ -83,7 +89,7 @@ def launch_table(name: str, operations: Operations, origins: Origins, devices: D
         fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit, meaning=meaning)))
         data.append(values)
     for own, unit, values in [*_operator_names(origins.operators), *(done.operator_columns() if done else [])]:
-        if values.null_count < rows:
+        if values.null_count < rows or own in kept:
             fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit)))
             data.append(values)
     return pa.Table.from_arrays(data, schema=pa.schema(fields))

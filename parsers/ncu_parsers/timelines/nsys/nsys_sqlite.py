@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +22,12 @@ from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
+from ncu_parsers.sources.process_settings import one_heap
+from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.gpu_busy_time import BusyAccount
 from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
-from ncu_parsers.timelines.nsys.api_calls import CALLS, ApiCalls
+from ncu_parsers.timelines.nsys.api_calls import CALLS, ApiCalls, LaunchingCalls
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
 from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, Origins, launch_table
@@ -44,7 +47,7 @@ from ncu_parsers.timelines.nsys.operations import (
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 
-ROWS_OF_A_TABLE = 96 * 1024
+ROWS_OF_A_TABLE = 48 * 1024
 
 
 class NoGpuWork(NotAReport):
@@ -79,8 +82,9 @@ def stream_export(source: Source, name: str, write: Callable[[pa.Table], None]) 
     """Read the export at `source` as a report called `name`, as `stream_report` does."""
     with opened(source, name) as database:
         timeline = _Timeline(database)
-        for table in timeline.tables(name, ROWS_OF_A_TABLE):
-            write(table)
+        with one_heap():
+            for table in timeline.tables(name, None if timeline.sampled_sizes else ROWS_OF_A_TABLE):
+                write(table)
         result = StreamedReport(name)
         timeline.describe(result)
         result.streamed_rows = timeline.account.rows
@@ -135,6 +139,15 @@ class _Account:
         self.busy.add(operations.processes[timed], device, since_first, durations[timed], is_kernel)
 
 
+class _Batch(NamedTuple):
+    """Operations with their calls, where their graph nodes were made, and the ranges open then; None without NVTX."""
+
+    operations: Operations
+    call: LaunchingCalls
+    made: cuda_graphs.Origins
+    ranges: TracedRanges | None
+
+
 class _Timeline:
     """The tables of one export while they are read."""
 
@@ -146,47 +159,55 @@ class _Timeline:
         self._ranges = read_ranges(database, strings)
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
+        sample = [] if self._ranges is None else self._ranges.sample().calls
+        self._kept = ("operator",) if sample else ()
+        self.sampled_sizes = any(call.inputs.shapes for call in sample)
+        """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
 
     def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
         """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
 
         Raises `NoGpuWork` if there is none.
         """
-        calls = None
-        for operations in self._operations.batches(rows):
-            calls = calls or ApiCalls(self._database)
-            origins = self._origins(operations, calls)
-            yield launch_table(name, operations, origins, self._devices)
+        for batch in one_ahead(self._batches(rows)):
+            origins = self._origins(batch)
+            self.account.add(batch.operations, origins, batch.call.is_known)
+            yield launch_table(name, batch.operations, origins, self._devices, () if rows is None else self._kept)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
 
-    def _origins(self, operations: Operations, calls: ApiCalls) -> Origins:
-        """The call that launched each operation, the ranges and operators around it, and those of its graph's capture.
+    def _batches(self, rows: int | None) -> Iterator[_Batch]:
+        calls = None
+        for operations in self._operations.batches(rows):
+            calls = calls or ApiCalls(self._database)
+            columns = operations.columns
+            call = calls.of(columns["globalPid"], columns["correlationId"])
+            made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
+            times = np.concatenate([call.start[call.is_known], made.moment[made.is_known]])
+            threads = np.concatenate([call.thread[call.is_known], made.thread[made.is_known]])
+            ranges = None if self._ranges is None else self._ranges.around(times, threads)
+            yield _Batch(operations, call, made, ranges)
+
+    def _origins(self, batch: _Batch) -> Origins:
+        """The ranges and operators around each operation's call, and those of its graph node's capture.
 
         Nodes of a graph have the operators of their capture.
         """
-        columns = operations.columns
-        call = calls.of(columns["globalPid"], columns["correlationId"])
+        operations, call, made, ranges = batch
         nothing = np.full(len(operations), -1)
         result = Origins(call.thread, nothing, nothing)
-        if self._ranges is not None:
-            made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
-            is_captured = made.moment != MISSING
-            ranges = self._ranges.around(
-                np.concatenate([call.start[call.is_known], made.moment[is_captured]]),
-                np.concatenate([call.thread[call.is_known], made.thread[is_captured]]),
-            )
-            result.path, paths, deepest = _placed_at(ranges, call.start, call.thread, call.is_known)
-            result.capture, captures, _ = _placed_at(ranges, made.moment, made.thread, is_captured)
-            result.paths = paths, captures
-            is_node = columns["graphNodeId"] != MISSING
-            asked = np.where(is_node, is_captured, call.is_known)
-            times, threads = np.where(is_node, made.moment, call.start), np.where(is_node, made.thread, call.thread)
-            result.operators = operators_at(ranges, times[asked], threads[asked])
-            result.operators.innermost = _spread(result.operators.innermost, asked)
-            if any(len(path) >= deepest for path in paths):
-                self.account.cut_to = deepest
-        self.account.add(operations, result, call.is_known)
+        if ranges is None:
+            return result
+        result.path, paths, deepest = _placed_at(ranges, call.start, call.thread, call.is_known)
+        result.capture, captures, _ = _placed_at(ranges, made.moment, made.thread, made.is_known)
+        result.paths = paths, captures
+        is_node = operations.columns["graphNodeId"] != MISSING
+        asked = np.where(is_node, made.is_known, call.is_known)
+        times, threads = np.where(is_node, made.moment, call.start), np.where(is_node, made.thread, call.thread)
+        result.operators = operators_at(ranges, times[asked], threads[asked])
+        result.operators.innermost = _spread(result.operators.innermost, asked)
+        if any(len(path) >= deepest for path in paths):
+            self.account.cut_to = deepest
         return result
 
     def describe(self, result: Report) -> None:

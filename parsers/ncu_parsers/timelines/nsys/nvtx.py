@@ -26,7 +26,7 @@ NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
 
 FIELDS = ("start", "end", "eventType", "globalTid", "textId", "domainId")
 THREAD_BITS = 24
-BLOCKS_KEPT = 16
+BLOCKS_KEPT = 8
 """Operations that follow each other have ranges of the same blocks around them."""
 
 FOREVER = np.iinfo(np.int64).max
@@ -141,7 +141,7 @@ class NvtxRanges:
         """The events at some places of a block."""
         events = self._read_block(block, f"{ROWID} IN ({', '.join(map(str, rowids[places].tolist()))})")
         events.columns["row"] = block.after + places
-        return events
+        return events.chosen(np.arange(len(places)))  # the driver's buffers have room for a whole batch
 
     def _domains_of(self, created: _Events) -> dict[tuple[int, int], str]:
         """Domain names by process and number: each process numbers its own domains."""
@@ -158,31 +158,39 @@ class NvtxRanges:
         """All ranges."""
         return self._ranges(_joined([self._read(block) for block in self._blocks]))
 
+    def sample(self) -> TracedRanges:
+        """Some ranges of every part of the file."""
+        return self._ranges(self._lasting)
+
     def around(self, times: Integers, threads: Integers) -> TracedRanges:
         """The ranges that are open at any of `times` (ns) on its thread of `threads`, or end then."""
-        ordered = np.sort(times)
+        by_time = np.argsort(times, kind="stable")
+        moments = [
+            {one: times[rows] for one, rows in rows_by_key(owners, by_time).items()}
+            for owners in (threads, process_of(threads))
+        ]
         least, greatest = self._spans.T
-        is_near = np.searchsorted(ordered, least) < np.searchsorted(ordered, greatest, "right")
-        near = [self._read(self._blocks[place]) for place in np.flatnonzero(is_near).tolist()]
-        events = _joined([self._lasting.chosen(np.flatnonzero(~is_near[self._block_of])), *near])
-        events = events.chosen(np.argsort(events.columns["row"], kind="stable"))
-        return self._ranges(events.chosen(self._open_at(events.columns, times, threads)))
+        is_near = np.searchsorted(times[by_time], least) < np.searchsorted(times[by_time], greatest, "right")
+        parts = [self._lasting.chosen(np.flatnonzero(~is_near[self._block_of]))]
+        parts += [self._read(self._blocks[place]) for place in np.flatnonzero(is_near).tolist()]
+        events = _joined([part.chosen(self._open_at(part.columns, *moments)) for part in parts])
+        return self._ranges(events.chosen(np.argsort(events.columns["row"], kind="stable")))
 
-    def _open_at(self, event: dict[str, Integers], times: Integers, threads: Integers) -> npt.NDArray[np.intp]:
-        """The rows of ranges around any of the times of their thread; of their process, where they belong to that."""
+    def _open_at(
+        self, event: dict[str, Integers], of_threads: dict[int, Integers], of_processes: dict[int, Integers]
+    ) -> npt.NDArray[np.intp]:
+        """The rows of ranges around any of the sorted times of their thread, or of their process if they are its."""
         of_process = event["eventType"] == self._kinds[START_END]
         end = _ends(event)
         is_open = np.zeros(len(of_process), bool)
-        for which, owner, owners in (
-            (~of_process, event["globalTid"], threads),
-            (of_process, process_of(event["globalTid"]), process_of(threads)),
+        for which, owner, moments in (
+            (~of_process, event["globalTid"], of_threads),
+            (of_process, process_of(event["globalTid"]), of_processes),
         ):
-            wanted = rows_by_key(owners, np.arange(len(owners)))
             for one, rows in rows_by_key(owner, np.flatnonzero(which)).items():
-                if one in wanted:
-                    moments = np.sort(times[wanted[one]])
-                    first = np.searchsorted(moments, event["start"][rows])
-                    is_open[rows] = first < np.searchsorted(moments, end[rows], "right")
+                if one in moments:
+                    first = np.searchsorted(moments[one], event["start"][rows])
+                    is_open[rows] = first < np.searchsorted(moments[one], end[rows], "right")
         return np.flatnonzero(is_open)
 
     def _ranges(self, events: _Events) -> TracedRanges:
