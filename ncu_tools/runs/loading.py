@@ -82,10 +82,15 @@ def load(
 
 
 def locate(
-    path: str, *, reading: Callable[[Source], None] = lambda source: None, engine: Engine | None = None
+    path: str,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    engine: Engine | None = None,
+    ranges: bool = True,
 ) -> OnDisk | Run:
     """Find the run that `path` names; it is read only if its launches are not in Parquet. Raises as `load` does.
 
+    Not `ranges`: for what shows no NVTX ranges, threads, phases and modules, big timelines are read without them.
     Raises `WrongUsage` for a report with an `engine`, which reads Parquet only.
     """
     found = on_disk(path, engine)
@@ -97,7 +102,7 @@ def locate(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",
         )
-    return found or _parsed(path, reading)
+    return found or _parsed(path, reading, ranges=ranges)
 
 
 def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
@@ -195,7 +200,8 @@ def load_all(
     )
 
 
-def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
+def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> OnDisk | Run:
+    from ncu_parsers.parse.file_kinds import has_ranges_apart
     from ncu_parsers.parse.parse import parse
     from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
 
@@ -203,7 +209,13 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     kept = _cache_file(sources)
     if kept is not None and kept.is_file():
         return OnDisk(path, kept, _kept_notes(kept))
-    streamed = _streamed(sources, kept, reading) if kept is not None else None
+    if kept is not None and not ranges and len(sources) == 1 and has_ranges_apart(sources[0]):
+        kept = kept.with_stem(f"{kept.stem}-gpu-work")
+        if kept.is_file():
+            return OnDisk(path, kept, _kept_notes(kept))
+    else:
+        ranges = True
+    streamed = _streamed(sources, kept, reading, ranges=ranges) if kept is not None else None
     if kept is not None and streamed is not None:
         return OnDisk(path, kept, _of_reports(streamed))
     if path == STANDARD_INPUT and (read := _streamed_at_once(sources, reading)) is not None:
@@ -258,14 +270,16 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
     return own_place("XDG_CACHE_HOME", ".cache") / f"{key.hexdigest()[:32]}.parquet"
 
 
-def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:
+def _streamed(
+    sources: Sequence[Source], path: Path, reading: Callable[[Source], None], *, ranges: bool = True
+) -> Parsed | None:
     """Stream large reports into `path`; None if they cannot be streamed or one was refused."""
     from ncu_parsers.parse.parse import stream_into
     from ncu_parsers.streaming.cells.rows import NotStreamed
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        streamed = stream_into(path, sources, reading=reading)
+        streamed = stream_into(path, sources, reading=reading, ranges=ranges)
     except (OSError, NcuBenchError, NotStreamed):
         return None
     if streamed is not None and streamed.refused:

@@ -77,6 +77,8 @@ BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headro
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """Lower bound of a unit -> the text in the basis that indicates it."""
+GROUPS_OF_KERNELS = ("name", "short", "grid")
+"""Groupings that need nothing but kernels and their shapes."""
 OPERATORS = "operator"
 """The grouping, and the title of its rows."""
 IS_TOTAL = Column("is_total", "total")
@@ -116,6 +118,11 @@ class AskedTable:
             )
         if self.columns and self.units:
             raise WrongUsage("--units chooses the columns, as --columns does.", advice="Leave one of them out.")
+
+    def needs_ranges(self, group: str, only: Selection | None) -> bool:
+        """True if NVTX ranges, or what follows from them, are shown or select launches."""
+        selects = only is not None and (only.phases or only.layers)
+        return bool(selects or self.diagnose or self.rules or self.columns or group not in GROUPS_OF_KERNELS)
 
 
 @click.command()
@@ -187,7 +194,7 @@ def command(
     asked.require_one_table(by, group, dask)
     top = rows_shown(top, output_format)
     with engine_of(dask) as engine:
-        found_runs = _located(runs, engine, only)
+        found_runs = _located(runs, engine, only, ranges=asked.needs_ranges(group, only))
         if asked.rules:
             table = _rules(found_runs, group, top, output_format)
             table.notes = [*_pooled(runs), *table.notes]
@@ -260,8 +267,8 @@ def _rules(found: OnDisk | Run, group: str, top: int | None, output_format: str)
     return rules_of_run(found, group, top, output_format)
 
 
-def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None) -> OnDisk | Run:
-    """All `runs` together, or the launches that `only` selects."""
+def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None, *, ranges: bool) -> OnDisk | Run:
+    """All `runs` together, or the launches that `only` selects; not `ranges`: a big timeline without those."""
     from ncu_tools.runs.loading import load_all, locate, on_disk, together
 
     found: OnDisk | Run | None = None
@@ -271,7 +278,9 @@ def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None)
         found = on_disk(runs[0])
     if found is None:
         with progress("Reading") as reading:
-            found = locate(runs[0], reading=reading) if len(runs) == 1 else load_all(runs, reading=reading)
+            found = (
+                locate(runs[0], reading=reading, ranges=ranges) if len(runs) == 1 else load_all(runs, reading=reading)
+            )
     return found if only is None else only.of(found)
 
 

@@ -29,7 +29,8 @@ class FileKind(NamedTuple):
     If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
     input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With
     `by_others`, what else is installed has a part in reading the file, and the module's `read_with` names it with its
-    version, because another version may give other data.
+    version, because another version may give other data. With `ranges_apart`, the module's `stream_gpu_work` reads a
+    file without the ranges of the host, in a fraction of the time.
     """
 
     module: str
@@ -39,6 +40,7 @@ class FileKind(NamedTuple):
     streams: bool = False
     by_others: bool = False
     in_parts: bool = False
+    ranges_apart: bool = False
 
     def fits(self, head: bytes, name: str) -> bool:
         """True if a file with these first bytes and this name is of this kind."""
@@ -52,18 +54,20 @@ NCU_REP = (b"NVR\0",)
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True, by_others=True),
-    FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",), in_parts=True),
+    FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",), in_parts=True, ranges_apart=True),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_rep",
         magic=(b"NVIDIA Tegra Profiler Report",),
         by_others=True,
         in_parts=True,
+        ranges_apart=True,
     ),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_rep",
         suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
         by_others=True,
         in_parts=True,
+        ranges_apart=True,
     ),
     FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
     FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
@@ -95,15 +99,26 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
     return read
 
 
-def streamer_of(source: Source) -> Callable[[Source, Callable[[pa.Table], None]], StreamedReport] | None:
-    """The function that reads `source` in parts and gives each as a table; None if it has to be read as a whole."""
+def streamer_of(
+    source: Source, *, ranges: bool = True
+) -> Callable[[Source, Callable[[pa.Table], None]], StreamedReport] | None:
+    """The function that reads `source` in parts and gives each as a table; None if it has to be read as a whole.
+
+    Not `ranges`: ranges of the host are left out, where that spares time.
+    """
     kind = kind_of(source)
     if kind is not None and not kind.in_parts:
         return None
-    stream: Callable[[Source, Callable[[pa.Table], None]], StreamedReport] = importlib.import_module(
-        kind.module if kind else TEXT_IN_PARTS
-    ).stream_report
+    module = importlib.import_module(kind.module if kind else TEXT_IN_PARTS)
+    stream: Callable[[Source, Callable[[pa.Table], None]], StreamedReport]
+    stream = module.stream_report if ranges or kind is None or not kind.ranges_apart else module.stream_gpu_work
     return stream
+
+
+def has_ranges_apart(source: Source) -> bool:
+    """Whether `source` can be read without ranges of the host. Raises `NcuBenchError` if it cannot be opened."""
+    kind = kind_of(source)
+    return kind is not None and kind.ranges_apart
 
 
 def is_binary_report(source: Source) -> bool:

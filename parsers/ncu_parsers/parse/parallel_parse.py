@@ -234,6 +234,8 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
 
             part.report = stream(source, write)
             groups.finish(b"{}")
+        if part.report.origin != Report.origin:
+            part.ids = {}  # launches of timelines are joined with none
     except NotStreamed as reason:
         part = _read_whole(source)
         if part.report is not None:

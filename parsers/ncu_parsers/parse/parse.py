@@ -86,9 +86,11 @@ def stream_into(
     join: bool = True,
     processes: int = 1,
     reading: Callable[[Source], None] = lambda source: None,
+    ranges: bool = True,
 ) -> Parsed | None:
     """Stream big reports into the Parquet file `path`; None if they cannot be streamed.
 
+    Not `ranges`: the ranges of the host are left out of a single report, where that spares time.
     They cannot if one report may affect another: a session page, or, with `join`, launches with ids of several reports.
     Raises `NcuBenchError` if the file cannot be written, `NotStreamed` with the reason if the only report must be read
     launch by launch.
@@ -101,7 +103,7 @@ def stream_into(
     if any(origin_of(source.path) for source in sources):
         return None  # streamed launches have no ranks
     if len(sources) == 1:
-        return _stream_one(path, sources[0], reading)
+        return _stream_one(path, sources[0], reading, ranges=ranges)
     from ncu_parsers.parse.parallel_parse import begin_alike, read_parts
 
     big = [source for source, size in zip(sources, sizes, strict=True) if size >= STREAMED_FROM_BYTES]
@@ -124,9 +126,9 @@ def stream_into(
     return result
 
 
-def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -> Parsed | None:
+def _stream_one(path: Path, source: Source, reading: Callable[[Source], None], *, ranges: bool) -> Parsed | None:
     try:
-        stream = streamer_of(source)
+        stream = streamer_of(source, ranges=ranges)
     except NcuBenchError:
         return None  # the plain reader reports the error
     if stream is None:

@@ -6,6 +6,7 @@ index of which correlation ids the rows of a block hold, and blocks again when o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,10 +33,10 @@ class LaunchingCalls(NamedTuple):
 class ApiCalls:
     """The API calls of a timeline."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, call_tables: Sequence[str] = CALLS) -> None:
         self._read = lru_cache(BLOCKS_KEPT)(lambda table, block: database.integers(table, *FIELDS, block=block))
         self._index: list[tuple[str, Block, dict[int, tuple[int, int]]]] = []
-        for table in CALLS:
+        for table in call_tables:
             for block, _ in database.blocks(table):
                 self._index.append((table, block, _spans(self._read(table, block))))
         processes = {process for _, _, spans in self._index for process in spans}

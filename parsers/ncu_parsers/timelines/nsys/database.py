@@ -118,6 +118,10 @@ class Database:
             yield Block(after, last, count), values
             after = last
 
+    def last_row(self, table: str) -> int:
+        """The greatest rowid of a table; 0 if it has no rows, or is absent."""
+        return self._arrow(f'SELECT max(rowid) FROM "{table}"')[0][0].as_py() or 0 if table in self.tables else 0  # noqa: S608
+
     def integers(self, table: str, *names: str, block: Block | None = None) -> dict[str, Integers]:
         """Columns as int64, one per row; `MISSING` for null, for other types, and for absent columns.
 

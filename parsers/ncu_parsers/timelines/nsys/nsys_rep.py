@@ -46,6 +46,14 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
     return result
 
 
+def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
+    """Read one report as `stream_report` does, without API calls and ranges."""
+    with _exported(source) as export:
+        result = stream_export(export, source.name, write, ranges=False)
+    result.dialects = [DIALECT]
+    return result
+
+
 @contextmanager
 def _exported(source: Source) -> Iterator[Source]:
     """The export of a report, as long as the block."""

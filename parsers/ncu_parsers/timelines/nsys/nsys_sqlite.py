@@ -31,7 +31,15 @@ from ncu_parsers.timelines.nsys.api_calls import CALLS, ApiCalls, LaunchingCalls
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
 from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, Origins, launch_table
-from ncu_parsers.timelines.nsys.nvtx import Codes, Label, NvtxRanges, TracedRanges, process_of, read_ranges
+from ncu_parsers.timelines.nsys.nvtx import (
+    Codes,
+    Label,
+    NvtxRanges,
+    TracedRanges,
+    process_of,
+    read_ranges,
+    sampled_operators,
+)
 from ncu_parsers.timelines.nsys.open_ranges import operators_at, paths_at
 from ncu_parsers.timelines.nsys.operations import (
     ACTIVITIES,
@@ -78,12 +86,22 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
     return stream_export(source, source.name, write)
 
 
-def stream_export(source: Source, name: str, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read the export at `source` as a report called `name`, as `stream_report` does."""
+def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
+    """As `stream_report`, without API calls and ranges: threads, NVTX paths, phases and modules are null.
+
+    Ranges with the sizes of operators are read, since those give FLOPs.
+    """
+    return stream_export(source, source.name, write, ranges=False)
+
+
+def stream_export(
+    source: Source, name: str, write: Callable[[pa.Table], None], *, ranges: bool = True
+) -> StreamedReport:
+    """Read the export at `source` as a report called `name`, as `stream_report` does, or `stream_gpu_work`."""
     with opened(source, name) as database:
-        timeline = _Timeline(database)
+        timeline = _Timeline(database, ranges=ranges)
         with one_heap():
-            for table in timeline.tables(name, None if timeline.sampled_sizes else ROWS_OF_A_TABLE):
+            for table in timeline.tables(name, None if timeline.has_sizes else ROWS_OF_A_TABLE):
                 write(table)
         result = StreamedReport(name)
         timeline.describe(result)
@@ -151,18 +169,19 @@ class _Batch(NamedTuple):
 class _Timeline:
     """The tables of one export while they are read."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, ranges: bool = True) -> None:
         self.account = _Account()
         self._database = database
         strings = database.strings()
         self._operations = OperationReader(database, strings)
-        self._ranges = read_ranges(database, strings)
+        operators = sampled_operators(database, strings)
+        self._kept = ("operator",) if operators else ()
+        self.has_sizes = any(call.inputs.shapes for call in operators)
+        """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
+        self._with_ranges = ranges or self.has_sizes
+        self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
-        sample = [] if self._ranges is None else self._ranges.sample().calls
-        self._kept = ("operator",) if sample else ()
-        self.sampled_sizes = any(call.inputs.shapes for call in sample)
-        """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
 
     def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
         """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
@@ -179,7 +198,7 @@ class _Timeline:
     def _batches(self, rows: int | None) -> Iterator[_Batch]:
         calls = None
         for operations in self._operations.batches(rows):
-            calls = calls or ApiCalls(self._database)
+            calls = calls or ApiCalls(self._database, CALLS if self._with_ranges else ())
             columns = operations.columns
             call = calls.of(columns["globalPid"], columns["correlationId"])
             made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
@@ -223,9 +242,12 @@ class _Timeline:
         if startless:
             result.lines[report.BROKEN] = startless
         result.notes = [
-            *_absences(database, account, self._devices), *_call_notes(database, account),
-            *_graph_notes(database, account), *_remarks(account, startless), *_omissions(database),
-        ]  # fmt: skip
+            *_absences(database, account, self._devices),
+            *(_call_notes(database, account) if self._with_ranges else []),
+            *_graph_notes(database, account, has_ranges=self._with_ranges),
+            *_remarks(account, startless),
+            *_omissions(database),
+        ]
 
 
 def _placed_at(
@@ -278,7 +300,7 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
     return notes
 
 
-def _graph_notes(database: Database, account: _Account) -> list[str]:
+def _graph_notes(database: Database, account: _Account, *, has_ranges: bool) -> list[str]:
     """Notes on launches of CUDA graphs and their kernels."""
     notes = []
     graphs, nodes = account.kinds[GRAPH], account.nodes
@@ -287,7 +309,7 @@ def _graph_notes(database: Database, account: _Account) -> list[str]:
             f"{graphs} launches of CUDA graphs were recorded as a whole, and their kernels are not known; "
             "nsys profile --cuda-graph-trace=node records them"
         )
-    if not nodes:
+    if not nodes or not has_ranges:
         return notes
     note = f"{nodes} operations are nodes of CUDA graphs: their NVTX ranges are those of the graph's launch"
     if account.captured:

@@ -29,6 +29,8 @@ THREAD_BITS = 24
 BLOCKS_KEPT = 8
 """Operations that follow each other have ranges of the same blocks around them."""
 
+SAMPLES, ROWS_OF_A_SAMPLE = 128, 128
+
 FOREVER = np.iinfo(np.int64).max
 
 Codes = npt.NDArray[np.int64]
@@ -158,10 +160,6 @@ class NvtxRanges:
         """All ranges."""
         return self._ranges(_joined([self._read(block) for block in self._blocks]))
 
-    def sample(self) -> TracedRanges:
-        """Some ranges of every part of the file."""
-        return self._ranges(self._lasting)
-
     def around(self, times: Integers, threads: Integers) -> TracedRanges:
         """The ranges that are open at any of `times` (ns) on its thread of `threads`, or end then."""
         by_time = np.argsort(times, kind="stable")
@@ -249,6 +247,22 @@ class NvtxRanges:
 def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | None:
     """The ranges of a timeline; None if NVTX was not recorded."""
     return NvtxRanges(database, strings) if TABLE in database.tables else None
+
+
+def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxOperator]:
+    """The calls of operators among some events of every part of the file, and among its registered strings.
+
+    A program that opens ranges around operators opens them around all, so that a look is enough to know.
+    """
+    last = database.last_row(TABLE)
+    names = set(strings.values())
+    for place in range(SAMPLES):
+        block = Block(last * place // SAMPLES, last, ROWS_OF_A_SAMPLE)
+        _, texts = database.integers_and_texts(TABLE, FIELDS[:1], "text", block)
+        names.update(text.decode("utf-8", "replace") for text in texts.to_pylist() if text)
+        if last <= ROWS_OF_A_SAMPLE:
+            break
+    return [call for name in names if (call := operator_of(name)) is not None and call.is_operator]
 
 
 def _joined(parts: list[_Events]) -> _Events:
