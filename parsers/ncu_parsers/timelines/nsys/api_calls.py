@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.timelines.nsys.database import MISSING, Block, Database, Integers
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, RowBlock
 from ncu_parsers.timelines.nsys.nvtx import process_of, rows_by_key
 
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
@@ -35,7 +35,7 @@ class ApiCalls:
 
     def __init__(self, database: Database, call_tables: Sequence[str] = CALLS) -> None:
         self._read = lru_cache(BLOCKS_KEPT)(lambda table, block: database.integers(table, *FIELDS, block=block))
-        self._index: list[tuple[str, Block, dict[int, tuple[int, int]]]] = []
+        self._index: list[tuple[str, RowBlock, dict[int, tuple[int, int]]]] = []
         for table in call_tables:
             for block, _ in database.blocks(table):
                 self._index.append((table, block, _spans(self._read(table, block))))

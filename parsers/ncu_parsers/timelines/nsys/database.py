@@ -60,7 +60,7 @@ OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPO
 """Every export has at least one of these tables; other profilers use CUPTI's table names too."""
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some `rows` of a table that follow each other, with rowids above `after` up to `last`."""
 
     after: int
@@ -103,7 +103,7 @@ class Database:
         (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}" NOT INDEXED').fetchone()  # noqa: S608
         return int(count)
 
-    def blocks(self, table: str, *aggregates: tuple[str, str]) -> Iterator[tuple[Block, list[int | None]]]:
+    def blocks(self, table: str, *aggregates: tuple[str, str]) -> Iterator[tuple[RowBlock, list[int | None]]]:
         """The rows of a table in blocks, each with the `aggregates` over it: a function of SQL and what it is of."""
         inner = "".join(f", {of} AS value{place}" for place, (_, of) in enumerate(aggregates))
         outer = "".join(f", {function}(value{place})" for place, (function, _) in enumerate(aggregates))
@@ -115,14 +115,14 @@ class Database:
             count, last, *values = (column[0].as_py() for column in self._arrow(query))
             if not count:
                 return
-            yield Block(after, last, count), values
+            yield RowBlock(after, last, count), values
             after = last
 
     def last_row(self, table: str) -> int:
         """The greatest rowid of a table; 0 if it has no rows, or is absent."""
         return self._arrow(f'SELECT max(rowid) FROM "{table}"')[0][0].as_py() or 0 if table in self.tables else 0  # noqa: S608
 
-    def integers(self, table: str, *names: str, block: Block | None = None) -> dict[str, Integers]:
+    def integers(self, table: str, *names: str, block: RowBlock | None = None) -> dict[str, Integers]:
         """Columns as int64, one per row; `MISSING` for null, for other types, and for absent columns.
 
         With `block` only of its rows.
@@ -133,7 +133,7 @@ class Database:
         return self._numbers_and_more(table, names, (), _within(block))[0]
 
     def integers_and_texts(
-        self, table: str, names: Sequence[str], text: str, block: Block, condition: str = "1"
+        self, table: str, names: Sequence[str], text: str, block: RowBlock, condition: str = "1"
     ) -> tuple[dict[str, Integers], pa.Array]:
         """Some columns as `integers` gives them, and a column of texts as `texts` does, but as bytes (binary).
 
@@ -228,7 +228,7 @@ class Database:
         return {name: value for name, value in pairs if name is not None and value is not None}
 
 
-def _within(block: Block | None, condition: str = "1") -> str:
+def _within(block: RowBlock | None, condition: str = "1") -> str:
     """The end of a query of a block's rows; it ends even where a damaged file would give more."""
     if block is None:
         return ""

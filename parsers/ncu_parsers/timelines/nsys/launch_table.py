@@ -28,7 +28,7 @@ CAPTURED_IN = "capture_nvtx_path"
 
 
 @dataclass
-class Origins:
+class CallSites:
     """Where operations come from, each from the place of the same index.
 
     `thread`: serialised id of the thread whose call launched it (`MISSING`: unknown). `path` and `capture` index the
@@ -49,7 +49,7 @@ class Origins:
 
 
 def launch_table(
-    name: str, operations: Operations, origins: Origins, devices: Devices, kept: Sequence[str] = ()
+    name: str, operations: Operations, origins: CallSites, devices: Devices, kept: Sequence[str] = ()
 ) -> pa.Table:
     """Build the table of operations: the contract's columns, then those that only timelines have.
 
@@ -133,7 +133,7 @@ def _operator_names(operators: OpenOperators | None) -> list[tuple[str, str, pa.
     return [("operator", "", _named(code, names)), ("shapes", "", _named(code, shapes))]
 
 
-def _own_columns(operations: Operations, origins: Origins) -> list[tuple[str, pa.Array, str, str]]:
+def _own_columns(operations: Operations, origins: CallSites) -> list[tuple[str, pa.Array, str, str]]:
     columns = operations.columns
     thread = np.where(origins.thread == MISSING, MISSING, origins.thread & 0xFFFFFF)
     whole = pa.int64()
@@ -165,7 +165,7 @@ def _own_columns(operations: Operations, origins: Origins) -> list[tuple[str, pa
     ]
 
 
-def _attribution(origins: Origins) -> dict[str, pa.Array]:
+def _attribution(origins: CallSites) -> dict[str, pa.Array]:
     """The NVTX path of each operation, and the phase, module and iteration that ranges of our launcher name."""
     paths, captures = origins.paths
     if not (paths or captures):

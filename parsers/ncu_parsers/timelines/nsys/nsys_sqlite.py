@@ -30,7 +30,7 @@ from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
 from ncu_parsers.timelines.nsys.api_calls import CALLS, ApiCalls, LaunchingCalls
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
-from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, Origins, launch_table
+from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
 from ncu_parsers.timelines.nsys.nvtx import (
     Codes,
     Label,
@@ -130,7 +130,7 @@ class _Account:
         """Number of operations."""
         return sum(self.kinds.values())
 
-    def add(self, operations: Operations, origins: Origins, is_called: npt.NDArray[np.bool_]) -> None:
+    def add(self, operations: Operations, origins: CallSites, is_called: npt.NDArray[np.bool_]) -> None:
         """Add operations that start later."""
         for kind in self.kinds:
             self.kinds[kind] += operations.count(kind)
@@ -207,14 +207,14 @@ class _Timeline:
             ranges = None if self._ranges is None else self._ranges.around(times, threads)
             yield _Batch(operations, call, made, ranges)
 
-    def _origins(self, batch: _Batch) -> Origins:
+    def _origins(self, batch: _Batch) -> CallSites:
         """The ranges and operators around each operation's call, and those of its graph node's capture.
 
         Nodes of a graph have the operators of their capture.
         """
         operations, call, made, ranges = batch
         nothing = np.full(len(operations), -1)
-        result = Origins(call.thread, nothing, nothing)
+        result = CallSites(call.thread, nothing, nothing)
         if ranges is None:
             return result
         result.path, paths, deepest = _placed_at(ranges, call.start, call.thread, call.is_known)

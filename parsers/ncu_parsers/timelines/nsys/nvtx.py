@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.schema import arrays
-from ncu_parsers.timelines.nsys.database import MISSING, ROWID, Block, Database, Integers
+from ncu_parsers.timelines.nsys.database import MISSING, ROWID, Database, Integers, RowBlock
 
 TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
@@ -100,7 +100,7 @@ class NvtxRanges:
         self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
         self._labels: dict[Label, int] = {}
         self._domains: dict[tuple[int, int], str] = {}
-        self._blocks: list[Block] = []
+        self._blocks: list[RowBlock] = []
         spans, lasting = [], []
         for block, _ in database.blocks(TABLE):
             span, outlasting = self._indexed(block)
@@ -111,7 +111,7 @@ class NvtxRanges:
         self._lasting = _joined(lasting)
         self._block_of = np.repeat(np.arange(len(lasting)), [len(events.texts) for events in lasting])
 
-    def _indexed(self, block: Block) -> tuple[tuple[int, int], _Events]:
+    def _indexed(self, block: RowBlock) -> tuple[tuple[int, int], _Events]:
         """The least and the greatest start of a block's ranges, and the ranges open behind the latter.
 
         Domains that the block's events make are noted.
@@ -134,12 +134,12 @@ class NvtxRanges:
         )
         return is_range
 
-    def _read_block(self, block: Block, condition: str = "1") -> _Events:
+    def _read_block(self, block: RowBlock, condition: str = "1") -> _Events:
         columns, texts = self._database.integers_and_texts(TABLE, FIELDS, "text", block, condition)
         columns["row"] = block.after + np.arange(len(texts))
         return _Events(columns, texts)
 
-    def _some(self, block: Block, rowids: Integers, places: npt.NDArray[np.intp]) -> _Events:
+    def _some(self, block: RowBlock, rowids: Integers, places: npt.NDArray[np.intp]) -> _Events:
         """The events at some places of a block."""
         events = self._read_block(block, f"{ROWID} IN ({', '.join(map(str, rowids[places].tolist()))})")
         events.columns["row"] = block.after + places
@@ -256,8 +256,8 @@ def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxO
     """
     last = database.last_row(TABLE)
     names = set(strings.values())
-    for place in range(SAMPLES):
-        block = Block(last * place // SAMPLES, last, ROWS_OF_A_SAMPLE)
+    for place in range(SAMPLES if last else 0):
+        block = RowBlock(last * place // SAMPLES, last, ROWS_OF_A_SAMPLE)
         _, texts = database.integers_and_texts(TABLE, FIELDS[:1], "text", block)
         names.update(text.decode("utf-8", "replace") for text in texts.to_pylist() if text)
         if last <= ROWS_OF_A_SAMPLE:

@@ -89,7 +89,7 @@ def operators_at(ranges: TracedRanges, times: Integers, threads: Integers) -> Op
     wanted = rows_by_key(threads, np.arange(len(threads)))
     own = rows_by_key(ranges.thread, np.flatnonzero((ranges.operator >= 0) & (ranges.end > ranges.start)))
     for thread, rows in own.items():
-        nested = _Nested(ranges.start[rows], ranges.end[rows])
+        nested = Nested(ranges.start[rows], ranges.end[rows])
         rows = rows[nested.order]
         result.parent[rows] = np.where(nested.parent < 0, -1, rows[nested.parent])
         if thread in wanted:
@@ -98,7 +98,7 @@ def operators_at(ranges: TracedRanges, times: Integers, threads: Integers) -> Op
     return result
 
 
-class _Nested:
+class Nested:
     """Ranges of one thread in the `order` of their starts, longer ones first, and the `parent` of each; -1 for none.
 
     The parent is the innermost range that is open at the start. `is_exact`: each range ends before its parent.
@@ -151,7 +151,7 @@ class _TooMany(Exception):
 
 
 @dataclass
-class _Paths:
+class Paths:
     """Numbered distinct paths of at most `deepest` labels each. Raises `_TooMany` if there are too many labels."""
 
     deepest: int
@@ -176,21 +176,21 @@ def _open_at(
     range_groups = rows_by_key(owner, np.flatnonzero(which & (ranges.end > ranges.start)))
     deepest = DEEPEST
     while True:
-        codes, found = np.zeros(len(times), np.int64), _Paths(deepest)
+        codes, found = np.zeros(len(times), np.int64), Paths(deepest)
         try:
             for one, rows in rows_by_key(owners, np.arange(len(owners))).items():
                 mine = range_groups.get(one)
                 if mine is not None:
-                    nested = _Nested(ranges.start[mine], ranges.end[mine])
+                    nested = Nested(ranges.start[mine], ranges.end[mine])
                     is_simple = nested.is_exact and len(nested.levels) <= deepest
-                    open_at = _ancestors if is_simple else _sweep
+                    open_at = ancestors if is_simple else sweep
                     codes[rows] = open_at(nested, ranges.label[mine][nested.order], times[rows], found)
             return codes, list(found.numbers), deepest
         except _TooMany:
             deepest //= 4
 
 
-def _ancestors(nested: _Nested, labels: Codes, times: Integers, found: _Paths) -> Codes:
+def ancestors(nested: Nested, labels: Codes, times: Integers, found: Paths) -> Codes:
     """The number in `found` of the path at each time: of the innermost range that is open, and its ancestors."""
     node, above, label = np.zeros(len(labels), np.int64), [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
     nodes, most = 1, int(labels.max(initial=0)) + 1
@@ -214,7 +214,7 @@ def _ancestors(nested: _Nested, labels: Codes, times: Integers, found: _Paths) -
     return np.array(numbers, np.int64)[inverse]
 
 
-def _sweep(nested: _Nested, labels: Codes, times: Integers, found: _Paths) -> Codes:
+def sweep(nested: Nested, labels: Codes, times: Integers, found: Paths) -> Codes:
     """The number in `found` of the path at each time, by one pass over all starts, ends and times in order.
 
     At equal times, ends come before starts, longer ranges start first, and `times` come last.

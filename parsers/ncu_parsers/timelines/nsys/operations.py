@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.timelines.nsys.database import MISSING, Block, Database, Integers
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, RowBlock
 from ncu_parsers.timelines.nsys.nvtx import Codes, process_of
 
 KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
@@ -108,7 +108,7 @@ class OperationReader:
                 yield self._operations({name: values[order[:ready]] for name, values in waiting.items()})
             waiting = {name: values[order[ready:]] for name, values in waiting.items()}
 
-    def _blocks(self) -> Iterator[tuple[int, int, Block]]:
+    def _blocks(self) -> Iterator[tuple[int, int, RowBlock]]:
         """The least start, the kind and the rows of each block; blocks without any start are counted alone."""
         start = """CASE typeof("start") WHEN 'integer' THEN "start" END"""
         for kind, table in enumerate(ACTIVITIES.values()):
@@ -119,7 +119,7 @@ class OperationReader:
                 else:
                     yield least, kind, block
 
-    def _read(self, blocks: list[tuple[int, int, Block]]) -> dict[str, Integers]:
+    def _read(self, blocks: list[tuple[int, int, RowBlock]]) -> dict[str, Integers]:
         """The fields of all rows in `blocks` that have a start, with their `kind` and their `row` in its table."""
         parts = []
         for _, kind, block in blocks:

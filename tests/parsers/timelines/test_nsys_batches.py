@@ -1,0 +1,235 @@
+"""Timelines of nsys too big for memory: what is read in parts equals what is read at once, and unneeded is not read."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parse.parse import parse_into
+from ncu_parsers.schema.tables import concatenated
+from ncu_parsers.sources.reading_ahead import one_ahead
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.nsys import database as nsys_database
+from ncu_parsers.timelines.nsys import nsys_sqlite, open_ranges
+from ncu_parsers.timelines.nsys.api_calls import ApiCalls
+from ncu_parsers.timelines.nsys.database import MISSING, opened
+from ncu_parsers.timelines.nsys.nvtx import NvtxRanges
+
+from ncu_tools.cli.reading.hotspots import command
+from tests.support.timelines import (
+    CALLS,
+    KERNELS,
+    NODES,
+    RANGES,
+    call,
+    database,
+    domain,
+    global_id,
+    kernel,
+    node_made,
+    pushed,
+    read,
+    started,
+)
+
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+DRIVER = "CUPTI_ACTIVITY_KIND_DRIVER"
+
+
+@pytest.fixture
+def tiny_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nsys_database, "ROWS_OF_A_BLOCK", 7)
+    monkeypatch.setattr(nsys_sqlite, "ROWS_OF_A_TABLE", 11)
+
+
+def streamed(path: Path) -> tuple[pa.Table, Any, int]:
+    """The launches of a timeline read in parts, the report, and the number of parts."""
+    parts: list[pa.Table] = []
+    report = nsys_sqlite.stream_report(Source(str(path)), parts.append)
+    return concatenated(parts), report, len(parts)
+
+
+def any_timeline(seed: int) -> dict[str, list[dict[str, Any]]]:
+    """A timeline of two processes with two threads each, whose rows are in any order."""
+    some = random.Random(seed)  # noqa: S311 - not for secrets
+    calls, kernels, copies, ranges, nodes = [], [], [], [], []
+    for correlation in range(1, 80):
+        process, at = some.choice((7, 8)), some.randrange(1000)
+        launch = call(at, correlation, process=process, thread=some.choice((1, 2)))
+        calls.append(launch)
+        if some.random() < 0.8:
+            more: dict[str, Any] = {"graphNodeId": some.choice((None, 0, 31, 32))}
+            kernels.append(
+                kernel(at + some.randrange(300), correlation, process=process, name=some.randrange(4), **more)
+            )
+        else:
+            copies.append({**kernel(at + 5, correlation, process=process), "copyKind": some.choice((1, 2, None))})
+    for number in range(90):
+        process, at = some.choice((7, 8)), some.randrange(1000)
+        end = some.choice((at + some.randrange(400), at + 5, None))
+        make = started if some.random() < 0.1 else pushed
+        name = some.choice((f"level {number % 9}", f"aten::mul, seq = {number}", "aten::add, op_id = 3", 3, ""))
+        ranges.append(make(name, at, end, domain=some.choice((0, 4)), thread=some.choice((1, 2)), process=process))
+    ranges.append(domain("ncu_bench", 4, process=8))
+    for process in (7, 8):
+        nodes += [node_made(11, some.randrange(900), process=process, thread=1)]
+        nodes += [node_made(31, 950, copy_of=11, process=process, thread=1)]
+    kernels.append({**kernel(5, 1), "start": None})
+    parts = {KERNELS: kernels, MEMCPY: copies, CALLS: calls[:60], DRIVER: calls[60:], RANGES: ranges, NODES: nodes}
+    for rows in parts.values():
+        some.shuffle(rows)
+    return parts
+
+
+@pytest.mark.usefixtures("tiny_parts")
+class TestReadingInParts:
+    @pytest.mark.parametrize("seed", range(12))
+    def test_gives_the_launches_and_notes_of_reading_at_once(self, seed: int, tmp_path: Path) -> None:
+        path = database(tmp_path / "t.sqlite", any_timeline(seed), ("void a<1>(int)", "b", "layer", "d"))
+        whole = read(path)
+        table, report, parts = streamed(path)
+        assert whole.table is not None
+        assert parts > 4
+        columns = [name for name in table.column_names if name in whole.table.column_names]
+        assert set(whole.table.column_names) == set(columns)
+        assert table.select(columns).to_pylist() == whole.table.select(columns).to_pylist()
+        assert (report.notes, report.lines, report.rows) == (whole.notes, whole.lines, whole.rows)
+
+    def test_writes_the_file_that_reading_at_once_gives(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ncu_parsers.parse.parse.STREAMED_FROM_BYTES", 1)
+        path = database(tmp_path / "t.sqlite", any_timeline(3), ("void a<1>(int)", "b", "layer", "d"))
+        parsed = parse_into(tmp_path / "launches.parquet", [Source(str(path))])
+        assert (parsed.table, parsed.written) == (None, True)
+        whole = read(path).table
+        assert whole is not None
+        assert read_launches(tmp_path / "launches.parquet").column("start_ns") == whole.column("start_ns")
+
+    def test_of_operators_with_sizes_works_out_flops_over_all_launches_of_a_call(self, tmp_path: Path) -> None:
+        ranges = [pushed("aten::mm, seq = 1, op_id = 2, sizes = [[8, 4], [4, 2]]", 0, 900)]
+        launches = [kernel(10 * at, at) for at in range(1, 40)]
+        tables = {KERNELS: launches, CALLS: [call(9 * at, at) for at in range(1, 40)], RANGES: ranges}
+        table, _, parts = streamed(database(tmp_path / "t.sqlite", tables))
+        assert parts == 1
+        assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
+
+    def test_of_a_timeline_without_gpu_work_counts_its_ranges(self, tmp_path: Path) -> None:
+        path = database(tmp_path / "t.sqlite", {RANGES: [pushed(f"r{at}", at, at + 1) for at in range(30)]})
+        with pytest.raises(nsys_sqlite.NoGpuWork, match="30 NVTX ranges"):
+            streamed(path)
+
+    def test_of_a_text_among_numbers_in_a_later_part_gives_null(self, tmp_path: Path) -> None:
+        launches = [kernel(at, at, deviceId="three" if at == 25 else 1) for at in range(1, 30)]
+        table, _, _ = streamed(database(tmp_path / "t.sqlite", {KERNELS: launches}))
+        assert table.column("device_id").to_pylist() == [None if at == 25 else 1 for at in range(1, 30)]
+
+    def test_of_long_names_of_ranges_gives_them_whole(self, tmp_path: Path) -> None:
+        name = "x" * (nsys_database.SHORT_TEXT + 1)
+        ranges = [pushed(name if at == 9 else f"r{at}", 10 * at, 10 * at + 9) for at in range(20)]
+        launches = {KERNELS: [kernel(95, 1)], CALLS: [call(92, 1)], RANGES: ranges}
+        table, _, _ = streamed(database(tmp_path / "t.sqlite", launches))
+        assert table.column("nvtx_path").to_pylist() == [[name]]
+
+    def test_finds_the_earliest_of_the_calls_with_an_id(self, tmp_path: Path) -> None:
+        calls = [call(100 - at, at % 5, thread=at) for at in range(40)]
+        with opened(Source(str(database(tmp_path / "t.sqlite", {CALLS: calls}))), "t") as timeline:
+            found = ApiCalls(timeline).of(np.array([global_id(), MISSING]), np.array([2, 9]))
+        assert (found.start.tolist(), found.is_known.tolist()) == ([63, MISSING], [True, False])
+        assert found.thread[0] == global_id(thread=37)
+
+
+class TestGpuWorkAlone:
+    def timeline(self, folder: Path, sizes: str = "") -> Path:
+        ranges = [pushed(f"aten::mm, seq = {at}, op_id = {at}{sizes}", at, at + 5) for at in range(0, 200, 10)]
+        tables = {
+            KERNELS: [kernel(at + 3, at) for at in range(0, 200, 10)],
+            CALLS: [call(at, at) for at in range(0, 200, 10)],
+        }
+        path = database(folder / "t.sqlite", {**tables, RANGES: ranges, "ANALYSIS_DETAILS": [{"duration": 1}]})
+        with sqlite3.connect(path) as connection:  # of a size from which on reports are cached
+            connection.execute("CREATE TABLE padding AS SELECT zeroblob(5000000) AS bytes")
+        connection.close()
+        return path
+
+    def test_has_times_and_shapes_without_ranges_and_calls(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(NvtxRanges, "around", None)
+        parts: list[pa.Table] = []
+        report = nsys_sqlite.stream_gpu_work(Source(str(self.timeline(tmp_path))), parts.append)
+        (row, *_) = concatenated(parts).to_pylist()
+        assert (row["duration_ns"], row["grid"], row["nvtx_path"], row["thread_id"]) == (10.0, [4, 2, 1], None, None)
+        assert not any("API call" in note for note in report.notes)
+
+    def test_with_sizes_of_operators_has_their_flops(self, tmp_path: Path) -> None:
+        parts: list[pa.Table] = []
+        path = self.timeline(tmp_path, ", sizes = [[8, 4], [4, 2]]")
+        nsys_sqlite.stream_gpu_work(Source(str(path)), parts.append)
+        assert concatenated(parts).column("flops").to_pylist() == [128.0] * 20
+
+    def test_is_what_hotspots_reads_until_ranges_are_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, runner = self.timeline(tmp_path), CliRunner()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        with monkeypatch.context() as patch:
+            patch.setattr(NvtxRanges, "around", None)
+            shown = runner.invoke(command, [str(path), "--format", "csv"])
+        assert shown.exit_code == 0, shown.output
+        assert "gemm" in shown.output
+        by_range = runner.invoke(command, [str(path), "--group", "operator", "--format", "csv"])
+        assert "aten::mm" in by_range.output
+        assert len(list((tmp_path / "cache").rglob("*.parquet"))) == 2
+        again = runner.invoke(command, [str(path), "--format", "csv"])
+        assert [line.split(",")[:4] for line in again.stdout.splitlines()] == [
+            line.split(",")[:4] for line in shown.stdout.splitlines()
+        ]
+
+
+NESTED = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=25)
+
+
+@given(NESTED, st.lists(st.integers(0, 61), min_size=1, max_size=10))
+def test_parents_give_the_open_ranges_that_a_sweep_gives_where_ranges_nest(
+    spans: list[tuple[int, int]], times: list[int]
+) -> None:
+    kept: list[tuple[int, int]] = []
+    for start, length in spans:  # those that nest with all before them
+        end = start + length
+        if all(end <= other or start >= stop or (other <= start and end <= stop) or (start <= other and stop <= end)
+               for other, stop in kept):  # fmt: skip
+            kept.append((start, end))
+    starts, ends = np.array(kept, np.int64).reshape(-1, 2).T
+    nested = open_ranges.Nested(starts, ends)
+    labels, moments = np.arange(len(kept))[nested.order] % 4, np.array(times, np.int64)
+    assert nested.is_exact
+    by_parents, by_sweep = open_ranges.Paths(100), open_ranges.Paths(100)
+    found = open_ranges.ancestors(nested, labels, moments, by_parents)
+    swept = open_ranges.sweep(nested, labels, moments, by_sweep)
+    paths, expected = list(by_parents.numbers), list(by_sweep.numbers)
+    assert [paths[code] for code in found] == [expected[code] for code in swept]
+
+
+def test_parts_are_read_one_ahead_and_end_with_the_error_of_reading() -> None:
+    read_so_far: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(3):
+            read_so_far.append(number)
+            yield number
+        raise ValueError("no more")
+
+    parts = one_ahead(numbers())
+    assert next(parts) == 0
+    with pytest.raises(ValueError, match="no more"):
+        list(parts)
+    assert read_so_far == [0, 1, 2]
