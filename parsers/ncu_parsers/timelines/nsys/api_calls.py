@@ -37,8 +37,8 @@ class ApiCalls:
         self._read = lru_cache(BLOCKS_KEPT)(lambda table, block: database.integers(table, *FIELDS, block=block))
         self._index: list[tuple[str, RowBlock, dict[int, tuple[int, int]]]] = []
         for table in call_tables:
-            for block, _ in database.blocks(table):
-                self._index.append((table, block, _spans(self._read(table, block))))
+            for block, calls in database.integer_blocks(table, "globalTid", "correlationId"):
+                self._index.append((table, block, _spans(calls)))
         processes = {process for _, _, spans in self._index for process in spans}
         self._alone = processes.pop() if len(processes) == 1 else None
 

@@ -50,6 +50,8 @@ ROWID = "rowid"
 """SQLite's own number of a row, a column of every table."""
 SHORT_TEXT = 2000
 """Bytes; a block of rows without longer texts is read at once."""
+LONGER_TEXT = "\x01a longer text"
+"""What stands for a longer one."""
 PRAGMAS = ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON")
 """The schema of an untrusted file cannot run functions."""
 BATCH_ROWS = adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value
@@ -103,19 +105,17 @@ class Database:
         (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}" NOT INDEXED').fetchone()  # noqa: S608
         return int(count)
 
-    def blocks(self, table: str, *aggregates: tuple[str, str]) -> Iterator[tuple[RowBlock, list[int | None]]]:
-        """The rows of a table in blocks, each with the `aggregates` over it: a function of SQL and what it is of."""
-        inner = "".join(f", {of} AS value{place}" for place, (_, of) in enumerate(aggregates))
-        outer = "".join(f", {function}(value{place})" for place, (function, _) in enumerate(aggregates))
+    def blocks(self, table: str, value: str) -> Iterator[tuple[RowBlock, int | None]]:
+        """All rows of a table in blocks, each with the least of `value`, which is SQL; None if that is null."""
         after = MISSING
         while table in self.tables:
-            rows = f"""SELECT rowid AS number{inner} FROM "{table}" NOT INDEXED WHERE rowid > {after}
+            rows = f"""SELECT rowid AS number, {value} AS value FROM "{table}" NOT INDEXED WHERE rowid > {after}
                 ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"""  # noqa: S608
-            query = f"SELECT count(*), max(number){outer} FROM ({rows})"  # noqa: S608
-            count, last, *values = (column[0].as_py() for column in self._arrow(query))
+            query = f"SELECT count(*), max(number), min(value) FROM ({rows})"  # noqa: S608
+            count, last, least = (column[0].as_py() for column in self._arrow(query))
             if not count:
                 return
-            yield RowBlock(after, last, count), values
+            yield RowBlock(after, last, count), least
             after = last
 
     def last_row(self, table: str) -> int:
@@ -141,14 +141,29 @@ class Database:
         """
         if text not in self.columns(table):
             text = "NULL"
-        octets = f"CASE typeof({text}) WHEN 'text' THEN octet_length({text}) END"
-        short = f"CASE WHEN {octets} <= {SHORT_TEXT} THEN {text} END"
+        short = f"CASE WHEN octet_length({text}) <= {SHORT_TEXT} THEN {text} ELSE '{LONGER_TEXT}' END"
         within = _within(block, condition)
-        numbers, (lengths, texts) = self._numbers_and_more(table, names, (octets, short), within)
-        if _numbers_of(lengths).max(initial=0) > SHORT_TEXT:
-            found = self.texts(table, text, within=within)
-            return numbers, arrays.cast(arrays.texts(found), pa.binary())
-        return numbers, pa.nulls(len(texts), pa.binary()) if texts.null_count == len(texts) else _bytes_of(texts)
+        numbers, (column,) = self._numbers_and_more(
+            table, names, (f"CASE typeof({text}) WHEN 'text' THEN {short} END",), within
+        )
+        if column.null_count == len(column):
+            return numbers, pa.nulls(len(column), pa.binary())
+        texts = _bytes_of(column)
+        if LONGER_TEXT.encode() in texts.buffers()[2].to_pybytes():
+            texts = arrays.cast(arrays.texts(self.texts(table, text, within=within)), pa.binary())
+        return numbers, texts
+
+    def integer_blocks(self, table: str, *names: str) -> Iterator[tuple[RowBlock, dict[str, Integers]]]:
+        """All rows of a table in blocks, with columns as `integers` gives them, and with `ROWID`."""
+        after = MISSING
+        while table in self.tables:
+            within = f" WHERE rowid > {after} ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"
+            columns, _ = self._numbers_and_more(table, (ROWID, *names), (), within)
+            rowids = columns[ROWID]
+            if not len(rowids):
+                return
+            yield RowBlock(after, int(rowids[-1]), len(rowids)), columns
+            after = int(rowids[-1])
 
     def _numbers_and_more(
         self, table: str, names: Sequence[str], more: Sequence[str], within: str

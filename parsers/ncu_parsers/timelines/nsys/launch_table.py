@@ -43,6 +43,11 @@ class CallSites:
     operators: OpenOperators | None = None
 
     @property
+    def labels(self) -> list[Label]:
+        """Domain and name of every range in the paths, and of others."""
+        return [] if self.operators is None else self.operators.ranges.labels
+
+    @property
     def captured(self) -> int:
         """Number of operations with ranges of a capture."""
         return int((self.capture >= 0).sum())
@@ -105,8 +110,10 @@ def _work_done(operations: Operations, operators: OpenOperators | None) -> WorkO
 
     A graph's node calls its operator again at every launch of the graph.
     """
-    calls = operators.calls if operators is not None else []
-    if operators is None or not any(call.inputs.shapes for call in calls if call):
+    if operators is None or not any(call.inputs.shapes for call in operators.ranges.calls):
+        return None
+    calls = operators.calls
+    if not any(call.inputs.shapes for call in calls if call):
         return None
     kernels = (operations.kind == operations.kinds.index(KERNEL)).tolist()
     correlations = np.where(operations.columns["graphNodeId"] == MISSING, MISSING, operations.columns["correlationId"])
@@ -170,8 +177,9 @@ def _attribution(origins: CallSites) -> dict[str, pa.Array]:
     paths, captures = origins.paths
     if not (paths or captures):
         return {}
-    launched = [_placed(path) for path in paths]
-    captured = [_placed(path) for path in captures]
+    has_ours = any(domain == DOMAIN for domain, _ in origins.labels)
+    launched = [_placed(path, is_ours=has_ours) for path in paths]
+    captured = [_placed(path, is_ours=has_ours) for path in captures]
     iterations = np.array([MISSING if one.iteration is None else one.iteration for one in launched] or [MISSING])
     iteration = np.where(origins.path >= 0, iterations[np.maximum(origins.path, 0)], MISSING)
     sides = (origins.path, origins.capture)
@@ -197,10 +205,10 @@ def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: li
     return _named(np.where(has_first, first, np.where(second >= 0, second + len(names), -1)), [*names, *others])
 
 
-def _placed(path: tuple[Label, ...]) -> Launch:
+def _placed(path: tuple[Label, ...], *, is_ours: bool) -> Launch:
     """A launch with this path, and with phase, module and iteration if the path has ranges of our launcher."""
     launch = Launch("", nvtx_path=tuple(name for _, name in path))
-    if any(domain == DOMAIN for domain, _ in path):
+    if is_ours and any(domain == DOMAIN for domain, _ in path):
         place(launch, list(path))
     return launch
 

@@ -29,7 +29,7 @@ THREAD_BITS = 24
 BLOCKS_KEPT = 8
 """Operations that follow each other have ranges of the same blocks around them."""
 
-SAMPLES, ROWS_OF_A_SAMPLE = 128, 128
+SAMPLES, ROWS_OF_A_SAMPLE = 64, 64
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -102,8 +102,8 @@ class NvtxRanges:
         self._domains: dict[tuple[int, int], str] = {}
         self._blocks: list[RowBlock] = []
         spans, lasting = [], []
-        for block, _ in database.blocks(TABLE):
-            span, outlasting = self._indexed(block)
+        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType"):
+            span, outlasting = self._indexed(block, event)
             self._blocks.append(block)
             spans.append(span)
             lasting.append(outlasting)
@@ -111,12 +111,11 @@ class NvtxRanges:
         self._lasting = _joined(lasting)
         self._block_of = np.repeat(np.arange(len(lasting)), [len(events.texts) for events in lasting])
 
-    def _indexed(self, block: RowBlock) -> tuple[tuple[int, int], _Events]:
+    def _indexed(self, block: RowBlock, event: dict[str, Integers]) -> tuple[tuple[int, int], _Events]:
         """The least and the greatest start of a block's ranges, and the ranges open behind the latter.
 
         Domains that the block's events make are noted.
         """
-        event = self._database.integers(TABLE, ROWID, "start", "end", "eventType", block=block)
         created = np.flatnonzero(event["eventType"] == self._kinds[DOMAIN_CREATE])
         if len(created):
             self._domains.update(self._domains_of(self._some(block, event[ROWID], created)))

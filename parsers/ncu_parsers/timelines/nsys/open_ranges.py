@@ -202,7 +202,7 @@ def ancestors(nested: Nested, labels: Codes, times: Integers, found: Paths) -> C
         above.append(kinds // most)
         label.append(kinds % most)
     innermost = nested.innermost(times, 1)
-    used, inverse = np.unique(np.where(innermost < 0, 0, node[innermost]), return_inverse=True)
+    used, inverse = np.unique(np.append(node, 0)[innermost], return_inverse=True)
     outer_of, label_of = np.concatenate(above).tolist(), np.concatenate(label).tolist()
     numbers = []
     for one in used.tolist():

@@ -113,7 +113,7 @@ class OperationReader:
         start = """CASE typeof("start") WHEN 'integer' THEN "start" END"""
         for kind, table in enumerate(ACTIVITIES.values()):
             value = start if "start" in self._database.columns(table) else "NULL"
-            for block, (least,) in self._database.blocks(table, ("min", value)):
+            for block, least in self._database.blocks(table, value):
                 if least is None:
                     self.startless += block.rows
                 else:
