@@ -3,9 +3,9 @@
     python -m benchmarks.nsys_databases REAL.sqlite [--mb N] [--turns N] [--peer COMMAND]
 
 `nsys_generate.py` repeats the real export to the size asked for. A bare scan is a process that reads the same columns
-by Python's `sqlite3` and throws them away. COMMAND, as "nsys-ai summary", gets the file as its last argument. All run in
-turns, each in a process of its own, with caches of ours removed; ratios are by wall time and by processor time, which
-other programs disturb less.
+by Python's `sqlite3` and throws them away. COMMAND, as "nsys-ai summary", gets the file as its last argument. All run
+in turns, each in a process of its own, with caches of ours removed; ratios are by wall time and by processor time,
+which other programs disturb less.
 """
 
 from __future__ import annotations

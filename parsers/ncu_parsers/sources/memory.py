@@ -33,6 +33,9 @@ WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
 """Share of the limit for a streamed report, and the bytes that one usually takes. A report whose launches cannot be
 written before its end takes about three times as much."""
 
+WHILE_IN_PARTS = 0.75
+"""Share of the limit for a timeline that is read and written in parts, whose size does not grow with it."""
+
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may take a 64th of the limit, since its cells take some twenty times its length; at most 256 MB."""
 
@@ -122,14 +125,15 @@ def longest_message(*, is_code: bool = False) -> int:
     return limit() // (CODES_IN_IT if is_code else MESSAGES_IN_IT)
 
 
-def require_memory(name: str, *, streaming: bool = False) -> None:
+def require_memory(name: str, *, streaming: bool = False, in_parts: bool = False) -> None:
     """Raise `TooBig` if this process uses more memory than allowed inside `limited`.
 
-    `name` is the report being read; `streaming` is true if it is written while it is read.
+    `name` is the report being read; `streaming` is true if it is written while it is read, `in_parts` if it is a
+    timeline of which only parts of one size are in memory.
     """
     if not _reading.depth:
         return
-    most = limit() * WHILE_READING + _reading.others
+    most = limit() * (WHILE_IN_PARTS if in_parts else WHILE_READING) + _reading.others
     if streaming:
         most = min(most, max(limit() * WHILE_STREAMING, A_STREAM) + _reading.others)
     if resident() < most:

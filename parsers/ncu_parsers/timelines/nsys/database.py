@@ -79,6 +79,8 @@ class Database:
         self._longest, self._unchecked = memory.longest_line(), 0
         self.too_long = 0
         """Number of texts that were dropped because they are longer than a line of a report may be."""
+        self.in_parts = False
+        """Whether tables are written while it is read."""
         connection.text_factory = self._text
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
         self.tables = frozenset(str(name) for (name,) in found)
@@ -112,7 +114,7 @@ class Database:
             rows = f"""SELECT rowid AS number, {value} AS value FROM "{table}" NOT INDEXED WHERE rowid > {after}
                 ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"""  # noqa: S608
             query = f"SELECT count(*), max(number), min(value) FROM ({rows})"  # noqa: S608
-            count, last, least = (column[0].as_py() for column in self._arrow(query))
+            count, last, least = (column[0].as_py() for column in self._arrow(query, 1))
             if not count:
                 return
             yield RowBlock(after, last, count), least
@@ -130,7 +132,7 @@ class Database:
         if not self.columns(table).intersection(names):
             rows = self.rows(table) if block is None else block.rows
             return {name: np.full(rows, MISSING) for name in names}
-        return self._numbers_and_more(table, names, (), _within(block))[0]
+        return self._numbers_and_more(table, names, (), _within(block), block and block.rows)[0]
 
     def integers_and_texts(
         self, table: str, names: Sequence[str], text: str, block: RowBlock, condition: str = "1"
@@ -143,13 +145,13 @@ class Database:
             text = "NULL"
         short = f"CASE WHEN octet_length({text}) <= {SHORT_TEXT} THEN {text} ELSE '{LONGER_TEXT}' END"
         within = _within(block, condition)
-        numbers, (column,) = self._numbers_and_more(
-            table, names, (f"CASE typeof({text}) WHEN 'text' THEN {short} END",), within
-        )
+        chosen = f"CASE typeof({text}) WHEN 'text' THEN {short} END"
+        numbers, (column,) = self._numbers_and_more(table, names, (chosen,), within, block.rows)
         if column.null_count == len(column):
             return numbers, pa.nulls(len(column), pa.binary())
         texts = _bytes_of(column)
-        if LONGER_TEXT.encode() in texts.buffers()[2].to_pybytes():
+        data = texts.buffers()[2]
+        if data is not None and LONGER_TEXT.encode() in data.to_pybytes():
             texts = arrays.cast(arrays.texts(self.texts(table, text, within=within)), pa.binary())
         return numbers, texts
 
@@ -166,9 +168,9 @@ class Database:
             after = int(rowids[-1])
 
     def _numbers_and_more(
-        self, table: str, names: Sequence[str], more: Sequence[str], within: str
+        self, table: str, names: Sequence[str], more: Sequence[str], within: str, rows: int | None = None
     ) -> tuple[dict[str, Integers], list[pa.ChunkedArray]]:
-        """Columns as `integers` gives them, and `more`, which is SQL, as it comes."""
+        """Columns as `integers` gives them, and `more`, which is SQL, as it comes. `rows`: at most, if known."""
         present = [name for name in names if name in self.columns(table) or name == ROWID]
         plain, typed = [], []
         for name in present:
@@ -176,25 +178,25 @@ class Database:
             typed.append(f"""CASE typeof("{name}") WHEN 'integer' THEN "{name}" END""")
         query = f'SELECT {{}} FROM "{table}" NOT INDEXED{within}'  # noqa: S608
         try:
-            found = self._arrow(query.format(", ".join([*plain, *more])))
+            found = self._arrow(query.format(", ".join([*plain, *more])), rows)
         except (adbc_driver_manager.Error, pa.ArrowException):
             found = []  # a value of another type behind the first rows is an error to the driver, as damage is
         if not found or any(column.type != pa.int64() for column in found[: len(present)]):
-            found = self._arrow(query.format(", ".join([*typed, *more])))
+            found = self._arrow(query.format(", ".join([*typed, *more])), rows)
         columns = dict(zip(present, map(_numbers_of, found), strict=False))
         absent = np.full(len(found[0]), MISSING)
         return {name: columns.get(name, absent) for name in names}, found[len(present) :]
 
-    def _arrow(self, query: str) -> list[pa.ChunkedArray]:
-        """The columns of a query's result. Raises `memory.TooBig` like `_checked_rows`."""
+    def _arrow(self, query: str, rows: int | None = None) -> list[pa.ChunkedArray]:
+        """The columns of a query's result, of at most `rows` if known. Raises `memory.TooBig` like `_checked_rows`."""
         with adbc_driver_manager.AdbcStatement(self._numbers) as statement:
-            statement.set_options(**{BATCH_ROWS: str(ROWS_OF_A_BLOCK)})
+            statement.set_options(**{BATCH_ROWS: str(min(rows or ROWS_OF_A_BLOCK, ROWS_OF_A_BLOCK))})
             statement.set_sql_query(query)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
                 batches = []
                 for batch in reader:
-                    memory.require_memory(self.name)
+                    memory.require_memory(self.name, in_parts=self.in_parts)
                     batches.append(batch)
                 columns: list[pa.ChunkedArray] = pa.Table.from_batches(batches, reader.schema).columns
                 return columns
@@ -220,7 +222,7 @@ class Database:
         self._unchecked += len(raw)
         if self._unchecked > BYTES_BETWEEN_CHECKS:
             self._unchecked = 0
-            memory.require_memory(self.name)
+            memory.require_memory(self.name, in_parts=self.in_parts)
         if len(raw) > self._longest:
             self.too_long += 1
             return ""
@@ -229,7 +231,7 @@ class Database:
     def _checked_rows(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         """The rows of a query. Raises `memory.TooBig` if the process exceeds its memory limit."""
         while rows := cursor.fetchmany(ROWS_BETWEEN_CHECKS):
-            memory.require_memory(self.name)
+            memory.require_memory(self.name, in_parts=self.in_parts)
             yield from rows
 
     def strings(self) -> dict[int, str]:

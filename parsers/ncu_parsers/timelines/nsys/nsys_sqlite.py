@@ -101,7 +101,8 @@ def stream_export(
     with opened(source, name) as database:
         timeline = _Timeline(database, ranges=ranges)
         with one_heap():
-            for table in timeline.tables(name, None if timeline.has_sizes else ROWS_OF_A_TABLE):
+            database.in_parts = not timeline.has_sizes
+            for table in timeline.tables(name, ROWS_OF_A_TABLE if database.in_parts else None):
                 write(table)
         result = StreamedReport(name)
         timeline.describe(result)
