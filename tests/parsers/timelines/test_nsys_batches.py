@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse_into
 from ncu_parsers.schema.tables import concatenated
@@ -138,6 +139,17 @@ class TestReadingInParts:
         launches = {KERNELS: [kernel(95, 1)], CALLS: [call(92, 1)], RANGES: ranges}
         table, _, _ = streamed(database(tmp_path / "t.sqlite", launches))
         assert table.column("nvtx_path").to_pylist() == [[name]]
+
+    def test_ends_with_an_error_where_numbers_of_rows_do_not_increase(self, tmp_path: Path) -> None:
+        path = database(tmp_path / "t.sqlite", {KERNELS: [{**kernel(at, at), "rowid": "x"} for at in range(1, 9)]})
+        with pytest.raises(NcuBenchError, match="the numbers of rows do not increase"):
+            streamed(path)
+
+    def test_takes_no_longer_than_half_an_hour(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(at, at) for at in range(1, 9)]})
+        monkeypatch.setattr(nsys_database, "LONGEST_READ_S", 0.0)
+        with pytest.raises(NcuBenchError, match="interrupted"):
+            streamed(path)
 
     def test_finds_the_earliest_of_the_calls_with_an_id(self, tmp_path: Path) -> None:
         calls = [call(100 - at, at % 5, thread=at) for at in range(40)]

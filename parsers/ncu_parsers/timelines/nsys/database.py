@@ -79,6 +79,7 @@ class Database:
         self._longest, self._unchecked = memory.longest_line(), 0
         self.too_long = 0
         """Number of texts that were dropped because they are longer than a line of a report may be."""
+        self._deadline = time.monotonic() + LONGEST_READ_S
         self.in_parts = False
         """Whether tables are written while it is read."""
         connection.text_factory = self._text
@@ -117,7 +118,7 @@ class Database:
             count, last, least = (column[0].as_py() for column in self._arrow(query, 1))
             if not count:
                 return
-            yield RowBlock(after, last, count), least
+            yield _block_behind(after, last, count), least
             after = last
 
     def last_row(self, table: str) -> int:
@@ -164,7 +165,7 @@ class Database:
             rowids = columns[ROWID]
             if not len(rowids):
                 return
-            yield RowBlock(after, int(rowids[-1]), len(rowids)), columns
+            yield _block_behind(after, int(rowids[-1]), len(rowids)), columns
             after = int(rowids[-1])
 
     def _numbers_and_more(
@@ -189,6 +190,8 @@ class Database:
 
     def _arrow(self, query: str, rows: int | None = None) -> list[pa.ChunkedArray]:
         """The columns of a query's result, of at most `rows` if known. Raises `memory.TooBig` like `_checked_rows`."""
+        if time.monotonic() > self._deadline:
+            raise sqlite3.OperationalError("interrupted")
         with adbc_driver_manager.AdbcStatement(self._numbers) as statement:
             statement.set_options(**{BATCH_ROWS: str(min(rows or ROWS_OF_A_BLOCK, ROWS_OF_A_BLOCK))})
             statement.set_sql_query(query)
@@ -243,6 +246,13 @@ class Database:
         """A table of names and values as a dict."""
         pairs = zip(self.texts(table, "name"), self.texts(table, "value"), strict=False)
         return {name: value for name, value in pairs if name is not None and value is not None}
+
+
+def _block_behind(after: int, last: Any, rows: int) -> RowBlock:
+    """A block of rows. Raises `sqlite3.DatabaseError` if its rowids do not increase, as in a file made to do harm."""
+    if not isinstance(last, int) or last <= after:
+        raise sqlite3.DatabaseError("the numbers of rows do not increase")
+    return RowBlock(after, last, rows)
 
 
 def _within(block: RowBlock | None, condition: str = "1") -> str:

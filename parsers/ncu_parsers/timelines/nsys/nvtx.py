@@ -98,7 +98,6 @@ class NvtxRanges:
         self._database, self._strings = database, strings
         self._kinds = _event_types(database)
         self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
-        self._labels: dict[Label, int] = {}
         self._domains: dict[tuple[int, int], str] = {}
         self._blocks: list[RowBlock] = []
         spans, lasting = [], []
@@ -200,14 +199,17 @@ class NvtxRanges:
         operators = {place: call for place, call in enumerate(calls) if call and call.is_operator}
         to_call = np.full(len(names) or 1, -1)
         to_call[list(operators)] = np.arange(len(operators))
-        label = self._labels_of(codes, shown, process_of(columns["globalTid"]), columns["domainId"])
+        label, labels = self._labels_of(codes, shown, process_of(columns["globalTid"]), columns["domainId"])
         return TracedRanges(
             columns["start"], _ends(columns), columns["globalTid"], columns["eventType"] == self._kinds[START_END],
-            label, list(self._labels), to_call[codes], list(operators.values()),
+            label, labels, to_call[codes], list(operators.values()),
         )  # fmt: skip
 
-    def _labels_of(self, codes: Codes, names: list[str], process: Integers, domain: Integers) -> Codes:
-        """The place of each range's domain and name among all labels."""
+    def _labels_of(
+        self, codes: Codes, names: list[str], process: Integers, domain: Integers
+    ) -> tuple[Codes, list[Label]]:
+        """The place of each range's domain and name among all labels, and those."""
+        labels: dict[Label, int] = {}
         processes, of_process = np.unique(process, return_inverse=True)
         domains, of_domain = np.unique(domain, return_inverse=True)
         owner = of_process * len(domains) + of_domain
@@ -217,8 +219,8 @@ class NvtxRanges:
             code, owner_code = divmod(kind, len(processes) * len(domains))
             at = int(processes[owner_code // len(domains)]), int(domains[owner_code % len(domains)])
             label = self._domains.get(at, ""), names[code]
-            places.append(self._labels.setdefault(label, len(self._labels)))
-        return np.array(places, np.int64)[inverse]
+            places.append(labels.setdefault(label, len(labels)))
+        return np.array(places, np.int64)[inverse], list(labels)
 
     def _names_of(self, events: _Events) -> tuple[Codes, list[str]]:
         """The name of every event: its own text, or a registered string. A place in the list each; -1 without one.
