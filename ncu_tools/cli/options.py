@@ -200,6 +200,9 @@ def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
 
 def _write(pieces: Iterable[str]) -> None:
     """Write long output to standard output, many pieces at a time."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.ensure_object(Asked).told = True
     remaining = iter(pieces)
     while some := "".join(islice(remaining, PIECES_AT_ONCE)):
         click.echo(some, nl=False)

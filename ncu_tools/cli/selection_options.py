@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 OPTIONS = (
     click.option(
         "--kernel", "kernels", multiple=True, metavar="REGEX",
-        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next four.",
+        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next five.",
     ),
+    list_option("--id", "ids", metavar="ID,...", help="Only the kernels of these keys, which JSON and digest print."),
     list_option("--phase", "phases", type=click.Choice(RUN_PHASES), help="Only these phases."),
     list_option(
         "--layer", "in_layers", metavar="LAYER,...", help="Only these layers of the model, with what is in them."
@@ -30,7 +31,7 @@ OPTIONS = (
         "--rank", "ranks", type=click.IntRange(min=0), metavar="N,...", help="Only launches of these ranks."
     ),
 )  # fmt: skip
-NAMES = "--kernel, --phase, --layer, --device and --rank"
+NAMES = "--kernel, --id, --phase, --layer, --device and --rank"
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,13 +41,14 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def selected(
         *arguments: Any,
         kernels: tuple[str, ...],
+        ids: tuple[str, ...],
         phases: tuple[str, ...],
         in_layers: tuple[str, ...],
         devices: tuple[int, ...],
         ranks: tuple[int, ...],
         **others: Any,
     ) -> Any:
-        return command(*arguments, **others, only=_selection(kernels, phases, in_layers, devices, ranks))
+        return command(*arguments, **others, only=_selection(kernels, ids, phases, in_layers, devices, ranks))
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -55,17 +57,20 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _selection(
     kernels: tuple[str, ...],
+    ids: tuple[str, ...],
     phases: tuple[str, ...],
     layers: tuple[str, ...],
     devices: tuple[int, ...],
     ranks: tuple[int, ...],
 ) -> Selection | None:
     """The selection by these options; None if none was given, without an import."""
-    if not (kernels or phases or layers or devices or ranks):
+    if not (kernels or ids or phases or layers or devices or ranks):
         return None
+    from ncu_tools.runs.kernel_ids import require_ids
     from ncu_tools.runs.selection import Selection, pattern_of
 
-    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks)
+    require_ids(ids)
+    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks, ids)
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:

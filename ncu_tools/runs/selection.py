@@ -6,8 +6,8 @@ The result is a run by itself: every share and total refers to the selected laun
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -20,6 +20,7 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.runs.kernel_ids import kernel_id, of_ids
 from ncu_tools.runs.loading import OnDisk, Run, load, locate
 
 Mask = npt.NDArray[np.bool_]
@@ -32,7 +33,7 @@ class Selection:
     """A filter of launches; all given criteria must hold.
 
     `kernels` are searched in full kernel names; one match is enough. `layers` are paths of modules, and stand for all
-    that is below them; `*` in a path is any text.
+    that is below them; `*` in a path is any text. `ids` are keys of kernels (`runs.kernel_ids`).
     """
 
     kernels: tuple[re.Pattern[str], ...] = ()
@@ -40,6 +41,7 @@ class Selection:
     layers: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -47,7 +49,7 @@ class Selection:
         patterns = [one.pattern for one in self.kernels]
         criteria = {
             "kernels with": patterns, "phase": self.phases, "layer": self.layers, "device": self.devices,
-            "rank": self.ranks,
+            "rank": self.ranks, "kernels of id": self.ids,
         }  # fmt: skip
         return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
 
@@ -69,6 +71,8 @@ class Selection:
         wanted = np.ones(len(table), bool)
         if self.kernels:
             wanted &= _holds(table, "kernel_name", lambda name: any(one.search(name or "") for one in self.kernels))
+        if self.ids:
+            wanted &= _holds(table, "kernel_name", lambda name: kernel_id(name or "") in self.ids)
         if self.phases:
             wanted &= _holds(table, "phase", lambda phase: phase in self.phases)
         if self.layers:
@@ -197,3 +201,29 @@ def _listed(values: list[str]) -> str:
         return "not known"
     more = f" and {len(values) - MOST_LISTED:,} more" if len(values) > MOST_LISTED else ""
     return ", ".join(values[:MOST_LISTED]) + more
+
+
+def ids_apart(only: Selection | None) -> tuple[tuple[str, ...], Selection | None]:
+    """The keys of kernels that a selection asks for, and the selection without them; None if nothing is left of it."""
+    if only is None or not only.ids:
+        return (), only
+    rest = replace(only, ids=())
+    return only.ids, rest if rest != Selection() else None
+
+
+def pattern_of_ids(table: pa.Table, ids: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    """A pattern for the full names of the kernels of these keys; () without keys.
+
+    Raises `NcuBenchError` if no kernel of the table has one.
+    """
+    if not ids:
+        return ()
+    names = {name for name in tables.words(table, "kernel_name") if name}
+    found = of_ids(names, ids)
+    if not found:
+        raise NcuBenchError(
+            f"No kernel of the run has the id {', '.join(ids)}.",
+            "An id follows from the full name of a kernel, so the kernel may be called otherwise in this run.",
+            "ncu-bench hotspots RUN --format json lists the ids of its kernels.",
+        )
+    return (re.compile(rf"^(?:{'|'.join(map(re.escape, sorted(found)))})$"),)

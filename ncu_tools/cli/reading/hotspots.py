@@ -66,6 +66,7 @@ COLUMNS = (
     Column("headroom_share", "of run, at most", "fraction", spare=6),
 )
 MACHINE_READABLE = (
+    Column("kernel_id", "id"),
     Column("unit", "unit"),
     Column("flops_basis", "basis"),
     Column(LOWER, "lower bound"),
@@ -221,12 +222,21 @@ def command(
     columns = _columns(result.rows, by, group, output_format, diagnose=asked.diagnose)
     if asked.units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
+    for row in rows:
+        row["kernel_id"] = _id_of(row, group)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
     if asked.diagnose:
         table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
     show(table, output_format, full_names=full_names)
+
+
+def _id_of(row: dict[str, Any], group: str) -> str | None:
+    """The key of a row's kernel, which --id takes; None for rows that are not one kernel by its full name."""
+    from ncu_tools.runs.kernel_ids import kernel_id
+
+    return kernel_id(row["kernel"]) if group == "name" and not row.get(IS_TOTAL.name) else None
 
 
 def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *, diagnose: bool) -> Sequence[Column]:

@@ -50,6 +50,8 @@ FOR_MACHINES = (
     Column("launches_ratio", "launches ratio", "number"),
     *(Column(f"{measure}_verdict", f"{measure} verdict") for measure in ("flops", "dram_bytes", "launches")),
     Column("is_total", "total"),
+    Column("kernel_id", "id"),
+    Column("was_id", "id before"),
 )
 COUNTS = (Column("base_launches", "base launches", "count"), Column("new_launches", "new launches", "count"))
 SUMS = (Column("base_time_ns", "base time", "time", "ns"), Column("new_time_ns", "new time", "time", "ns"))
@@ -325,6 +327,8 @@ def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> l
 
 
 def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
+    from ncu_tools.runs.kernel_ids import kernel_id
+
     cells: dict[str, Any] = {
         "kernel": kernel.pair.kernel,
         "was": kernel.pair.was if kernel.pair.was != kernel.pair.kernel else None,
@@ -332,6 +336,8 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
         "verdict": verdict(kernel.changes["time"], is_new=kernel.is_new, is_gone=kernel.is_gone),
         "time_interval_of": kernel.changes["time"].basis,
         "is_total": False,
+        "kernel_id": kernel_id(kernel.pair.kernel),
+        "was_id": None if kernel.pair.was in (None, kernel.pair.kernel) else kernel_id(kernel.pair.was or ""),
     }
     cells["compares"] = kernel.changes["time"].compares or "sums"
     for title, side in (("base", kernel.base), ("new", kernel.new)):
