@@ -85,12 +85,7 @@ def command(
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     notes = [about(code), *ranked_note, *stall_notes(code), *text_notes(rows), *notes, *text.notes, *loaded.notes]
-    extra = {
-        "kernel": code.kernel_name,
-        "kernel_id": kernel_id(code.kernel_name),
-        "launches": code.launches,
-        "ranked_by": by,
-    }
+    of = {"kernel": code.kernel_name, "kernel_id": kernel_id(code.kernel_name), "launches": code.launches}
     show(Table("source", columns, [row_of(row, text) for row in rows], notes, {**of, "ranked_by": by}), output_format)
 
 

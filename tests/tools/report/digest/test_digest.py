@@ -21,7 +21,7 @@ from ncu_tools.report.digest.statements import (
 )
 from ncu_tools.runs.kernel_ids import kernel_id
 from tests.support.called_here import called_here
-from tests.support.reports import SAMPLES
+from tests.conftest import SAMPLES
 
 RULES = SAMPLES / "d02-long-rules.csv"
 
