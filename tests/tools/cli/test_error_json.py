@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ncu_tools.cli.programs.error_json import asks_for_json, error_json
-from tests.support.called_here import called_here
 from tests.conftest import SAMPLES
+from tests.support.called_here import called_here
 
 
 def test_an_error_is_json_with_its_code_what_happened_and_what_to_type(tmp_path: Path) -> None:

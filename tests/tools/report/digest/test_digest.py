@@ -20,8 +20,8 @@ from ncu_tools.report.digest.statements import (
     tokens_in,
 )
 from ncu_tools.runs.kernel_ids import kernel_id
-from tests.support.called_here import called_here
 from tests.conftest import SAMPLES
+from tests.support.called_here import called_here
 
 RULES = SAMPLES / "d02-long-rules.csv"
 
