@@ -80,11 +80,11 @@ class Commands:
             raise ToolError(_message(out, err))
         return self._without_root(out.decode("utf-8", "replace"))
 
-    async def answer(self, cursor: int, *words: str) -> dict[str, Any]:
-        """The JSON of a command, bounded."""
+    async def answer(self, cursor: int, command: str, *operands: str, options: Sequence[str] = ()) -> dict[str, Any]:
+        """The JSON of a command, bounded. No operand is taken for an option."""
         if cursor < 0:
             raise ToolError("cursor counts from 0.")
-        return bounded(json.loads(await self.output(*words, "--format", "json")), cursor)
+        return bounded(json.loads(await self.output(command, *options, "--format", "json", "--", *operands)), cursor)
 
     def _without_root(self, text: str) -> str:
         """An answer in which paths are relative to the root, as the tools take them."""
@@ -135,21 +135,21 @@ def _looking(commands: Commands) -> Sequence[Callable[..., Any]]:
 
         At most `budget` tokens, estimated as characters / 4; what was left out is said in the last line.
         """
-        words = ["digest", commands.path(run), "--budget", str(budget)]
+        words = ["digest", "--budget", str(budget)]
         words += [] if kernel_id is None else ["--id", kernel_id]
         words += [] if against is None else ["--against", commands.path(against)]
-        return bounded_text(await commands.output(*words), cursor)
+        return bounded_text(await commands.output(*words, "--", commands.path(run)), cursor)
 
     async def hotspots(run: str, top: int = 20, diagnose: bool = False, cursor: int = 0) -> dict[str, Any]:
         """The kernels of a run by time: share, FLOP/s, bytes, bound and the fraction reached, headroom, kernel_id."""
-        words = ["hotspots", commands.path(run), "--top", str(top), *(["--diagnose"] if diagnose else [])]
-        return await commands.answer(cursor, *words)
+        options = ["--top", str(top), *(["--diagnose"] if diagnose else [])]
+        return await commands.answer(cursor, "hotspots", commands.path(run), options=options)
 
     async def roofline(run: str) -> Image:
         """The roofline of a run as a picture (PNG): kernels as points under the ceilings of the device."""
         with tempfile.TemporaryDirectory() as made:
             picture = Path(made, "roofline.png")
-            await commands.output("roofline", commands.path(run), "-o", str(picture))
+            await commands.output("roofline", "-o", str(picture), "--", commands.path(run))
             return Image(data=picture.read_bytes(), format="png")
 
     return runs, digest, hotspots, roofline
@@ -165,18 +165,17 @@ def _inside(commands: Commands) -> Sequence[Callable[..., Any]]:
 
         With `against`, the later run that it is compared with: which values changed beyond their spread.
         """
-        words = ["kernel", commands.path(run), *([] if kernel_id is None else ["--id", kernel_id])]
-        words += [] if against is None else ["--against", commands.path(against)]
-        return await commands.answer(cursor, *words)
+        options = [] if kernel_id is None else ["--id", kernel_id]
+        options += [] if against is None else ["--against", commands.path(against)]
+        return await commands.answer(cursor, "kernel", commands.path(run), options=options)
 
     async def source(
         run: str, kernel_id: str | None = None, view: str | None = None, top: int = 10, cursor: int = 0
     ) -> dict[str, Any]:
         """The hottest places of a kernel with what their warps wait for. `view` is lines, sass, ptx or functions."""
-        words = ["source", commands.path(run), "--top", str(top)]
-        words += [] if kernel_id is None else ["--id", kernel_id]
-        words += [] if view is None else ["--view", view]
-        return await commands.answer(cursor, *words)
+        options = ["--top", str(top), *([] if kernel_id is None else ["--id", kernel_id])]
+        options += [] if view is None else ["--view", view]
+        return await commands.answer(cursor, "source", commands.path(run), options=options)
 
     return kernel, source
 
@@ -186,7 +185,8 @@ def _between(commands: Commands) -> Sequence[Callable[..., Any]]:
 
     async def compare(base: str, new: str, top: int = 20, cursor: int = 0) -> dict[str, Any]:
         """What changed from the run `base` to the run `new`, kernel by kernel, with 95 % intervals of times."""
-        return await commands.answer(cursor, "compare", commands.path(base), commands.path(new), "--top", str(top))
+        runs = commands.path(base), commands.path(new)
+        return await commands.answer(cursor, "compare", *runs, options=["--top", str(top)])
 
     async def query(run: str, sql: str, cursor: int = 0) -> dict[str, Any]:
         """Answer one SELECT in SQL (DuckDB) over the tables launches, kernels, rules and metrics of a run."""

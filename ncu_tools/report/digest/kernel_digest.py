@@ -39,7 +39,7 @@ def _kernel(view: KernelView) -> Iterator[Statement]:
     ours = view.diagnosis
     for place, cause in enumerate(ours.causes if ours else ()):
         yield cause_statement(cause, key, 95.0 - 4.0 * place, "kernel")
-    if ours and not ours.causes and ours.text:
+    if ours and not ours.causes and ours.busiest is not None:
         yield Statement("kernel", f"cause: {ours.unexplained}", 95.0, about=key, kernel_id=key, kind="cause")
     yield from rule_statements(view.rules, key, 90.0, "kernel")
 

@@ -112,7 +112,7 @@ def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagn
         return
     for place, cause in enumerate(ours.causes[:CAUSES_TOLD] if ours else ()):
         yield cause_statement(cause, key, weight - 1.5 - 8.0 * place)
-    if ours and not ours.causes and ours.text:
+    if ours and not ours.causes and ours.busiest is not None:
         yield Statement("kernels", f"cause: {ours.unexplained}", weight - 1.5, about=key, kernel_id=key, kind="cause")
     mine = arrays.kept(table, [name == row.kernel for name in tables.words(table, "kernel_name")])
     yield from rule_statements(view_of(row, mine, ours).rules, key, weight - 5.0)
