@@ -46,6 +46,7 @@ COMMANDS = {
     "estimate": "FLOPs, bytes and the time a machine needs at best, with nothing run.",
     "metrics": "What each group of metrics collects on a chip, and in how many passes.",
     "machines": "Peaks and bandwidths of machines, with their sources.",
+    "schema": "The JSON Schema of what a command prints with --format json.",
     "mcp": "A server for chat assistants and programs that read the profiles of a folder.",
     "doctor": "What of this machine stands in the way of profiling.",
     "completion": "Completion of commands, options and their values in bash, zsh and fish.",
@@ -54,7 +55,7 @@ COMMANDS = {
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 COMPARING = ("compare", "expected", "join", "scaling", "skew")
 INSIDE = ("kernel", "source", "samples")
-PROGRAMS = ("digest", "mcp")
+PROGRAMS = ("digest", "mcp", "schema")
 FOLDERS = {
     **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"),
     **dict.fromkeys(INSIDE, "reading.inside"), **dict.fromkeys(PROGRAMS, "programs"), "completion": "shell",
