@@ -107,7 +107,7 @@ def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagn
     key, share = kernel_id(row.kernel), row.time_share or 0.0
     weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
     ours = diagnosed.get(row.kernel)
-    yield Statement("kernels", _sentence(row, key), weight, key=key, kernel_id=key, values=_values(row, ours))
+    yield Statement("kernels", _sentence(row, key, ours), weight, key=key, kernel_id=key, values=_values(row, ours))
     if rank >= VIEWED or not has_counters(table):
         return
     for place, cause in enumerate(ours.causes[:CAUSES_TOLD] if ours else ()):
@@ -118,7 +118,7 @@ def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagn
     yield from rule_statements(view_of(row, mine, ours).rules, key, weight - 5.0)
 
 
-def _sentence(row: Hotspot, key: str) -> str:
+def _sentence(row: Hotspot, key: str, ours: Diagnosis | None) -> str:
     share = "" if row.time_share is None else f"{percent(row.time_share)} of the time, "
     time = "time not known" if row.time_total_ns is None else duration(row.time_total_ns)
     parts = [
@@ -127,6 +127,8 @@ def _sentence(row: Hotspot, key: str) -> str:
     if row.bound and row.bound_fraction is not None:
         by_shapes = " (by shapes, an estimate)" if row.dram_bytes is None and row.least_bytes is not None else ""
         parts.append(f"nearest bound {row.bound}, of which it reaches {percent(row.bound_fraction)}{by_shapes}")
+    elif ours is not None and ours.busiest is not None:
+        parts.append(f"roof not known, busiest is {ours.busiest.title} at {percent(ours.busiest.share)}")
     else:
         parts.append("bound not known")
     if row.headroom_ns is not None:
