@@ -51,6 +51,11 @@ class Selection:
         }  # fmt: skip
         return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
 
+    @property
+    def needs_launches(self) -> bool:
+        """True if anything but the name of a kernel decides, which only the table of launches knows."""
+        return bool(self.phases or self.layers or self.devices or self.ranks)
+
     def of(self, run: OnDisk | Run) -> Run:
         """The selected launches of a run, in memory; a file is read a few row groups at a time.
 
