@@ -18,7 +18,7 @@ from ncu_parsers.schema.instructions_table import launches_beside
 from ncu_parsers.schema.tables import words
 from ncu_parsers.sources.sources import Source
 
-from ncu_tools.kernels.source.load_instructions import RunInstructions, load_instructions
+from ncu_tools.kernels.source.load_instructions import RunInstructions
 from ncu_tools.kernels.source.source_pages_alone import run_of_source_pages
 from ncu_tools.runs.loading import Run, locate
 from ncu_tools.runs.selection import Selection
@@ -58,15 +58,12 @@ def _left(path: str, only: Selection, reading: Reading) -> Run:
     return only.of(run)
 
 
-def instructions_named(path: str, only: Selection | None, reading: Reading) -> RunInstructions:
-    """The instructions of a run that belong to the launches that a selection leaves; all of them without one.
+def instructions_named(loaded: RunInstructions, path: str, only: Selection, reading: Reading) -> RunInstructions:
+    """Of the instructions of a run, those that belong to the launches which a selection leaves.
 
-    Kernels are not looked at here: instructions have their names. Raises `NcuBenchError` as `load_instructions` and
-    `launches_named` do, and where no launch that is left has instructions.
+    Kernels are not looked at here: instructions have their names. Raises `NcuBenchError` as `launches_named` does, and
+    where no launch that is left has instructions.
     """
-    loaded = load_instructions(path, reading)
-    if only is None or not only.needs_launches:
-        return loaded
     launches = launches_named(path, only, reading)
     kept = np.array(launches.of(words(loaded.table, "report"), loaded.table["launch_id"].to_pylist()), bool)
     if not kept.any():

@@ -61,7 +61,7 @@ def command(
     """
     from ncu_tools.kernels.source import hot_places
     from ncu_tools.kernels.source.kernel_code import kernel_code
-    from ncu_tools.kernels.source.launches_named import instructions_named
+    from ncu_tools.kernels.source.load_instructions import load_instructions
     from ncu_tools.kernels.source.source_text import source_text
     from ncu_tools.report.source_table import (
         COLUMNS,
@@ -75,7 +75,11 @@ def command(
     )
 
     with progress("Reading") as reading:
-        loaded = instructions_named(run, only, reading)
+        loaded = load_instructions(run, reading, hot_places.MEASURES_SHOWN)
+        if only is not None and only.needs_launches:
+            from ncu_tools.kernels.source.launches_named import instructions_named
+
+            loaded = instructions_named(loaded, run, only, reading)
     code = kernel_code(loaded.table, only.kernels if only is not None else (), launch)
     by, ranked_note = what_to_rank_by(code, by)
     if around is not None:
