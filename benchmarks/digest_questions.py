@@ -15,13 +15,13 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import tomllib
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 
 from ncu_tools.report.digest.statements import tokens_in
@@ -115,7 +115,9 @@ def table(found: Sequence[ReportAnswers]) -> str:
         most = max(question.tokens for question in one.questions)
         calls = max(question.calls for question in one.questions)
         name = one.report.split("__", 1)[-1]
-        lines.append(f"| {name} | {good} of {len(one.questions)} | {calls} | {most:,} | {one.page_tokens:,} | {one.page_by} |")
+        lines.append(
+            f"| {name} | {good} of {len(one.questions)} | {calls} | {most:,} | {one.page_tokens:,} | {one.page_by} |"
+        )
     every = [question for one in found for question in one.questions]
     mean = sum(question.tokens for question in every) / len(every)
     page = sum(one.page_tokens * len(one.questions) for one in found) / len(every)

@@ -102,9 +102,9 @@ def placement(device: str, workers: Mapping[str, WorkerDevices]) -> Placement:
     if not workers:  # a cluster that grows on demand
         return {"resources": {GPU_RESOURCE: 1}}
     raise NcuBenchError(
-        f"None of the {len(workers)} dask workers sees an NVIDIA GPU, which --device cuda asks for.",
+        f"None of the {len(workers)} dask workers sees an NVIDIA GPU, which --on cuda asks for.",
         "They run on machines without one, or without a driver.",
-        "Start workers where the GPUs are: dask worker ADDRESS --resources GPU=1, or measure with --device cpu.",
+        "Start workers where the GPUs are: dask worker ADDRESS --resources GPU=1, or measure with --on cpu.",
     )
 
 

@@ -53,6 +53,16 @@ class Selection:
         }  # fmt: skip
         return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
 
+    @property
+    def needs_launches(self) -> bool:
+        """True if anything but the name of a kernel decides, which only the table of launches knows."""
+        return bool(self.phases or self.layers or self.devices or self.ranks)
+
+    def names_kernel(self, name: str) -> bool:
+        """True if a kernel of this full name is one of those that are asked for by name and key."""
+        by_name = not self.kernels or any(one.search(name) for one in self.kernels)
+        return by_name and (not self.ids or kernel_id(name) in self.ids)
+
     def of(self, run: OnDisk | Run) -> Run:
         """The selected launches of a run, in memory; a file is read a few row groups at a time.
 
@@ -69,10 +79,8 @@ class Selection:
 
     def _wanted(self, table: pa.Table) -> Mask:
         wanted = np.ones(len(table), bool)
-        if self.kernels:
-            wanted &= _holds(table, "kernel_name", lambda name: any(one.search(name or "") for one in self.kernels))
-        if self.ids:
-            wanted &= _holds(table, "kernel_name", lambda name: kernel_id(name or "") in self.ids)
+        if self.kernels or self.ids:
+            wanted &= _holds(table, "kernel_name", lambda name: self.names_kernel(name or ""))
         if self.phases:
             wanted &= _holds(table, "phase", lambda phase: phase in self.phases)
         if self.layers:
@@ -227,3 +235,13 @@ def pattern_of_ids(table: pa.Table, ids: Sequence[str]) -> tuple[re.Pattern[str]
             "ncu-bench hotspots RUN --format json lists the ids of its kernels.",
         )
     return (re.compile(rf"^(?:{'|'.join(map(re.escape, sorted(found)))})$"),)
+
+
+def kernel_patterns(table: pa.Table, only: Selection | None) -> tuple[re.Pattern[str], ...]:
+    """Patterns for the names of the kernels that a selection asks for by name or key; () for all.
+
+    Raises `NcuBenchError` for a key that no kernel of the table has.
+    """
+    if only is None:
+        return ()
+    return pattern_of_ids(table, only.ids) or only.kernels

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 STUDIES = ROOT / "docs" / "studies"
 PAGES = sorted(STUDIES.glob("s[1-5]-*.md"))
-QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
+QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 NETS = """
 import torch
 from torch import nn

@@ -96,7 +96,7 @@ def device_here(asked: str) -> str:
         raise NcuBenchError(
             "There is no CUDA device here.",
             "PyTorch sees none: no GPU, no driver, or a CPU build of PyTorch.",
-            "Use --device cpu.",
+            "Use --on cpu.",
         )
     return asked if asked != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -39,6 +39,7 @@ from ncu_tools.cli.options import (
     show,
     vary_option,
 )
+from ncu_tools.cli.renamed_option import RenamedListOption
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, columns_of_arguments, printable
 
@@ -131,7 +132,10 @@ class EffortOptions:
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
 @list_option("--mode", "modes", type=click.Choice(MODES), default=("eager",), help="Modes.  [default: eager]")
 @click.option("--channels-last", is_flag=True)
-@list_option("--device", "devices", type=click.Choice(DEVICES), default=("auto",), help="Devices.  [default: auto]")
+@click.option(
+    "--on", "devices", type=click.Choice(DEVICES), default=("auto",), multiple=True,
+    help="Where to run.  [default: auto]", cls=RenamedListOption, former="--device",
+)  # fmt: skip
 @list_option(
     "--phase", "phases", type=click.Choice(PHASES), default=("forward",),
     help="Phases; backward is timed alone, a step is both and the optimizer.  [default: forward]",

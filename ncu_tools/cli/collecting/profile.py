@@ -30,6 +30,7 @@ from ncu_tools.cli.options import (
     top_option,
     vary_option,
 )
+from ncu_tools.cli.renamed_option import RenamedOption
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
@@ -170,7 +171,10 @@ def _words(arguments: str) -> tuple[str, ...]:
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
 )
 @click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True)
+@click.option(
+    "--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.",
+    cls=RenamedOption, former="--device",
+)  # fmt: skip
 @click.option("--kernel", metavar="REGEX", help="Profile only kernels whose name matches (ncu).")
 @click.option("--launch-skip", type=click.IntRange(min=0), help="Launches to pass over first (ncu).")
 @click.option("--launch-count", type=click.IntRange(min=1), help="Launches to profile (ncu).")

@@ -138,6 +138,9 @@ SUMMED = {
 }
 """What a place sums over its instructions -> its column."""
 
+MEASURES_SHOWN = frozenset({*SUMMED.values(), *(f"stall_{reason}" for reason in REASONS)})
+"""The columns of counts that rows are made of."""
+
 
 def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:
     """Rows for the places numbered in `order`, whose instructions `groups` tells."""

@@ -368,7 +368,7 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
 ) -> None:
     (tmp_path / "hang").touch()
     arguments = ["bench", f"{targets}:mlp", f"{targets}:hangs", "--max-time", "0.1", "--warmup", "1"]
-    arguments += ["--device", "cpu", "-o", str(tmp_path / "run")]
+    arguments += ["--on", "cpu", "-o", str(tmp_path / "run")]
     process = subprocess.Popen([sys.executable, "-c", "from ncu_tools.cli import main; main()", *arguments])
     child = pid_in(tmp_path / "pid")
     os.kill(process.pid, number)
@@ -449,7 +449,7 @@ class TestSeveralProcesses:
     def test_resuming_a_real_sweep_with_two_adds_the_second_to_the_row_of_the_first(
         self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        arguments = ["bench", f"{targets}:mlp", "--max-time", "0.1", "--warmup", "1", "--device", "cpu"]
+        arguments = ["bench", f"{targets}:mlp", "--max-time", "0.1", "--warmup", "1", "--on", "cpu"]
         arguments += ["-o", str(tmp_path / "run")]
         assert run(arguments) == 0
         (one,) = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()

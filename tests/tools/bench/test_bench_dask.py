@@ -35,7 +35,7 @@ from tests.tools.runs.test_dask import Cluster
 
 pytestmark = pytest.mark.slow
 
-QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
+QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 
 TARGETS = """
 import atexit, os, time
@@ -141,7 +141,7 @@ class TestACluster:
         assert "may use None" in (targets / "sweep" / "logs" / "point-0002.txt").read_text("utf-8")
 
     def test_without_a_gpu_refuses_to_measure_on_one(self, cluster: Cluster, targets: Path) -> None:
-        result = bench("bench", "resnet18", "--device", "cuda", "-o", "sweep", "--dask", cluster.address)
+        result = bench("bench", "resnet18", "--on", "cuda", "-o", "sweep", "--dask", cluster.address)
         assert result.exit_code == 1
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
         assert list((targets / "sweep").iterdir()) == []

@@ -22,7 +22,7 @@ from ncu_tools.report.plot.scaling_plot import draw_scaling
 from tests.support.called_here import called_here
 from tests.support.models_here import models_run_here
 
-QUICK = ("--max-time", "0.05", "--precision", "50", "--warmup", "1", "--device", "cpu")
+QUICK = ("--max-time", "0.05", "--precision", "50", "--warmup", "1", "--on", "cpu")
 SOURCE = """
 import torch
 def product(n: int = 8, kind: str = "plain"):

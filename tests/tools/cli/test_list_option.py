@@ -67,6 +67,13 @@ def test_an_option_that_selects_launches_is_the_same_on_every_command(name: str)
     assert len({(one.help, one.multiple, repr(one.type)) for one in of_launches}) == 1
 
 
+@pytest.mark.parametrize("name", SELECTING)
+def test_every_command_that_shows_launches_selects_by_it(name: str) -> None:
+    assert {"hotspots", "roofline", "layers", "kernel", "source", "samples", "compare", "report"} <= set(
+        options()[name]
+    )
+
+
 def test_an_option_has_one_short_form_and_never_two_meanings_of_it() -> None:
     short = [(form, names) for names in options() for form in names.split(", ") if not form.startswith("--")]
     assert len(short) == len(dict(short))

@@ -201,7 +201,7 @@ class TestWithNcu:
         rows = [measured_on_a_gpu(n) for n in (8, 32)]
         (here / "sweep").mkdir()
         write_table(bench_table(rows), here / "sweep" / "bench.parquet")
-        words = ("--vary", "n=8,32", "--device", "cuda", "--metrics", "flops,dram,dram__bytes.sum", "--resume")
+        words = ("--vary", "n=8,32", "--on", "cuda", "--metrics", "flops,dram,dram__bytes.sum", "--resume")
         told = called_here(
             "bench", "k.py:product", *words, "-o", "sweep", "--format", "json", cwd=here,
             environment=with_stand_ins(here),
@@ -219,7 +219,7 @@ class TestWithNcu:
 
 
 def measured_on_a_gpu(n: int) -> dict[str, Any]:
-    """A row as `bench --device cuda` would have left it: a point whose time nothing may change."""
+    """A row as `bench --on cuda` would have left it: a point whose time nothing may change."""
     (point,) = points(Sweep(("k.py:product",), devices=("cuda",), variants=variants_of([f"n={n}"])))
     return {
         "point": point.name, "target": "k.py:product", "device": "cuda", "device_name": "NVIDIA A100-SXM4-40GB",

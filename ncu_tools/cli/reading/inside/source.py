@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Table
+
+if TYPE_CHECKING:
+    from ncu_tools.runs.selection import Selection
 
 VIEWS = ("lines", "sass", "ptx", "functions")
 RANKINGS = ("samples", "executed", "sectors", "conflicts")
@@ -18,7 +23,7 @@ REACH = 8
 
 @click.command()
 @click.argument("run")
-@click.option("--kernel", "kernels", multiple=True, metavar="REGEX", help="A kernel in whose full name this is found.")
+@selection_options
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else all of the kernel, summed.")
 @click.option("--by", type=click.Choice(RANKINGS), help="What places are ranked by.  [default: samples]")
 @click.option("--view", type=click.Choice(VIEWS), help="What a row is.  [default: lines; sass where no line is known]")
@@ -31,7 +36,6 @@ REACH = 8
 @format_option
 def command(
     run: str,
-    kernels: tuple[str, ...],
     launch: int | None,
     by: str | None,
     view: str | None,
@@ -39,6 +43,7 @@ def command(
     source_root: Path | None,
     top: int | None,
     output_format: str,
+    only: Selection | None,
 ) -> None:
     """Show the hottest source lines of a kernel, or its instructions, with the stall that dominates each.
 
@@ -69,11 +74,15 @@ def command(
         what_to_rank_by,
     )
     from ncu_tools.runs.kernel_ids import kernel_id
-    from ncu_tools.runs.selection import pattern_of
+    from ncu_tools.runs.selection import kernel_patterns
 
     with progress("Reading") as reading:
-        loaded = load_instructions(run, reading)
-    code = kernel_code(loaded.table, tuple(map(pattern_of, kernels)), launch)
+        loaded = load_instructions(run, reading, hot_places.MEASURES_SHOWN)
+        if only is not None and only.needs_launches:
+            from ncu_tools.kernels.source.launches_named import instructions_named
+
+            loaded = instructions_named(loaded, run, only, reading)
+    code = kernel_code(loaded.table, kernel_patterns(loaded.table, only), launch)
     by, ranked_note = what_to_rank_by(code, by)
     if around is not None:
         rows, notes = hot_places.around(code, _offset(around), by, REACH), []

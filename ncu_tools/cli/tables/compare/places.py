@@ -70,10 +70,11 @@ def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, li
     from ncu_tools.kernels.source.kernel_code import kernel_code
     from ncu_tools.kernels.source.load_instructions import load_instructions
     from ncu_tools.kernels.source.source_text import source_text
+    from ncu_tools.runs.selection import kernel_patterns
 
     with progress("Reading") as reading:
         loaded = load_instructions(run, reading)
-    code = kernel_code(loaded.table, () if request.only is None else request.only.kernels)
+    code = kernel_code(loaded.table, kernel_patterns(loaded.table, request.only))
     files = {file for file in code.table["file"].to_pylist() if file}
     return code, source_text(files, loaded.files, None), loaded.notes
 
