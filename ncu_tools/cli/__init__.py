@@ -289,7 +289,7 @@ def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts:
     `parts` are what happened, the cause and what to type, where the error knows them.
     """
     click.echo(f"Error: {_printable(paragraph)}", err=True)
-    from ncu_tools.cli.programs.error_json import asks_for_json, error_json
+    from ncu_tools.cli.shell.error_json import asks_for_json, error_json
 
     if asks_for_json(arguments) and not asked.told:
         command = next((word for word in arguments if word in COMMANDS), "")

@@ -9,7 +9,7 @@ from ncu_tools.compare.change import SAME, UNKNOWN, sentence, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
 from ncu_tools.kernels.kernel_titles import short_title
 from ncu_tools.kernels.view.against import KernelChange
-from ncu_tools.numbers.number_format import percent
+from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import noted
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
@@ -55,15 +55,19 @@ def _whole(comparison: Comparison) -> Iterator[Statement]:
 
 def _kernel(kernel: ComparedKernel, rank: int) -> Iterator[Statement]:
     name = kernel.pair.kernel
-    time = kernel.changes.get(TIME)
-    word = verdict(time, is_new=kernel.is_new, is_gone=kernel.is_gone) if time else None
+    of_time = kernel.changes.get(TIME)
+    word = verdict(of_time, is_new=kernel.is_new, is_gone=kernel.is_gone) if of_time else None
     if word == SAME and all(one.outcome in (SAME, UNKNOWN) for one in kernel.changes.values()):
         return
     told = [sentence(one) for one in kernel.changes.values() if one.outcome not in (SAME, UNKNOWN)]
     was = "" if kernel.pair.was in (None, name) else f", was {quoted(short_title(kernel.pair.was or ''))}"
     key = kernel_id(name)
     text = f"{quoted(short_title(name))} ({key}{was}): {word or 'time not known'}"
-    text += f"; {'; '.join(told)}" if told and not (kernel.is_new or kernel.is_gone) else ""
+    side = (kernel.new if kernel.is_new else kernel.base) if kernel.is_new or kernel.is_gone else None
+    if side is not None:
+        time = "time not known" if side.time_total_ns is None else duration(side.time_total_ns)
+        told = [f"{time} in {counted(side.launches, 'launch', 'launches')}"]
+    text += f"; {'; '.join(told)}" if told else ""
     values = {"kernel": name, "verdict": word, **{name: {"base": one.base, "new": one.new, "low": one.low,
               "high": one.high, "outcome": one.outcome} for name, one in kernel.changes.items()}}  # fmt: skip
     yield Statement("kernels", text, 92.0 - rank, key=key, kernel_id=key, values=values)

@@ -35,6 +35,8 @@ KERNELS_TOLD = 20
 VIEWED = 5
 """Kernels whose causes and rules are told: those of the most time."""
 CAUSES_TOLD, RULES_TOLD = 3, 3
+NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
+"""Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
 SAYS_OF_RULES = {
     AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
     WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
@@ -51,7 +53,7 @@ def run_digest(run: Run, budget: int, *, machine: Machine | None = None, manifes
     diagnosed = diagnoses(table, found.rows[:KERNELS_TOLD], "name")
     statements = [
         *_identity(table, manifest, found.time_title),
-        *_totals(found.rows),
+        *_totals(found.rows, has_counters(table)),
         *(one for rank, row in enumerate(found.rows[:KERNELS_TOLD]) for one in _kernel(row, rank, table, diagnosed)),
         *_fewer(found.rows[KERNELS_TOLD:]),
         *noted([*run.notes, *found.notes]),
@@ -70,7 +72,7 @@ def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, s
 
 def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> Iterator[Statement]:
     known = conditions_of_run(table, manifest)
-    rest = ", ".join(f"{name} {value}" for name, value in known.items() if name not in ("source", "GPU"))
+    rest = ", ".join(f"{name} {value}" for name, value in known.items() if name not in NOT_REPEATED)
     kernels = len(set(tables.words(table, "kernel_name")))
     launches = int(tables.launch_counts(table).sum())
     unknown = [name for name in ("clock control", "cache control") if name not in known]
@@ -84,13 +86,14 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
     yield Statement("run", text, 100.0, values={"launches": launches, "kernels": kernels, **known})
 
 
-def _totals(rows: Sequence[Hotspot]) -> Iterator[Statement]:
+def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement]:
     total = run_total(list(rows))
+    of_dram = "DRAM bytes" if counted_by_ncu else "bytes of operators (not counted by hardware)"
     amounts = {
         "time_total_ns": ("time", total.time_total_ns, duration),
         "flops": ("FLOPs", total.flops, FORMATS["flop"]),
         "flops_per_s": ("FLOP/s", total.flops_per_s, FORMATS["flop/s"]),
-        "dram_bytes": ("DRAM bytes", total.dram_bytes, FORMATS["byte"]),
+        "dram_bytes": (of_dram, total.dram_bytes, FORMATS["byte"]),
         "least_bytes": ("least bytes by shapes (an estimate)", total.least_bytes, FORMATS["byte"]),
     }
     told = [f"{title} {write(value)}" for title, value, write in amounts.values() if value is not None]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ncu_tools.cli.programs.error_json import asks_for_json, error_json
+from ncu_tools.cli.shell.error_json import asks_for_json, error_json
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 

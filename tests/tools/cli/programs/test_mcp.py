@@ -1,4 +1,4 @@
-"""The MCP server as a real process, spoken to by the client of the official SDK."""
+"""The MCP server (`served_tools`) as a real process, spoken to by the client of the official SDK."""
 
 from __future__ import annotations
 
