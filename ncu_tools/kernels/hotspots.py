@@ -22,6 +22,7 @@ from ncu_parsers.schema import tables
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
+from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
 from ncu_tools.kernels.kernel_row import Hotspots as Hotspots
@@ -33,8 +34,6 @@ from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, operator_titles, with_work_of_operators
-
-GROUPS = ("name", "short", "grid", "nvtx", "operator")
 
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""

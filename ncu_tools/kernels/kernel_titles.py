@@ -1,4 +1,4 @@
-"""The short names of `--group short`: a function's path with the functor it runs, without types, numbers, parameters.
+"""The short names of `--by short`: a function's path with the functor it runs, without types, numbers, parameters.
 
     void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char *, 3>>(int)
     -> at::native::vectorized_elementwise_kernel<CUDAFunctor_add>

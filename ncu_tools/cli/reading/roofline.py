@@ -20,7 +20,6 @@ from ncu_tools.cli.options import (
     engine_of,
     format_option,
     formulas_option,
-    group_option,
     hidden_rows,
     options_in,
     progress,
@@ -28,6 +27,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
@@ -160,7 +160,7 @@ class PointOptions:
 )  # fmt: skip
 @click.option("--title", default="", help="A title for the picture.")
 @top_option("points")
-@group_option
+@rows_and_order(KERNEL_ROWS)
 @formulas_option
 @capture_option
 @selection_options

@@ -177,6 +177,6 @@ def test_the_command_distinguishes_cutlass_kernels(tmp_path: Path, capsys: pytes
     launches = [launch(f"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_{tile}>(T1::Params)") for tile in tiles]
     made = tables.with_metadata(table(*launches), {"schema_version": tables.SCHEMA_VERSION, "reports": []})
     write_table(made, tmp_path / "launches.parquet")
-    assert run(["hotspots", str(tmp_path / "launches.parquet"), "--group", "short", "--format", "json"]) == 0
+    assert run(["hotspots", str(tmp_path / "launches.parquet"), "--by", "short", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert sorted(row["kernel"] for row in rows) == [f"cutlass_80_tensorop_s1688gemm_{tile}" for tile in tiles]

@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, short_names
+from ncu_tools.cli.tables.compare.shared import OPERATOR, RUN, Compared, CompareRequest, change_cells, short_names
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
 from ncu_tools.report.table import Column, Table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Known = TypeVar("Known")
 
-BY = "change"
+ORDER = "change"
 KERNEL = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
 LAYER = (Column("layer", "layer", wide=True), Column("phase", "phase", spare=0))
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
@@ -81,7 +81,7 @@ def compared_kernels(request: CompareRequest) -> Compared:
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(request, _calls if request.how.operators else _summed)
+    sides = _pairs(request, _calls if request.how.group == OPERATOR else _summed)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
     pairs = asked_pairs(request.how.pairs, names[0], names[1:])
     for ours, theirs in sides:
@@ -91,13 +91,13 @@ def compared_kernels(request: CompareRequest) -> Compared:
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
         name: (
-            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.by or BY)],
+            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.order or ORDER)],
             _total_cells(one, request),
         )
         for name, one in found.items()
     }
     machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    what = "operator" if request.how.operators else "kernel"
+    what = request.how.group
     columns = machine if request.machine_readable else (KERNEL[0]._replace(title=what), *KERNEL[1:], MATCHED_BY)
     table = _table(request, what, lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
@@ -122,7 +122,10 @@ def compared_layers(request: CompareRequest) -> Compared:
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_layer_cells(layer) for layer in ordered(one.layers, request.how.by or BY)], _layer_cells(one.total))
+        name: (
+            [_layer_cells(layer) for layer in ordered(one.layers, request.how.order or ORDER)],
+            _layer_cells(one.total),
+        )
         for name, one in found.items()
     }
     counts = [column._replace(kind="number") for column in COUNTS]
@@ -351,7 +354,7 @@ def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, A
     cells = _kernel_cells(comparison.total)
     cells |= dict.fromkeys([name for name in cells if "_mean" in name])
     if not request.machine_readable:
-        cells["kernel"] = ("all operators" if request.how.operators else cells["kernel"]) + " (sums)"
+        cells["kernel"] = ("all operators" if request.how.group == OPERATOR else cells["kernel"]) + " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
         from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 
