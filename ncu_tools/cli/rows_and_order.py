@@ -30,8 +30,9 @@ class Words:
 
 NONE = Words()
 KERNEL_ROWS = Words(
-    ("name", "short", "grid", "nvtx", "operator"),
-    "What a row is: a full kernel name, a function, a name and launch shape, an NVTX range, an operator of a trace.",
+    ("name", "short", "grid", "nvtx", "operator", "category"),
+    "What a row is: a full kernel name, a function, a name and launch shape, an NVTX range, an operator of a trace, "
+    "or a category of kernels, as GEMM.",
     "name",
 )
 """What launches are grouped by: the words of `kernel_row.GROUPS`, which cannot be imported without tables."""

@@ -345,7 +345,7 @@ def _table(
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
     with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
-    first = COLUMNS[0]._replace(title=result.view.removesuffix("s") if not result.density else "kernel")
+    first = COLUMNS[0]._replace(title="kernel" if result.density else result.noun)
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE

@@ -15,9 +15,9 @@ from ncu_parsers.schema import tables
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
-from ncu_tools.kernels.hotspots import grouping
-from ncu_tools.kernels.kernel_name_spelling import drop_parameters
-from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
+from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from tests.support.launches import launch, table
 from tests.support.reports import sample_files, shared_reports
 

@@ -12,7 +12,7 @@ from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_sums import Keys, NamedSums, or_none
 from ncu_tools.kernels.view.columns.column_names import MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
 from ncu_tools.runs.loading import OnDisk, Run
