@@ -25,9 +25,18 @@ from ncu_tools.cli.options import (
 from ncu_tools.cli.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
-from ncu_tools.cli.tables.compare.kernels_and_layers import compared_kernels, compared_layers
+from ncu_tools.cli.tables.compare.kernels_and_layers import compared_categories, compared_kernels, compared_layers
 from ncu_tools.cli.tables.compare.places import PLACES, compared_places
-from ncu_tools.cli.tables.compare.shared import KERNEL, LAYER, OPERATOR, RUN, Compared, CompareOptions, CompareRequest
+from ncu_tools.cli.tables.compare.shared import (
+    CATEGORY,
+    KERNEL,
+    LAYER,
+    OPERATOR,
+    RUN,
+    Compared,
+    CompareOptions,
+    CompareRequest,
+)
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:
@@ -42,8 +51,9 @@ GATE_COLUMNS = (
 )
 SUMMARY = Column("sentence", "summary")
 ROWS = Words(
-    (KERNEL, LAYER, OPERATOR, *PLACES),
-    "What a row is: a kernel, layer or call of an operator, or in one kernel a line, opcode or function.",
+    (KERNEL, LAYER, OPERATOR, CATEGORY, *PLACES),
+    "What a row is: a kernel, layer, call of an operator or category of kernels, or in one kernel a line, opcode or "
+    "function.",
     KERNEL,
 )
 ORDER = Words(
@@ -72,7 +82,7 @@ ORDER = Words(
 @click.option(
     "--fail-on", "gates", multiple=True, metavar="GATE",
     help='Exit with 3 where a measure grew by more: "time>5%", "dram_bytes>1%", "memory>2%", "flops>0%", '
-    '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "point:REGEX:memory>2%". May be repeated.',
+    '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "category:GEMM:time>5%", "point:REGEX:memory>2%". Repeatable.',
 )  # fmt: skip
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the gates as JUnit XML too."
@@ -179,10 +189,11 @@ def _compared(request: CompareRequest) -> Compared:
     if request.how.group in PLACES:
         return compared_places(request)
     of_bench = are_bench_runs(request.runs, request.how.across)
-    if request.how.pairs and (of_bench or request.how.group == LAYER):
-        raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
+    if request.how.pairs and (of_bench or request.how.group in (LAYER, CATEGORY)):
+        raise WrongUsage("--pair goes with kernels.", advice="Leave it out: whatever else is compared keeps its name.")
     if not of_bench:
-        return compared_layers(request) if request.how.group == LAYER else compared_kernels(request)
+        compared = {LAYER: compared_layers, CATEGORY: compared_categories}.get(request.how.group, compared_kernels)
+        return compared(request)
     if request.how.group != KERNEL:
         raise WrongUsage(
             f"A measured point has no {request.how.group}.",

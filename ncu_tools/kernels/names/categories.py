@@ -167,6 +167,12 @@ def categories_in(launches: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]
     return places[numbers], list(CATEGORIES)
 
 
+def category_of_rows(names: pa.Array, operators: pa.Array) -> pa.Array:
+    """The categories of many names with their operators, as texts; null where there is no name."""
+    pairs = zip(names.to_pylist(), operators.to_pylist(), strict=True)
+    return pa.array([None if name is None else category_of(name, operator) for name, operator in pairs], pa.string())
+
+
 def with_categories(launches: pa.Table) -> pa.Table:
     """The launches with the columns `category` and `category_by`, unless they have them."""
     if CATEGORY in launches.column_names:

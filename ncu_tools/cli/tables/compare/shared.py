@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 RUN = Column("run", "run", wide=True)
-KERNEL, LAYER, OPERATOR = "kernel", "layer", "operator"
+KERNEL, LAYER, OPERATOR, CATEGORY = "kernel", "layer", "operator", "category"
 """What a row of compared launches can be."""
 LONG_BEGINNING = 12
 """A common beginning of run names longer than this is cut in narrow columns."""
