@@ -67,14 +67,6 @@ def machine_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
-def group_option(function: Function) -> Function:
-    """--group: the grouping of kernels."""
-    return click.option(
-        "--group", type=click.Choice(("name", "short", "grid", "nvtx", "operator")), default="name", show_default=True,
-        help="One row per full kernel name, function, name and launch shape, NVTX range, or operator of a trace.",
-    )(function)  # fmt: skip
-
-
 def argument_option(function: Function) -> Function:
     """--arg: the values of a user's function's arguments."""
     return click.option(

@@ -21,7 +21,10 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
+from ncu_tools.kernels.kernel_row import CATEGORY
+from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
 from ncu_tools.kernels.kernel_row import Hotspots as Hotspots
@@ -30,11 +33,9 @@ from ncu_tools.kernels.kernel_row import ranked as ranked
 from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
-from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
-from ncu_tools.kernels.operator_work import WorkCoverage, operator_titles, with_work_of_operators
-
-GROUPS = ("name", "short", "grid", "nvtx", "operator")
+from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
@@ -60,6 +61,7 @@ class RunSums:
         self._group = group
         self._sums: KernelSums[str] = KernelSums()
         self._counts = _NoteCounts()
+        self._uncategorised = Uncategorised() if group == CATEGORY else None
 
     def add(self, table: pa.Table, ceilings: Ceilings) -> None:
         """Add launches with their ceilings."""
@@ -68,15 +70,19 @@ class RunSums:
         launches = Launches(table, ceilings)
         self._sums.add(launches, *grouping(table, self._group))
         self._counts.add(launches)
+        if self._uncategorised is not None:
+            self._uncategorised.add(table)
 
     def merge(self, other: RunSums) -> None:
         """Merge the sums of later launches into these; see `KernelSums.merge`."""
         self._sums.merge(other._sums)
         self._counts.merge(other._counts)
+        if self._uncategorised is not None and other._uncategorised is not None:
+            self._uncategorised.merge(other._uncategorised)
 
     def notes(self) -> list[str]:
         """Notes on missing or unusual values of the run."""
-        return self._counts.notes()
+        return [*([] if self._uncategorised is None else self._uncategorised.notes()), *self._counts.notes()]
 
     @property
     def time_title(self) -> str:
@@ -144,65 +150,6 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
         else:
             result.append((unit_title(bound[0]), bound[1]))
     return result
-
-
-def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """The group index of each launch (int64, one per launch), and the titles of the groups."""
-    if group == "name":
-        keys, names = tables.codes(table, "kernel_name")
-        return keys.astype(np.int64), [name or "?" for name in names]
-    if group == "operator":
-        return operator_titles(table)
-    if group == "short":
-        return _by_short_name(table)
-    if group == "grid":
-        names = tables.words(table, "kernel_name")
-        titles = [f"{name} {shape}" for name, shape in zip(names, _shapes(table), strict=True)]
-    else:
-        titles = [_path(path) for path in table.column("nvtx_path").to_pylist()]
-    known: dict[str, int] = {}
-    return np.array([known.setdefault(title, len(known)) for title in titles], dtype=np.int64), list(known)
-
-
-def _by_short_name(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """As `grouping` by short name; launches whose short name is only "kernel" are split by grid and block too."""
-    codes, names = tables.codes(table, "kernel_name")
-    shorts = [short_title(name) if name else "?" for name in names]
-    if any(map(names_nothing, shorts)):
-        shapes = [
-            f" {shape}" if names_nothing(shorts[code]) else ""
-            for code, shape in zip(codes, _shapes(table), strict=True)
-        ]
-        shorts = [shorts[code] + shape for code, shape in zip(codes, shapes, strict=True)]
-        codes = np.arange(len(table), dtype=np.int32)
-    known: dict[str, int] = {}
-    numbers = np.array([known.setdefault(short, len(known)) for short in shorts], np.int64)
-    return numbers[codes], list(known)
-
-
-def _shapes(table: pa.Table) -> list[str]:
-    """Grid and block of each launch, as `(128, 1, 1) x (256, 1, 1)`."""
-    pairs = zip(table.column("grid").to_pylist(), table.column("block").to_pylist(), strict=True)
-    return [f"{_shape(grid)} x {_shape(block)}" for grid, block in pairs]
-
-
-NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
-
-
-def _path(path: list[str] | None) -> str:
-    if path is None:
-        return UNKNOWN_RANGE
-    return "/".join(map(_range, path)) if path else NO_RANGE
-
-
-def _range(name: str) -> str:
-    """A range's name, quoted if it could be read as several ranges, as a quoted one, or as none."""
-    is_plain = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
-    return name if is_plain else '"' + name.replace('"', '""') + '"'
-
-
-def _shape(shape: list[int] | None) -> str:
-    return "(" + ", ".join(map(str, shape)) + ")" if shape else "(?)"
 
 
 def _with_headroom(row: Hotspot) -> Hotspot:

@@ -15,6 +15,12 @@ from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
+KERNEL, CATEGORY = "kernel", "category"
+GROUPS = {
+    "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": KERNEL, "operator": "operator", CATEGORY: CATEGORY
+}  # fmt: skip
+"""What launches are grouped by -> what a row is called; `grouping` finds the rows."""
+
 FLAGS_NOTED = 3
 """The number of flagged kernels that notes name."""
 

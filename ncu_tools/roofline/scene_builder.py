@@ -11,7 +11,7 @@ from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
-from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (

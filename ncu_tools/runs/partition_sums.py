@@ -43,6 +43,7 @@ OF_GROUPS = {
     "nvtx": ("nvtx_path",),
     "signature": ("grid", "block", "nvtx_path"),
     "operator": (),
+    "category": ("operator",),
 }
 """Grouping of launches -> the columns that it needs besides kernel names."""
 

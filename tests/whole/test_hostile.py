@@ -93,7 +93,7 @@ def saved(launches: list[Launch], folder: Path) -> None:
 
 
 COMMANDS = (
-    "hotspots --top 99 --full-names", "hotspots --diagnose", "hotspots --group nvtx", "layers", "roofline --points launches",
+    "hotspots --top 99 --full-names", "hotspots --diagnose", "hotspots --by nvtx", "layers", "roofline --points launches",
     "compare {run} --anyway",
 )  # fmt: skip
 

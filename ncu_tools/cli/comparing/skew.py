@@ -43,10 +43,10 @@ COLLECTIVE = Column("is_collective", "collective")
 @click.argument("run")
 @click.option(
     "--by",
-    type=click.Choice(("kernel", "layer", "rank")),
+    type=click.Choice(("kernel", "layer", "category", "rank")),
     default="kernel",
     show_default=True,
-    help="A row per kernel, per layer, or per rank.",
+    help="A row per kernel, layer, category of kernels, or rank.",
 )
 @click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
 @top_option("rows")
@@ -62,6 +62,7 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
     Example:
       ncu-bench skew run
       ncu-bench skew run --by layer --depth 1
+      ncu-bench skew run --by category
       ncu-bench skew run --by rank
     """
     from ncu_tools.kernels.operator_times import clocks_of
@@ -70,7 +71,7 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
 
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
-    result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
+    result = skew(loaded.table, by="kernel" if by == "rank" else by, depth=depth)
     clocks = clocks_of(loaded.table)
     notes = [*result.notes, *loaded.notes, *operator_notes(clocks)]
     if by == "rank" or len(result.ranks) < 2:

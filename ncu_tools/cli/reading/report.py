@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, group_option, machine_option, progress
+from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, machine_option, progress
+from ncu_tools.cli.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.terminal_notes import WrittenFile
 
@@ -45,7 +46,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
     "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
     help="Look for the text of source lines below this folder.",
 )  # fmt: skip
-@group_option
+@rows_and_order(KERNEL_ROWS)
 @machine_option
 @formulas_option
 @capture_option

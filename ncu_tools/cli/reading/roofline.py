@@ -20,7 +20,6 @@ from ncu_tools.cli.options import (
     engine_of,
     format_option,
     formulas_option,
-    group_option,
     hidden_rows,
     options_in,
     progress,
@@ -28,6 +27,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
@@ -160,7 +160,7 @@ class PointOptions:
 )  # fmt: skip
 @click.option("--title", default="", help="A title for the picture.")
 @top_option("points")
-@group_option
+@rows_and_order(KERNEL_ROWS)
 @formulas_option
 @capture_option
 @selection_options
@@ -345,7 +345,7 @@ def _table(
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
     with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
-    first = COLUMNS[0]._replace(title=result.view.removesuffix("s") if not result.density else "kernel")
+    first = COLUMNS[0]._replace(title="kernel" if result.density else result.noun)
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE

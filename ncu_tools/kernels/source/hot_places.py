@@ -27,7 +27,7 @@ MEASURE_OF = {
     "sectors": "l2_sectors",
     "conflicts": "shared_wavefronts",
 }
-"""What --by ranks by -> its column; of conflicts the column less its ideal."""
+"""What --sort orders by -> its column; of conflicts the column less its ideal."""
 
 Ranks = npt.NDArray[np.int64]
 

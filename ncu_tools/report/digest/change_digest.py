@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ncu_tools.compare.change import SAME, UNKNOWN, sentence, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
-from ncu_tools.kernels.kernel_titles import short_title
+from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.view.against import KernelChange
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import noted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ncu_tools.kernels.kernel_titles import short_title
+from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part

@@ -14,7 +14,7 @@ from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
-from ncu_tools.kernels.kernel_titles import short_title
+from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, view_of

@@ -9,6 +9,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Table
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 VIEWS = ("lines", "sass", "ptx", "functions")
-RANKINGS = ("samples", "executed", "sectors", "conflicts")
+ORDER = Words(("samples", "executed", "sectors", "conflicts"), "What places are ordered by.  [default: samples]")
 REACH = 8
 """Instructions that --around shows on each side."""
 
@@ -25,7 +26,7 @@ REACH = 8
 @click.argument("run")
 @selection_options
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else all of the kernel, summed.")
-@click.option("--by", type=click.Choice(RANKINGS), help="What places are ranked by.  [default: samples]")
+@rows_and_order(orders=ORDER)
 @click.option("--view", type=click.Choice(VIEWS), help="What a row is.  [default: lines; sass where no line is known]")
 @click.option("--around", metavar="OFFSET", help="Show the instructions around this one, in their order.")
 @click.option(
@@ -37,7 +38,7 @@ REACH = 8
 def command(
     run: str,
     launch: int | None,
-    by: str | None,
+    order: str | None,
     view: str | None,
     around: str | None,
     source_root: Path | None,
@@ -57,7 +58,7 @@ def command(
       ncu-bench source report.ncu-rep
       ncu-bench source report.ncu-rep --kernel softmax --view sass --top 10
       ncu-bench source report.ncu-rep --around 0x1d20
-      ncu-bench source source.csv --by sectors --source-root src
+      ncu-bench source source.csv --sort sectors --source-root src
     """
     from ncu_tools.kernels.source import hot_places
     from ncu_tools.kernels.source.kernel_code import kernel_code
@@ -83,7 +84,7 @@ def command(
 
             loaded = instructions_named(loaded, run, only, reading)
     code = kernel_code(loaded.table, kernel_patterns(loaded.table, only), launch)
-    by, ranked_note = what_to_rank_by(code, by)
+    by, ranked_note = what_to_rank_by(code, order)
     if around is not None:
         rows, notes = hot_places.around(code, _offset(around), by, REACH), []
     else:

@@ -41,11 +41,11 @@ def columns_option(function: Function) -> Function:
 
 def _completions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What the last name behind a comma may be: a set, a short name, or a metric by its full name."""
-    from ncu_tools.kernels.view.columns.column_names import sets, short_names
+    from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, sets, short_names
 
     before, comma, begun = incomplete.rpartition(",")
     known = {name: f"set: {', '.join(columns)}" for name, columns in sets().items()}
-    known |= {name: column.title for name, column in short_names().items()}
+    known |= {name: column.title for name, column in short_names().items()} | FROM_NAMES
     if "__" in begun:
         known = {metric: column.title for column in short_names().values() for metric in column.metrics}
     return [
@@ -96,7 +96,7 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
 
     Raises `WrongUsage` for a name that is none.
     """
-    from ncu_tools.kernels.view.columns.column_names import chosen
+    from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, chosen
     from ncu_tools.kernels.view.columns.column_sums import column_sums
 
     of_run = _names_in(run)
@@ -110,7 +110,8 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
         for kernel, value in by_kernel.items():
             cells.setdefault(kernel, {})[name] = value
     columns = [own_by_name[one] if isinstance(one, str) else _column(one, sums, values[one.name]) for one in asked]
-    notes = [*_missing(new, of_run), *_partly_summed(new, values, of_run), *_shortened(columns, own_by_name)]
+    missing = _missing(new, [*of_run, *FROM_NAMES])
+    notes = [*missing, *_partly_summed(new, values, of_run), *_shortened(columns, own_by_name)]
     return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
 
 

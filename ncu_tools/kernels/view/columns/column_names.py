@@ -15,6 +15,7 @@ import pyarrow as pa
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.tables import COLUMNS, Field
 
+from ncu_tools.kernels.names.categories import CATEGORY, DECIDED_BY
 from ncu_tools.kernels.view.facts import UNITS, parts
 
 if sys.version_info >= (3, 11):
@@ -38,6 +39,11 @@ ADDED_UP = ("FLOP", "OP", "byte", "ns")
 METRIC_NAME = re.compile(r"\w+?__\w+(\.\w+)*")
 """What NVIDIA calls metrics: unit__what.how."""
 NOT_SHOWN = ("rules", "rule_metrics")
+FROM_NAMES = {
+    CATEGORY: "the category of the kernel by its name, and its operator where the name says too little",
+    DECIDED_BY: "what decided on the category: a rule with where such names come from, or an operator",
+}
+"""Columns that follow from the names of kernels, in every run -> what they say (docs/categories.md)."""
 NEAR_NAMES = 5
 
 
@@ -130,6 +136,8 @@ def chosen(wanted: Iterable[str], in_run: Collection[str], own: Collection[str] 
 def _column(name: str, in_run: Collection[str], own: Collection[str]) -> ChosenColumn:
     if name in short_names():
         return short_names()[name]
+    if name in FROM_NAMES and name not in in_run:
+        return ChosenColumn(name, name, (name,), MOST_TIME, means=FROM_NAMES[name])
     if name in NOT_SHOWN:
         raise WrongUsage(f"{name} is a list in each launch, and no column of kernels.", advice="Ask for: --rules")
     if name not in in_run and not METRIC_NAME.fullmatch(name) and name not in _contract():
@@ -143,7 +151,7 @@ def near(name: str, names: Iterable[str], alike: float = 0.6) -> list[str]:
 
 
 def _unknown(name: str, in_run: Collection[str], own: Collection[str]) -> WrongUsage:
-    found = near(name, [*short_names(), *sets(), *own, *in_run])
+    found = near(name, [*short_names(), *FROM_NAMES, *sets(), *own, *in_run])
     likely = f"Near it are: {', '.join(found)}." if found else "No name is near it."
     return WrongUsage(
         f"There is no column {name}.",

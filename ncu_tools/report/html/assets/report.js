@@ -235,7 +235,7 @@ function drawRoofline() {
     element(
       "span",
       { class: "hint" },
-      `Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through ${noun}s.`,
+      `Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through ${content.nouns}.`,
     ),
   );
   const table = content.ceiling_table.rows.length
@@ -338,7 +338,7 @@ function countOf(kept) {
   const time = (numbers) => d3.sum(numbers, (number) => valueOf(kernels.rows[number], "time_total_ns") ?? 0);
   const every = [...kernels.rows.keys()].filter(isShown);
   const whole = time(every);
-  const words = `${grouped(kept.length)} of ${grouped(every.length)} ${noun}s`;
+  const words = `${grouped(kept.length)} of ${grouped(every.length)} ${content.nouns}`;
   return whole > 0 && kept.length < every.length
     ? `${words}, ${percent(time(kept) / whole)} of their time`
     : words;

@@ -133,7 +133,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     .attr("role", "application")
     .attr(
       "aria-label",
-      `Roofline. Left and right walk through the ${content.noun}s by time, Enter goes to the table, plus and ` +
+      `Roofline. Left and right walk through the ${content.nouns} by time, Enter goes to the table, plus and ` +
         "minus zoom, 0 shows everything, Shift with an arrow moves the view.",
     );
   const clip = svg.append("clipPath").attr("id", "plot-area").append("rect");
