@@ -182,8 +182,14 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near
 
     lacking = [one for one in columns if not _is_there(one, in_run)]
+    by_command: dict[str, list[str]] = {}
+    for one in lacking:
+        if one.collect:
+            by_command.setdefault(one.collect, []).append(one.name)
+    notes = [f"not in the run, so empty: {', '.join(names)}; collect with: {way}" for way, names in by_command.items()]
+    lacking = [one for one in lacking if not one.collect]
     if not lacking:
-        return []
+        return notes
     sections = dict.fromkeys(one.section for one in lacking if one.section)
     metrics = [one.name for one in lacking if not one.section and METRIC_NAME.fullmatch(one.name)]
     asks = [*(f"--section {section}" for section in sections), *([f"--metrics {','.join(metrics)}"] * bool(metrics))]
@@ -191,7 +197,7 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     alike = [name for metric in metrics for name in near(metric, in_run, LIKE_A_METRIC)]
     names = ", ".join(one.name for one in lacking)
     has = f" (it has {', '.join(dict.fromkeys(alike))})" if alike else ""
-    return [f"not in the report{has}, so empty: {names}; collect with: {command}"]
+    return [*notes, f"not in the report{has}, so empty: {names}; collect with: {command}"]
 
 
 def _is_there(one: ChosenColumn, in_run: Collection[str]) -> bool:
