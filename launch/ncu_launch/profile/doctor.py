@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.profilers.command_line import Version
+from ncu_launch.profilers.command_line import GPU_METRICS_OF_SEVERAL, NEWEST, Version
 from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool, gpus
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
+from ncu_launch.profilers.tool_failures import recognise
 
 OK, PROBLEM, UNKNOWN = "ok", "problem", "unknown"
 
@@ -109,6 +110,7 @@ class MachineFacts:
     importer: Importer
     free_bytes: int | None
     lock: Lock
+    gpu_metrics: str | None
 
 
 def gather() -> MachineFacts:
@@ -129,6 +131,7 @@ def gather() -> MachineFacts:
         importer=find_importer(nsys),
         free_bytes=free_bytes(Path()),
         lock=find_lock(Path(os.environ.get("TMPDIR") or "/tmp")),  # noqa: S108  where ncu itself puts it
+        gpu_metrics=ask_gpu_metrics(nsys),
     )
 
 
@@ -145,6 +148,7 @@ def examine(facts: MachineFacts) -> list[Check]:
         check_torchvision(facts.models),
         check_nvtx(facts.nvtx, facts.nsys),
         check_importer(facts.nsys, facts.importer),
+        check_gpu_metrics(facts.gpu_metrics),
         check_disk(facts.free_bytes),
         check_lock(facts.lock, facts.user),
     ]
@@ -321,6 +325,25 @@ def check_importer(nsys: Tool | None, importer: Importer) -> Check:
     return Check(name, OK, "found beside Debian's nsys")
 
 
+def check_gpu_metrics(answer: str | None) -> Check:
+    """Check that nsys may sample GPU metrics, by what it says of each GPU; None: it was not asked or did not answer."""
+    name = "GPU metrics of nsys"
+    if answer is None:
+        return Check(name, UNKNOWN, "no nsys that says which GPUs it can sample")
+    if "GPUs not found" in answer:
+        return Check(name, UNKNOWN, "nsys finds no NVIDIA GPU to sample")
+    failure = recognise(answer.splitlines())
+    if failure is not None:
+        return Check(name, PROBLEM, failure[0].meaning, failure[0].advice)
+    gpus_listed = re.findall(r"^\s*\d+: ", answer, re.MULTILINE)
+    if gpus_listed:
+        found = (
+            f"nsys can sample {len(gpus_listed)} GPU{'s' * (len(gpus_listed) > 1)}, while neither ncu nor DCGM counts"
+        )
+        return Check(name, OK, found)
+    return Check(name, UNKNOWN, "nsys does not say which GPUs it can sample", "nsys profile --gpu-metrics-devices=help")
+
+
 def check_disk(free: int | None) -> Check:
     """Check that the current folder has room for reports."""
     name = "disk space"
@@ -374,6 +397,15 @@ def find_importer(nsys: Tool | None) -> Importer:
     """Find the importer of `nsys`."""
     debian = nsys is not None and Path(nsys.path).resolve().is_relative_to(DEBIAN_NSYS)
     return Importer(debian, DEBIAN_IMPORTER.exists(), (DEBIAN_NSYS / DEBIAN_IMPORTER.name).exists())
+
+
+def ask_gpu_metrics(nsys: Tool | None) -> str | None:
+    """What nsys says of the GPUs that it can sample; None without an nsys that answers."""
+    if nsys is None:
+        return None
+    several = "s" if (nsys.version or NEWEST) >= GPU_METRICS_OF_SEVERAL else ""
+    answer = ask([nsys.path, "profile", f"--gpu-metrics-device{several}=help"])
+    return answer[1] if answer is not None else None
 
 
 def free_bytes(folder: Path) -> int | None:
