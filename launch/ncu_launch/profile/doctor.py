@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.profilers.command_line import GPU_METRICS_OF_SEVERAL, NEWEST, Version
-from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool, gpus
+from ncu_launch.profilers.command_line import Version
+from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool, gpus, mig_modes, sampled_gpus_by
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.profilers.tool_failures import recognise
 
@@ -131,7 +131,7 @@ def gather() -> MachineFacts:
         importer=find_importer(nsys),
         free_bytes=free_bytes(Path()),
         lock=find_lock(Path(os.environ.get("TMPDIR") or "/tmp")),  # noqa: S108  where ncu itself puts it
-        gpu_metrics=ask_gpu_metrics(nsys),
+        gpu_metrics=sampled_gpus_by(nsys),
     )
 
 
@@ -328,10 +328,8 @@ def check_importer(nsys: Tool | None, importer: Importer) -> Check:
 def check_gpu_metrics(answer: str | None) -> Check:
     """Check that nsys may sample GPU metrics, by what it says of each GPU; None: it was not asked or did not answer."""
     name = "GPU metrics of nsys"
-    if answer is None:
-        return Check(name, UNKNOWN, "no nsys that says which GPUs it can sample")
-    if "GPUs not found" in answer:
-        return Check(name, UNKNOWN, "nsys finds no NVIDIA GPU to sample")
+    if answer is None or "GPUs not found" in answer:
+        return Check(name, UNKNOWN, "nsys finds no NVIDIA GPU to sample" if answer else "no nsys that could be asked")
     failure = recognise(answer.splitlines())
     if failure is not None:
         return Check(name, PROBLEM, failure[0].meaning, failure[0].advice)
@@ -384,28 +382,10 @@ def processes(proc: Path = Path("/proc")) -> frozenset[str] | None:
     return frozenset(names) if seen else None
 
 
-def mig_modes() -> tuple[str, ...] | None:
-    """The MIG mode of every GPU, in nvidia-smi's words; None if nvidia-smi gives none."""
-    found = shutil.which("nvidia-smi")
-    answer = ask([found, "--query-gpu=mig.mode.current", "--format=csv,noheader"]) if found else None
-    if answer is None or answer[0] != 0:
-        return None
-    return tuple(line.strip() for line in answer[1].splitlines() if line.strip()) or None
-
-
 def find_importer(nsys: Tool | None) -> Importer:
     """Find the importer of `nsys`."""
     debian = nsys is not None and Path(nsys.path).resolve().is_relative_to(DEBIAN_NSYS)
     return Importer(debian, DEBIAN_IMPORTER.exists(), (DEBIAN_NSYS / DEBIAN_IMPORTER.name).exists())
-
-
-def ask_gpu_metrics(nsys: Tool | None) -> str | None:
-    """What nsys says of the GPUs that it can sample; None without an nsys that answers."""
-    if nsys is None:
-        return None
-    several = "s" if (nsys.version or NEWEST) >= GPU_METRICS_OF_SEVERAL else ""
-    answer = ask([nsys.path, "profile", f"--gpu-metrics-device{several}=help"])
-    return answer[1] if answer is not None else None
 
 
 def free_bytes(folder: Path) -> int | None:

@@ -23,6 +23,7 @@ from ncu_launch.profile.run_outcome import NCU_CSV
 from ncu_launch.profilers.command_line import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.profilers.installed_tools import Gpu, Tool, find_tool, gpus, listed_metrics
 from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, regex_without_collectives
+from ncu_launch.profilers.sampling.nvml import require_nvml
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.workload.meta_device_process import Expectation
 from ncu_launch.workload_spec import Workload
@@ -61,7 +62,8 @@ class Request:
 
     For a run of several `ranks`, `place` is the rank of this process and `meeting_host` the host to which ncu instances
     in lockstep connect. `tool_per` is one of `rank_environment.TOOL_PER`, `collectives` one of its `COLLECTIVES`.
-    `gpu_metrics` is the rate in Hz at which nsys samples the GPUs; None: not at all.
+    `gpu_metrics` is the rate in Hz at which nsys samples the GPUs; None: not at all. With `power`, power and clocks of
+    the GPUs are sampled through NVML while the program runs.
     """
 
     asked: tuple[str, ...]
@@ -85,6 +87,7 @@ class Request:
     ranks: int = 0
     meeting_host: str = "127.0.0.1"
     gpu_metrics: int | None = None
+    power: bool = False
 
     def to_trace(self) -> Request:
         """The request for an nsys timeline before ncu runs: without options that only ncu uses."""
@@ -176,6 +179,7 @@ def make_plan(
     ncu = find_tool("ncu", request.ncu)
     chosen, why = _choose(request, here, ncu, dry)
     _refuse_gpu_metrics(request, chosen)
+    _refuse_power(request, chosen)
     if chosen == "operators":
         if request.tool_per == "node":
             raise WrongUsage(
@@ -232,6 +236,21 @@ def _refuse_gpu_metrics(request: Request, tool: str) -> None:
             "GPU metrics can be sampled by one nsys of a machine only, not by one in each rank.",
             advice="Add: --tool-per node",
         )
+
+
+def _refuse_power(request: Request, tool: str) -> None:
+    """Raise `WrongUsage` for power under ncu or of ranks, `NcuBenchError` where the package for NVML is missing."""
+    if not request.power:
+        return
+    if tool == "ncu":
+        raise WrongUsage(
+            "Power is that of a program that runs as it does alone.",
+            "ncu replays its kernels, at a clock of its own.",
+            "Add: --tool nsys. The energy of a model's iteration is measured by ncu-bench bench --power.",
+        )
+    if request.ranks:
+        raise WrongUsage("--power is for one process, not for ranks.", advice="Leave it out.")
+    require_nvml()
 
 
 def _unused_options_note(request: Request, tool: str) -> list[str]:

@@ -81,6 +81,7 @@ class ToolOptions:
     ncu: str | None
     ncu_args: str
     gpu_metrics: int | None
+    power: bool
     timeout: float | None
 
     def request(self, workload: Workload | None, program: tuple[str, ...]) -> Request:
@@ -194,6 +195,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     metavar="[HZ]",
     help=f"Sample what the GPU's units do meanwhile, {GPU_METRICS_HZ} times a second or as often as said (nsys).",
 )
+@click.option("--power", is_flag=True, help="Sample power, clocks and activity of the GPUs meanwhile (NVML; not ncu).")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profile import doctor
 from ncu_launch.profile.doctor import OK, PROBLEM, UNKNOWN, Check, Importer, Lock, MachineFacts, Models
+from ncu_launch.profilers import installed_tools
 from ncu_launch.profilers.installed_tools import Gpu, Tool
 from ncu_parsers.streaming.cells import compiled_loops
 
@@ -121,9 +122,9 @@ class TestGpuMetrics:
     def test_nsys_is_asked_in_the_words_of_its_version(
         self, version: tuple[int, int], option: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(doctor, "ask", lambda command: (0, " ".join(command)))
-        assert doctor.ask_gpu_metrics(tool("nsys", version)) == f"/usr/bin/nsys profile {option}"
-        assert doctor.ask_gpu_metrics(None) is None
+        monkeypatch.setattr(installed_tools, "ask", lambda command: (0, " ".join(command)))
+        assert installed_tools.sampled_gpus_by(tool("nsys", version)) == f"/usr/bin/nsys profile {option}"
+        assert installed_tools.sampled_gpus_by(None) is None
 
 
 class TestGpus:
@@ -231,8 +232,8 @@ class TestSharing:
         self, answer: tuple[int, str] | None, modes: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-        monkeypatch.setattr(doctor, "ask", lambda asked: answer)
-        assert doctor.mig_modes() == modes
+        monkeypatch.setattr(installed_tools, "ask", lambda asked: answer)
+        assert installed_tools.mig_modes() == modes
 
 
 class TestTorch:

@@ -11,7 +11,7 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.sampling import nvml
 from ncu_launch.profilers.sampling.gpu_sampler import BY_COUNTER, BY_READINGS, sampling, summed_up
-from ncu_launch.profilers.sampling.nvml import INSTALL, NvmlGpu, Reading, gpm_metrics, opened_gpu, reasons_text
+from ncu_launch.profilers.sampling.nvml import INSTALL, NvmlGpu, NvmlReading, gpm_metrics, opened_gpu, reasons_text
 
 from tests.support import stand_in_nvml
 
@@ -28,8 +28,8 @@ def gpu() -> Iterator[NvmlGpu]:
         yield found
 
 
-def readings(*energies: float | None, power: float | None = 100.0, period: float = 0.5) -> list[Reading]:
-    return [Reading(place * period, power, energy) for place, energy in enumerate(energies)]
+def readings(*energies: float | None, power: float | None = 100.0, period: float = 0.5) -> list[NvmlReading]:
+    return [NvmlReading(place * period, power, energy) for place, energy in enumerate(energies)]
 
 
 class TestAReading:
@@ -107,8 +107,8 @@ class TestMeanPower:
         assert (found.power_w, found.power_basis) == (pytest.approx(200 / 1.5), BY_COUNTER)
 
     def test_without_a_counter_is_that_of_readings_after_the_first_second(self) -> None:
-        early = [Reading(0.0, 50.0), Reading(0.5, 60.0)]
-        found = summed_up([*early, Reading(1.0, 300.0), Reading(1.5, 400.0)], {})
+        early = [NvmlReading(0.0, 50.0), NvmlReading(0.5, 60.0)]
+        found = summed_up([*early, NvmlReading(1.0, 300.0), NvmlReading(1.5, 400.0)], {})
         assert (found.power_w, found.power_basis) == (350, BY_READINGS)
 
     @pytest.mark.parametrize("energies", [(5, 5, 5, 5), (900, 950, 2, 1)], ids=["stands still", "starts again"])
@@ -143,5 +143,5 @@ class TestSampling:
 
     def test_without_two_readings_has_no_summary(self) -> None:
         assert nvml.UNTHROTTLED == "none"
-        reading = Reading(0.0, 1.0)
+        reading = NvmlReading(0.0, 1.0)
         assert summed_up([reading, reading], {}).hz is None

@@ -6,6 +6,7 @@ A script stands in for nsys and nvidia-smi. Its timeline is made up; the message
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool
 from ncu_launch.profilers.rank_environment import Place
 from ncu_launch.profilers.tool_failures import recognise
 
+from tests.support import stand_in_nvml
 from tests.support.called_here import called_here
 from tests.support.installed import needs_nsys
 from tests.support.ran import ran
@@ -166,3 +168,48 @@ def test_real_nsys_refuses_only_the_spelling_of_another_version() -> None:
         failure = recognise(refused[1].splitlines())
         assert failure is not None
         assert failure[0].slug == "bad-command-line"
+
+
+class TestPower:
+    """profile --power, with a stand-in for NVML whose numbers are made up."""
+
+    @pytest.fixture(autouse=True)
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pynvml", stand_in_nvml)
+
+    def test_is_sampled_while_the_program_runs(self, bench: Traced) -> None:
+        result = bench.trace("/bin/sleep 1.2\n" + REPORT, "--power")
+        assert result.code == 0, result.err
+        found = bench.manifest()["sampled"]["0"]
+        assert found["power_w"] == pytest.approx(stand_in_nvml.POWER_W, rel=0.2)
+        assert found["seconds"] == pytest.approx(found["energy_j"] / found["power_w"])
+        assert found["gpm"]["gpm_tensor_active_pct"] == 61.25
+        words = "note: GPU 0 sampled through NVML while the whole program ran, start and warm-up too, whoever used it: "
+        assert words + f"{found['readings']} readings over 1." in result.err
+        assert "clocks held down by: power cap, SMs 97.5 %, tensor 61.2 %, DRAM 33 %" in result.err
+
+    def test_is_none_if_not_asked_for(self, bench: Traced) -> None:
+        bench.trace(REPORT)
+        assert bench.manifest()["sampled"] == {}
+
+    def test_is_refused_where_it_says_nothing_of_the_program(self) -> None:
+        asked = Request((), ("flops",), program=("./app",), tool="ncu", power=True)
+        with pytest.raises(WrongUsage, match="ncu replays its kernels"):
+            make_plan(asked, Path("run"), dry=True)
+        with pytest.raises(WrongUsage, match="not for ranks"):
+            make_plan(replace(asked, tool="nsys", ranks=2), Path("run"), dry=True)
+
+    def test_without_the_package_is_an_error_before_the_run(
+        self, bench: Traced, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+        result = bench.trace(REPORT, "--power")
+        assert result.code == 1
+        assert "pip install 'ncu-bench[nvml]'" in result.err
+        assert not bench.run.exists()
+
+
+def test_a_budget_samples_in_its_timeline_alone() -> None:
+    asked = Request((), ("dram",), program=("./app",), gpu_metrics=10_000, power=True)
+    traced = asked.to_trace()
+    assert (traced.tool, traced.gpu_metrics, traced.power) == ("nsys", 10_000, True)

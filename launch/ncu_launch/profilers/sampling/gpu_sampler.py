@@ -11,13 +11,14 @@ from __future__ import annotations
 import statistics
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from itertools import pairwise
 from operator import or_
+from typing import Any
 
-from ncu_launch.profilers.sampling.nvml import NvmlGpu, Reading, reasons_text
+from ncu_launch.profilers.sampling.nvml import NvmlGpu, NvmlReading, opened_gpu, reasons_text
 
 PERIOD_S = 0.05
 AVERAGED_S = 1.0
@@ -49,12 +50,32 @@ class SampledGpu:
         """Mean power over the sampled time."""
         return None if self.power_w is None else self.power_w * self.seconds
 
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for the manifest of a run."""
+        return {**asdict(self), "energy_j": self.energy_j}
+
+    def in_words(self) -> str:
+        """Rate, time, power and what else is known, as the end of a sentence."""
+        parts = [f"{self.readings} readings over {self.seconds:.3g} s"]
+        if self.power_w is not None:
+            parts.append(f"{self.power_w:.3g} W by {self.power_basis}, {self.energy_j:.3g} J")
+        if self.sm_clock_hz is not None:
+            parts.append(f"SMs at {self.sm_clock_hz / 1e6:.0f} MHz")
+        if self.temperature_c is not None:
+            parts.append(f"at most {self.temperature_c:.0f} degrees Celsius")
+        if self.throttling is not None:
+            parts.append(f"clocks held down by: {self.throttling}")
+        for name, what in (("gpm_sm_active_pct", "SMs"), ("gpm_tensor_active_pct", "tensor"), ("gpm_dram_pct", "DRAM")):
+            if name in self.gpm:
+                parts.append(f"{what} {self.gpm[name]:.3g} %")
+        return ", ".join(parts)
+
 
 class GpuSampler:
     """The readings of a GPU so far; the last one is taken when the block of `sampling` ends."""
 
     def __init__(self) -> None:
-        self.readings: list[Reading] = []
+        self.readings: list[NvmlReading] = []
         self.gpm: dict[str, float] = {}
 
     @property
@@ -85,7 +106,14 @@ def sampling(gpu: NvmlGpu, period_s: float = PERIOD_S) -> Iterator[GpuSampler]:
             sampler.gpm = gpm_so_far()
 
 
-def summed_up(readings: Sequence[Reading], gpm: dict[str, float]) -> SampledGpu:
+@contextmanager
+def sampling_gpus(devices: Sequence[str]) -> Iterator[dict[str, GpuSampler]]:
+    """Read several GPUs, given by index or UUID, within the block. Raises `NcuBenchError` if one cannot be opened."""
+    with ExitStack() as stack:
+        yield {device: stack.enter_context(sampling(stack.enter_context(opened_gpu(device)))) for device in devices}
+
+
+def summed_up(readings: Sequence[NvmlReading], gpm: dict[str, float]) -> SampledGpu:
     """Sum up two or more readings, in order."""
     seconds = readings[-1].at_s - readings[0].at_s
     power, basis = _mean_power(readings)
@@ -105,7 +133,7 @@ def summed_up(readings: Sequence[Reading], gpm: dict[str, float]) -> SampledGpu:
     )
 
 
-def _mean_power(readings: Sequence[Reading]) -> tuple[float | None, str | None]:
+def _mean_power(readings: Sequence[NvmlReading]) -> tuple[float | None, str | None]:
     counted = [(reading.at_s, reading.energy_j) for reading in readings if reading.energy_j is not None]
     moved = [now for before, now in pairwise(counted) if now[1] != before[1]]
     if len(moved) > 1 and moved[-1][1] > moved[0][1]:  # the counter starts at 0 again where the driver was loaded again

@@ -34,7 +34,7 @@ MEGA, MILLI = 1e6, 1e-3
 
 
 @dataclass(frozen=True)
-class Reading:
+class NvmlReading:
     """What NVML said at one time, `at_s` by the monotonic clock; None where it does not say.
 
     `power_w` is a mean over the last second on Ampere (but GA100) and newer, `energy_j` the energy since the driver was
@@ -99,7 +99,7 @@ class NvmlGpu:
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
 
-    def read(self) -> Reading:
+    def read(self) -> NvmlReading:
         """Read power, energy, clocks, temperature and reasons of throttling once."""
         nvml = self._nvml
         power = self._asked("nvmlDeviceGetPowerUsage")
@@ -108,7 +108,7 @@ class NvmlGpu:
         sm, memory = (self._asked("nvmlDeviceGetClockInfo", kind) for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM))
         temperature = self._first(("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"), nvml.NVML_TEMPERATURE_GPU)
         reasons = self._first(("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"))
-        return Reading(
+        return NvmlReading(
             at,
             None if power is None else power * MILLI,
             None if energy is None else energy * MILLI,
