@@ -1,4 +1,4 @@
-"""ncu-bench samples: counters over the time of one kernel, or over the units of the chip."""
+"""ncu-bench samples: counters over the time of one kernel, over the units of the chip, or over a timeline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.numbers.number_format import counted, duration
@@ -14,6 +14,7 @@ from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     from ncu_parsers.ncu.instructions.time_series import TimeSeries
+    from ncu_parsers.sources.sources import Source
 
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
 COLUMNS = (
@@ -53,21 +54,32 @@ SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
 @click.option("--kernel", "kernels", multiple=True, metavar="REGEX", help="A kernel in whose full name this is found.")
 @click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the longest]")
 @click.option("--balance", is_flag=True, help="Show how evenly SMs, L2 slices and other units did the work instead.")
+@click.option("--ranges", is_flag=True, help="Of a timeline of nsys, show the means while each NVTX range's work ran.")
 @format_option
-def command(run: str, kernels: tuple[str, ...], launch: int | None, balance: bool, output_format: str) -> None:
+def command(
+    run: str, kernels: tuple[str, ...], launch: int | None, balance: bool, ranges: bool, output_format: str
+) -> None:
     """Show how counters go over the time of a kernel: how it ramps up, what it reaches, how it ends.
 
     RUN is a binary report with samples over time (PM sampling). A row is a counter, its bars go from 0 to its peak.
     Ramp-up is the time until it first is near its plateau, tail the time after it last was. JSON has every sample.
     With --balance a row is a counter over all units of a kind, of any run that has its least, mean and most, or of
-    binary reports with the value of each unit, which also have a median.
+    binary reports with the value of each unit, which also have a median. Of a timeline with GPU metrics that nsys
+    sampled, a row is a metric over the recording, or with --ranges what the GPU did while a range's operations ran.
 
     \b
     Example:
       ncu-bench samples report.ncu-rep
       ncu-bench samples report.ncu-rep --kernel gemm --format json
       ncu-bench samples report.csv --balance
+      ncu-bench samples timeline.sqlite --ranges
     """
+    timeline = _timeline(run)
+    if timeline is not None:
+        _show_timeline(timeline, kernels, launch, balance, ranges, output_format)
+        return
+    if ranges:
+        raise WrongUsage("--ranges is for timelines of nsys.", f"{run} is none.", "Leave it out.")
     if balance:
         _show_balance(run, kernels, launch, output_format)
         return
@@ -88,6 +100,36 @@ def command(run: str, kernels: tuple[str, ...], launch: int | None, balance: boo
     first = chosen[0]
     extra = {"kernel": first.kernel_name, "launch_id": first.launch_id}
     show(Table("samples", columns, rows, _notes(series, chosen), extra), output_format)
+
+
+def _timeline(run: str) -> Source | None:
+    """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
+    from pathlib import Path
+
+    from ncu_launch.profile.run_outcome import timelines
+    from ncu_parsers.sources.sources import Source
+    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
+
+    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
+    source = Source(str(files[0])) if len(files) == 1 else None
+    return source if source is not None and is_timeline(source) else None
+
+
+def _show_timeline(
+    source: Source, kernels: tuple[str, ...], launch: int | None, balance: bool, ranges: bool, output_format: str
+) -> None:
+    from ncu_tools.cli.tables.sampled_gpus import sampled_table
+
+    if kernels or launch is not None or balance:
+        raise WrongUsage(
+            "--kernel, --launch and --balance are for reports of ncu.",
+            f"{source.name} is a timeline.",
+            "Use --ranges, or see kernels with: ncu-bench hotspots TIMELINE --columns sampled",
+        )
+    with progress("Reading") as reading:
+        reading(source)
+        table = sampled_table(source, output_format, by_range=ranges)
+    show(table, output_format)
 
 
 def _show_balance(run: str, kernels: tuple[str, ...], launch: int | None, output_format: str) -> None:

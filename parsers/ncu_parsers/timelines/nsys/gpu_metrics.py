@@ -35,7 +35,7 @@ else:
 TABLE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 OLD_TYPES = "GENERIC_EVENT_TYPES"
 COLUMNS = ("timestamp", "typeId", "metricId", "value")
-SAMPLES = "sampled_samples"
+SAMPLES, SAMPLED_GPU = "sampled_samples", "sampled_gpu"
 GPU_BITS = 0xFF
 MOST_ROWS = 20_000_000
 """Rows of a table that are read: 100 s of twenty metrics at 10 kHz. Of more, none is."""
@@ -170,9 +170,14 @@ def with_sampled_activity(
             meaning = f"sampled on the whole GPU while it ran, not counted: {entry['means']}"
             metadata = field_metadata(unit="%", meaning=meaning)
             table = table.append_column(pa.field(name, pa.float64(), metadata=metadata), arrays.floats(values[name]))
-    counts = [None if count == MISSING else count for count in samples.tolist()]
-    metadata = field_metadata(unit="", meaning="samples in the means of the sampled columns, 0 for none")
-    table = table.append_column(pa.field(SAMPLES, pa.int64(), metadata=metadata), arrays.integers(counts, pa.int64()))
+    sampled_gpu = np.where(samples == MISSING, MISSING, place)
+    for name, numbers, meaning in (
+        (SAMPLES, samples, "samples in the means of the sampled columns, 0 for none"),
+        (SAMPLED_GPU, sampled_gpu, "the GPU that these are of, by its number in the timeline"),
+    ):
+        known = [None if number == MISSING else number for number in numbers.tolist()]
+        column = pa.field(name, pa.int64(), metadata=field_metadata(unit="", meaning=meaning))
+        table = table.append_column(column, arrays.integers(known, pa.int64()))
     return table, [*activity.notes, *_notes(activity, samples)]
 
 
