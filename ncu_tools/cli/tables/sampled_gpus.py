@@ -1,4 +1,4 @@
-"""What `samples` shows of a timeline: activity that nsys sampled, over time or by NVTX range."""
+"""What `samples` shows of a timeline: activity that nsys sampled, over time, by NVTX range or by kernel."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ OVER_TIME = (
 )
 MACHINE_READABLE = (Column("metric", "metric"), Column("duration_ns", "duration", "time", "ns"))
 SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
-OF_RANGES = (
-    Column("range", "range", wide=True),
+OF_GROUPS = (
     Column("gpu", "GPU", "count", spare=2),
     Column("operations", "operations", "count", spare=4),
     Column("busy_ns", "busy", "time", "ns", spare=0),
     Column("sampled_ns", "sampled", "time", "ns", spare=3),
     Column("samples", "samples", "count", spare=1),
 )
+GROUPS = {"nvtx": "range", "name": "kernel"}
 WHOLE_GPU = "sampled values are of the whole GPU, in % of a peak, and never counts: whatever ran at the time is in them"
-OF_RANGE = (
-    "a range's means are over the time of its operations, those less than a period apart taken together, in pieces of "
-    "at least five periods"
+PIECES = (
+    "means are over pieces of time of at least five samples in which nothing else ran for more than a tenth; operations"
+    " less than a sample apart are one piece"
 )
 
 
-def sampled_table(source: Source, output_format: str, *, by_range: bool) -> Table:
-    """The table of a timeline's samples. Raises `NcuBenchError` if it has none."""
+def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
+    """A timeline's samples over time, or `by` a key of `GROUPS`. Raises `NcuBenchError` if it has none."""
     from ncu_parsers.timelines.nsys.sampled_timeline import read_sampled_timeline
 
     timeline = read_sampled_timeline(source)
@@ -51,7 +51,7 @@ def sampled_table(source: Source, output_format: str, *, by_range: bool) -> Tabl
             " ".join(f"{note[0].upper()}{note[1:]}." for note in timeline.activity.notes),
             f"Collect them with: {COLLECT}",
         )
-    return _ranges(timeline, output_format) if by_range else _over_time(timeline, output_format)
+    return _over_time(timeline, output_format) if by is None else _groups(timeline, output_format, by)
 
 
 def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
@@ -63,19 +63,21 @@ def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
     return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU])
 
 
-def _ranges(timeline: SampledTimeline, output_format: str) -> Table:
-    from ncu_tools.kernels.source.spread.sampled_gpus import ranges
+def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
+    from ncu_tools.kernels.source.spread.sampled_gpus import groups
 
-    found = ranges(timeline)
+    found = groups(timeline, by)
     names = dict.fromkeys(name for one in found for name in one.means)
+    titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
     columns = [
-        *OF_RANGES,
-        *(Column(name, name if output_format in MACHINE_FORMATS else _title(name), "percent", "%") for name in names),
+        Column("group", GROUPS[by], wide=True),
+        *OF_GROUPS,
+        *(Column(name, title, "percent", "%") for name, title in titles.items()),
     ]
     rows = [{**asdict(one), **one.means} for one in found]
     without = sum(not one.samples for one in found)
-    notes = [f"{without} ranges have no piece of five periods, and so no mean"] if without else []
-    return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU, OF_RANGE, *notes])
+    notes = [f"{without} of {len(found)} have no such piece, and so no mean"] if without else []
+    return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU, PIECES, *notes])
 
 
 def _title(name: str) -> str:

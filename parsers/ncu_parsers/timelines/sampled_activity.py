@@ -128,6 +128,12 @@ def merged(start: Integers, end: Integers, gap_ns: float) -> tuple[Integers, Int
     return start[begins], end[last]
 
 
+def time_within(of: tuple[Integers, Integers], start: Integers, end: Integers) -> Floats:
+    """How much of each time from `start` to `end` the times `of` take, in ns; these are in order and do not overlap."""
+    steps = _Integral(*of, np.ones(len(of[0])), np.concatenate([[0.0], np.cumsum(of[1] - of[0], dtype=np.float64)]))
+    return steps.between(start, end) if len(of[0]) else np.zeros(len(start))
+
+
 def rate_text(period_ns: float) -> str:
     """The rate of samples in words: 10 kHz, 200 Hz."""
     rate = 1e9 / period_ns

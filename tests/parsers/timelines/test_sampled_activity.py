@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, GpuSamples, merged, rate_text
+from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, GpuSamples, merged, rate_text, time_within
 
 PERIOD = 100
 
@@ -94,6 +94,13 @@ def test_times_that_overlap_or_nearly_touch_become_one() -> None:
     start, end = merged(np.array([0, 300]), np.array([200, 400]), gap_ns=100)
     assert (start.tolist(), end.tolist()) == ([0], [400])
     assert [len(one) for one in merged(np.array([], np.int64), np.array([], np.int64), 1)] == [0, 0]
+
+
+def test_the_time_of_others_within_a_time_is_their_overlap_with_it() -> None:
+    of = (np.array([0, 100]), np.array([50, 200]))
+    start, end = np.array([0, 25, 60, 150, 300]), np.array([200, 125, 90, 400, 400])
+    assert time_within(of, start, end).tolist() == [150, 50, 0, 50, 0]
+    assert time_within((np.array([], np.int64), np.array([], np.int64)), start, end).tolist() == [0] * 5
 
 
 def test_rates_are_in_the_unit_that_they_are_asked_for_in() -> None:

@@ -10,7 +10,14 @@ import pytest
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline, read_sampled_timeline
 
-from ncu_tools.kernels.source.spread.sampled_gpus import EVERYTHING, SampledRange, metrics_over_time, ranges
+from ncu_tools.kernels.source.spread.sampled_gpus import (
+    BY_KERNEL,
+    BY_RANGE,
+    EVERYTHING,
+    SampledGroup,
+    groups,
+    metrics_over_time,
+)
 from tests.conftest import SAMPLES
 from tests.support.ran import ran
 from tests.support.timelines import (
@@ -53,8 +60,8 @@ def timeline(folder: Path, **more: list[Row]) -> Path:
     return database(folder / "sampled.sqlite", tables)
 
 
-def found(path: Path) -> dict[str, SampledRange]:
-    return {one.range: one for one in ranges(read_sampled_timeline(Source(str(path))))}
+def found(path: Path, by: str = BY_RANGE) -> dict[str, SampledGroup]:
+    return {one.group: one for one in groups(read_sampled_timeline(Source(str(path))), by)}
 
 
 class TestRanges:
@@ -65,24 +72,49 @@ class TestRanges:
         assert mlp.means[DRAM] == pytest.approx(20)
         assert step.means[DRAM] == pytest.approx(50, abs=1)
         assert step.means[TENSOR] == 50
-        assert (attention.operations, attention.busy_ns, attention.samples) == (20, 980 * US, 10)
+        assert (attention.operations, attention.busy_ns, attention.samples) == (20, 600 * US, 10)
 
     def test_too_short_for_five_samples_have_no_mean(self, tmp_path: Path) -> None:
         late = found(timeline(tmp_path))["late"]
         assert (late.means[DRAM], late.samples, late.sampled_ns, late.operations) == (None, 0, 0, 1)
 
     def test_stand_behind_a_row_of_all_operations(self, tmp_path: Path) -> None:
-        names = [one.range for one in ranges(read_sampled_timeline(Source(str(timeline(tmp_path)))))]
-        assert names[0] == EVERYTHING
-        assert names[1] == "step"
+        assert list(found(timeline(tmp_path)))[:2] == [EVERYTHING, "step"]
 
     def test_without_any_are_one_row(self, tmp_path: Path) -> None:
         assert list(found(timeline(tmp_path, **{RANGES: []}))) == [EVERYTHING]
 
     def test_of_a_timeline_without_gpu_work_are_none(self, tmp_path: Path) -> None:
         read = read_sampled_timeline(Source(str(timeline(tmp_path, **{KERNELS: []}))))
-        assert ranges(read) == []
+        assert groups(read, BY_RANGE) == []
         assert [one.metric for one in metrics_over_time(read)] == [TENSOR, DRAM]
+
+    def test_between_whose_operations_others_run_have_no_mean(self, tmp_path: Path) -> None:
+        """Two ranges take turns every 30 µs: each sample is a mean over both."""
+        kernels = [kernel(at * US, place, end=(at + 30) * US) for place, at in enumerate(range(1_000, 3_000, 30))]
+        calls = [call(place, place) for place in range(len(kernels))]
+        nvtx = [pushed(f"turn {place % 2}", place, place + 1) for place in range(len(kernels))]
+        by_name = found(timeline(tmp_path, **{KERNELS: kernels, CALLS: calls, RANGES: nvtx}))
+        assert [by_name[name].means[DRAM] for name in ("turn 0", "turn 1")] == [None, None]
+        assert by_name[EVERYTHING].means[DRAM] == pytest.approx(50, abs=1)
+
+
+class TestKernels:
+    def test_launched_one_behind_the_other_have_the_mean_of_their_time_together(self, tmp_path: Path) -> None:
+        own = timeline(tmp_path)
+        gemm = found(own, BY_KERNEL)["void gemm<1>(int)"]
+        assert gemm.means[DRAM] == pytest.approx(50, abs=1)
+        assert (gemm.operations, gemm.samples) == (41, 20)
+
+    def test_that_take_turns_have_none(self, tmp_path: Path) -> None:
+        kernels = [
+            kernel(at * US, place, end=(at + 30) * US, name=1 + place % 2)
+            for place, at in enumerate(range(1_000, 3_000, 30))
+        ]
+        calls = [call(place, place) for place in range(len(kernels))]
+        strings = {"StringIds": [{"id": 1, "value": "a()"}, {"id": 2, "value": "b()"}]}
+        by_name = found(timeline(tmp_path, **{KERNELS: kernels, CALLS: calls, **strings}), BY_KERNEL)
+        assert [by_name[name].means[DRAM] for name in ("a()", "b()")] == [None, None]
 
 
 class TestTheRecording:
@@ -102,9 +134,9 @@ class TestTheCommand:
         assert "never counts" in done.stderr
 
     def test_shows_ranges(self, tmp_path: Path) -> None:
-        done = ran("samples", str(timeline(tmp_path)), "--ranges", "--format", "json")
+        done = ran("samples", str(timeline(tmp_path)), "--by", "nvtx", "--format", "json")
         assert done.exit_code == 0, done.stderr
-        rows = {row["range"]: row for row in json.loads(done.stdout)["rows"]}
+        rows = {row["group"]: row for row in json.loads(done.stdout)["rows"]}
         assert rows["attention"][DRAM] == pytest.approx(80)
         assert rows["late"][DRAM] is None
 
@@ -118,8 +150,8 @@ class TestTheCommand:
     def test_refuses_options_of_the_other_kind_of_file(self, tmp_path: Path) -> None:
         done = ran("samples", str(timeline(tmp_path)), "--balance")
         assert (done.exit_code, "are for reports of ncu" in done.stderr) == (2, True)
-        done = ran("samples", str(SAMPLES / "d02-long-rules.csv"), "--ranges")
-        assert (done.exit_code, "--ranges is for timelines of nsys" in done.stderr) == (2, True)
+        done = ran("samples", str(SAMPLES / "d02-long-rules.csv"), "--by", "nvtx")
+        assert (done.exit_code, "--by is for timelines of nsys" in done.stderr) == (2, True)
 
 
 def test_a_timeline_is_known_by_its_first_bytes_or_its_name(tmp_path: Path) -> None:

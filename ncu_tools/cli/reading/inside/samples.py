@@ -54,10 +54,12 @@ SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
 @click.option("--kernel", "kernels", multiple=True, metavar="REGEX", help="A kernel in whose full name this is found.")
 @click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the longest]")
 @click.option("--balance", is_flag=True, help="Show how evenly SMs, L2 slices and other units did the work instead.")
-@click.option("--ranges", is_flag=True, help="Of a timeline of nsys, show the means while each NVTX range's work ran.")
+@click.option(
+    "--by", type=click.Choice(("nvtx", "name")), help="Of a timeline of nsys: a row per NVTX range, or per kernel."
+)
 @format_option
 def command(
-    run: str, kernels: tuple[str, ...], launch: int | None, balance: bool, ranges: bool, output_format: str
+    run: str, kernels: tuple[str, ...], launch: int | None, balance: bool, by: str | None, output_format: str
 ) -> None:
     """Show how counters go over the time of a kernel: how it ramps up, what it reaches, how it ends.
 
@@ -65,21 +67,21 @@ def command(
     Ramp-up is the time until it first is near its plateau, tail the time after it last was. JSON has every sample.
     With --balance a row is a counter over all units of a kind, of any run that has its least, mean and most, or of
     binary reports with the value of each unit, which also have a median. Of a timeline with GPU metrics that nsys
-    sampled, a row is a metric over the recording, or with --ranges what the GPU did while a range's operations ran.
+    sampled, a row is a metric over the recording, or with --by what the GPU did while a range or kernel ran.
 
     \b
     Example:
       ncu-bench samples report.ncu-rep
       ncu-bench samples report.ncu-rep --kernel gemm --format json
       ncu-bench samples report.csv --balance
-      ncu-bench samples timeline.sqlite --ranges
+      ncu-bench samples timeline.sqlite --by nvtx
     """
     timeline = _timeline(run)
     if timeline is not None:
-        _show_timeline(timeline, kernels, launch, balance, ranges, output_format)
+        _show_timeline(timeline, kernels, launch, balance, by, output_format)
         return
-    if ranges:
-        raise WrongUsage("--ranges is for timelines of nsys.", f"{run} is none.", "Leave it out.")
+    if by is not None:
+        raise WrongUsage("--by is for timelines of nsys.", f"{run} is none.", "Leave it out.")
     if balance:
         _show_balance(run, kernels, launch, output_format)
         return
@@ -116,7 +118,7 @@ def _timeline(run: str) -> Source | None:
 
 
 def _show_timeline(
-    source: Source, kernels: tuple[str, ...], launch: int | None, balance: bool, ranges: bool, output_format: str
+    source: Source, kernels: tuple[str, ...], launch: int | None, balance: bool, by: str | None, output_format: str
 ) -> None:
     from ncu_tools.cli.tables.sampled_gpus import sampled_table
 
@@ -124,11 +126,11 @@ def _show_timeline(
         raise WrongUsage(
             "--kernel, --launch and --balance are for reports of ncu.",
             f"{source.name} is a timeline.",
-            "Use --ranges, or see kernels with: ncu-bench hotspots TIMELINE --columns sampled",
+            "Use --by nvtx or --by name, or: ncu-bench hotspots TIMELINE --columns sampled",
         )
     with progress("Reading") as reading:
         reading(source)
-        table = sampled_table(source, output_format, by_range=ranges)
+        table = sampled_table(source, output_format, by)
     show(table, output_format)
 
 

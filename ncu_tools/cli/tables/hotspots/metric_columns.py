@@ -27,6 +27,9 @@ KINDS = {
 BESIDE = {"kernel": None, "launches": 3, "time_total_ns": 2, "time_share": 1}
 """Columns that stay beside those asked for -> how early they go where there is no room."""
 WIDEST_TITLE = 20
+SAMPLES = "sampled_samples"
+"""The column that every run with sampled activity has."""
+TOO_SHORT = "every launch is too short for it; ncu-bench samples TIMELINE --by name has means over many launches"
 LIKE_A_METRIC = 0.85
 """How alike the name of a metric must be to one that a report lacks, to be named beside it."""
 
@@ -186,7 +189,12 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     for one in lacking:
         if one.collect:
             by_command.setdefault(one.collect, []).append(one.name)
-    notes = [f"not in the run, so empty: {', '.join(names)}; collect with: {way}" for way, names in by_command.items()]
+    too_short = f"empty, since {{}} is not among nsys's samples, or {TOO_SHORT}"
+    notes = [
+        too_short.format(" or ".join(names)) if SAMPLES in in_run else
+        f"not in the run, so empty: {', '.join(names)}; collect with: {way}"
+        for way, names in by_command.items()
+    ]  # fmt: skip
     lacking = [one for one in lacking if not one.collect]
     if not lacking:
         return notes

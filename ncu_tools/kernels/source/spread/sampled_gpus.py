@@ -1,4 +1,4 @@
-"""Activity that nsys sampled on GPUs: over the time of a recording, and its means while an NVTX range's work ran."""
+"""Activity that nsys sampled on GPUs: over the time of a recording, and its means while a range or kernel ran."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 from ncu_parsers.timelines.nsys.gpu_metrics import SAMPLED_GPU, sampled_columns
 from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline
-from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, GpuSamples, Integers, merged
+from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, GpuSamples, Integers, merged, time_within
 
 from ncu_tools.kernels.source.spread.over_time import SPARKLINE_WIDTH, sparkline
 
 EVERYTHING = "(all operations)"
+BY_RANGE, BY_KERNEL = "nvtx", "name"
+MOST_OF_OTHERS = 0.1
+"""The part of a piece of time that operations of others may take; a mean over more would not be that of a group."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,13 @@ class SampledMetric:
 
 
 @dataclass(frozen=True)
-class SampledRange:
-    """What a GPU did while the operations of a range ran on it: `means` in % by column, None where none is known.
+class SampledGroup:
+    """What a GPU did while the operations of a range or kernel ran: `means` in % by column, None where none is known.
 
-    `busy_ns` is the time of its operations, those less than a period apart taken together; `sampled_ns` the part of it
-    in pieces of at least five periods, whose `samples` the means are of.
+    `busy_ns` is the time in which its operations ran, `sampled_ns` the time of the samples that the means are of.
     """
 
-    range: str
+    group: str
     gpu: int
     operations: int
     busy_ns: float
@@ -80,57 +82,66 @@ def _over_time(gpu: int, name: str, samples: GpuSamples, width: int) -> SampledM
     )
 
 
-def ranges(timeline: SampledTimeline) -> list[SampledRange]:
-    """The ranges of a timeline on each sampled GPU, the longest busy first, behind a row of all operations.
+def groups(timeline: SampledTimeline, by: str) -> list[SampledGroup]:
+    """The ranges (`BY_RANGE`) or kernels (`BY_KERNEL`) of a timeline on each sampled GPU, behind all operations.
 
-    An operation belongs to every range that is open where it was launched.
+    The longest busy is first. An operation belongs to every range that is open where it was launched.
     """
     table = timeline.operations
     if table is None or SAMPLED_GPU not in table.column_names:
         return []
     gpu_of = tables.floats(table, SAMPLED_GPU)
     start, end = (_integers(table, name) for name in ("start_ns", "end_ns"))
-    places = _rows_of_ranges(table)
-    found: list[SampledRange] = []
+    places = _rows_by(table, by)
+    found: list[SampledGroup] = []
     for gpu, samples in sorted(timeline.activity.gpus.items()):
         mine = gpu_of == gpu
+        everything = merged(start[mine], end[mine], 0)
         rows = [
-            _of_range(name, gpu, samples, start[chosen], end[chosen])
+            _of_group(name, gpu, samples, (start[chosen], end[chosen]), everything)
             for name, own in places.items()
             if len(chosen := own[mine[own]])
         ]
-        found += sorted(rows, key=lambda row: (row.range != EVERYTHING, -row.busy_ns))
+        found += sorted(rows, key=lambda row: (row.group != EVERYTHING, -row.busy_ns))
     return found
 
 
-def _rows_of_ranges(table: pa.Table) -> dict[str, Integers]:
-    """The rows of each range's operations, and of all."""
-    places: dict[str, list[int]] = {}
-    codes, paths = tables.list_codes(table, "nvtx_path")
-    by_path: dict[int, list[int]] = {}
-    for row, code in enumerate(codes.tolist()):
-        by_path.setdefault(code, []).append(row)
-    for code, rows in by_path.items():
-        for name in dict.fromkeys(paths[code] or ()):
-            places.setdefault(str(name), []).extend(rows)
-    everything = {EVERYTHING: np.arange(len(table), dtype=np.int64)}
-    return everything | {name: np.array(sorted(rows), np.int64) for name, rows in places.items()}
+def _rows_by(table: pa.Table, by: str) -> dict[str, Integers]:
+    """The rows of the operations of each range or kernel, and of all."""
+    names: list[tuple[str, ...]]
+    if by == BY_KERNEL:
+        short_codes, texts = tables.codes(table, "kernel_name")
+        codes, names = short_codes.astype(np.int64), [(str(text),) for text in texts]
+    else:
+        codes, paths = tables.list_codes(table, "nvtx_path")
+        names = [tuple(dict.fromkeys(map(str, path or ()))) for path in paths]
+    places: dict[str, list[Integers]] = {EVERYTHING: [np.arange(len(table), dtype=np.int64)]}
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names)), side="right")
+    for code, rows in enumerate(np.split(order, ends[:-1])):
+        for name in names[code]:
+            places.setdefault(name, []).append(rows.astype(np.int64))
+    return {name: np.concatenate(parts) for name, parts in places.items()}
 
 
-def _of_range(name: str, gpu: int, samples: GpuSamples, start: Integers, end: Integers) -> SampledRange:
-    gap = 0.0 if np.isnan(samples.period_ns) else samples.period_ns
-    begins, ends = merged(start, end, gap)
-    kept = (ends - begins) >= LEAST_PERIODS * samples.period_ns
-    begins_kept, ends_kept = begins[kept], ends[kept]
+def _of_group(
+    name: str, gpu: int, samples: GpuSamples, own: tuple[Integers, Integers], everything: tuple[Integers, Integers]
+) -> SampledGroup:
+    """Operations less than a period apart are one piece. Long pieces count in which others take hardly any time."""
+    busy = merged(*own, 0)
+    begins, ends = merged(*own, 0.0 if np.isnan(samples.period_ns) else samples.period_ns)
+    of_others = time_within(everything, begins, ends) - time_within(busy, begins, ends)
+    lasts = (ends - begins).astype(np.float64)
+    kept = (lasts >= LEAST_PERIODS * samples.period_ns) & (of_others <= MOST_OF_OTHERS * lasts)
+    begins, ends = begins[kept], ends[kept]
     means: dict[str, float | None] = {}
+    sampled_ns = 0.0
     for metric in samples.values:
-        amount, covered = samples.amounts(metric, begins_kept, ends_kept)
-        means[metric] = float(amount.sum() / covered.sum()) if covered.sum() > 0 else None
-    count = np.searchsorted(samples.times, ends_kept) - np.searchsorted(samples.times, begins_kept)
-    _, covered = samples.amounts(next(iter(samples.values)), begins_kept, ends_kept)
-    return SampledRange(
-        name, gpu, len(start), float((ends - begins).sum()), float(covered.sum()), int(count.sum()), means
-    )  # fmt: skip
+        amount, covered = (float(one.sum()) for one in samples.amounts(metric, begins, ends))
+        means[metric] = amount / covered if covered > 0 else None
+        sampled_ns = max(sampled_ns, covered)
+    count = int((np.searchsorted(samples.times, ends) - np.searchsorted(samples.times, begins)).sum())
+    return SampledGroup(name, gpu, len(own[0]), float((busy[1] - busy[0]).sum()), sampled_ns, count, means)
 
 
 def _integers(table: pa.Table, name: str) -> Integers:

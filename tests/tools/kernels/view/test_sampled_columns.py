@@ -56,7 +56,9 @@ def test_sampled_bandwidth_is_no_dram_bytes_and_bounds_no_kernel(timeline: str) 
 def test_the_rate_and_the_time_of_the_samples_are_said_beside_the_table(timeline: str) -> None:
     notes = "\n".join(shown(timeline, "--columns", "sampled")["notes"])
     assert "sampled by nsys at 10 kHz: 40 samples over 0.004 s" in notes
-    assert "not in the run, so empty: sampled_issue, sampled_tensor, sampled_dram_write; collect with: " in notes
+    assert (
+        "empty, since sampled_issue or sampled_tensor or sampled_dram_write is not among nsys's samples, or " in notes
+    )
     assert "ncu --set full" not in notes
 
 
