@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.bench.gpu_clocks import GpuState, gpu_state
+from ncu_launch.bench.iteration_energy import sampled_row, with_flops_per_joule
 from ncu_launch.bench.latency_statistics import Effort, summed_up
 from ncu_launch.bench.timed_iteration import Iteration, iteration_of
 from ncu_launch.bench.torchscript import for_inference
@@ -45,6 +46,7 @@ AFTER_COLLECTING = 3
 """Iterations after a garbage collection that fill the caches again."""
 ASKING_S = 5.0
 MEMORY_EVENT = "[memory]"
+NO_POWER_OF_CPUS = "power is sampled of GPUs, and this ran on the CPU"
 BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
 
 Row = dict[str, Any]
@@ -82,12 +84,14 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
         if device == "cpu":
             point.row["notes"] += [*_on_load(load.others(), samples, effort), *on_clock(clock, clock_hz())]
         row = timed_row(point, samples)
+        if effort.power:
+            row = _with_power(point, row)
     row["process_peak_bytes"] = process_peak_bytes()
     written(row)
     del point, built
     gc.collect()
     say("counting")
-    written({**row, **expected_work(workload)})
+    written(with_flops_per_joule({**row, **expected_work(workload)}))
 
 
 def ready(workload: Workload, built: Built, step: Step) -> Ready:
@@ -113,6 +117,20 @@ def timed_row(point: Ready, samples: list[float]) -> Row:
     say("profiling")
     memory = _memory(point.iteration, row["memory_allocated_bytes"], device)
     return {**row, **memory, **_self_times(point.iteration, device)}
+
+
+def _with_power(point: Ready, row: Row) -> Row:
+    """The row with power, energy and activity of the GPU, sampled while the point's iteration repeats."""
+    if point.step.device != "cuda":
+        return {**row, "notes": [*row["notes"], NO_POWER_OF_CPUS]}
+    say("sampling power")
+
+    def work() -> None:
+        untimed(point.iteration)
+        wait_for(point.step.device)
+
+    sampled = sampled_row(work, _gpu_uuid(), is_backward=point.workload.phases == ("backward",))
+    return {**row, **sampled, "notes": [*row["notes"], *sampled["notes"]]}
 
 
 def process_peak_bytes() -> int:

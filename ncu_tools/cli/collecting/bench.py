@@ -29,6 +29,7 @@ from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 from ncu_tools.bench.dask_sweep import rows_by_dask
 from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
 from ncu_tools.cli.collecting.profiled_points import COUNTERS, count, counting_notes
+from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN, power_notes
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -75,6 +76,8 @@ SIZE = click.IntRange(min=1)
 NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
 AT = [column.name for column in COLUMNS].index("latency_mean_ns")
 """Where the columns of arguments are: behind the sizes."""
+POWER_AT = [column.name for column in COLUMNS].index("self_cpu_time_ns")
+"""Where the columns of what was sampled are: behind the counters."""
 Row = dict[str, Any]
 
 
@@ -109,11 +112,12 @@ class EffortOptions:
     precision: float
     max_time: float
     warmup: int
+    power: bool
 
     @property
     def effort(self) -> Effort:
         """The options as the timing processes expect them."""
-        return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup)
+        return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup, power=self.power)
 
 
 @click.command()
@@ -147,6 +151,9 @@ class EffortOptions:
     help="How long to time a point at most, however wide its interval is.",
 )  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True, help="Iterations before timing.")
+@click.option("--power", is_flag=True,
+    help="Sample each GPU's power, energy, clocks and activity too, for 3 s after timing a point (NVML).",
+)  # fmt: skip
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
     help="Measure each point by so many processes, in rounds over all points: the interval is then that between "
     "processes, which compare needs to tell a change from noise.",
@@ -199,9 +206,13 @@ def command(
       ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """
     refuse_unknown(metrics)
-    pairing.check(resume=resume, dask=dask, metrics=metrics)
+    pairing.check(resume=resume, dask=dask, metrics=metrics, power=timing.power)
     if metrics and dask:
         raise WrongUsage("--metrics counts on this machine, and --dask measures on others.", advice="Leave one out.")
+    if timing.power and not dask:
+        from ncu_launch.profilers.sampling.nvml import require_nvml
+
+        require_nvml()
     elsewhere = dask not in (None, "local")  # the workers may have another torchvision
     wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
     if len(wrong) == len(targets):
@@ -404,11 +415,14 @@ def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
     from ncu_parsers.schema.bench_table import COLUMN_NAMES
     from ncu_parsers.schema.bench_table import COLUMNS as ALL
 
-    own = columns_of_arguments([name for name in rows[0] if name not in COLUMN_NAMES], rows, spare=0)
+    sampled = [one for one in EVERY if one.name in rows[0]]
+    known = COLUMN_NAMES.union(one.name for one in sampled)
+    own = columns_of_arguments([name for name in rows[0] if name not in known], rows, spare=0)
     if output_format in MACHINE_FORMATS:
         columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
-        return Table("bench", [*columns, *own], rows, notes)
-    return Table("bench", (*COLUMNS[:AT], *own, *COLUMNS[AT:]), [_for_people(row) for row in rows], notes)
+        return Table("bench", [*columns, *sampled, *own], rows, notes)
+    columns = [*COLUMNS[:AT], *own, *COLUMNS[AT:POWER_AT], *SHOWN, *COLUMNS[POWER_AT:]]
+    return Table("bench", columns, [_for_people(row) for row in rows], notes)
 
 
 def _for_people(row: Row) -> Row:
@@ -455,7 +469,7 @@ def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[
     threads = sorted({row["threads"] for row in rows if row["threads"] is not None})
     if machines:
         notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
-    notes += counting_notes(rows)
+    notes += [*counting_notes(rows), *power_notes(rows)]
     own = [target for target in sweep.targets if not sizes_of(target)]
     if own and (len(sweep.batch_sizes) > 1 or sweep.input_sizes != (None,)):
         notes.append(f"sizes were not varied for targets that make their own inputs: {', '.join(own)}")

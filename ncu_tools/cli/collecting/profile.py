@@ -13,6 +13,7 @@ from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.counters.replay_plan import PLANS
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.plan import TOOLS, Request
+from ncu_launch.profilers.command_line import GPU_METRICS_HZ, LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
@@ -80,6 +81,8 @@ class ToolOptions:
     cache_control: str
     ncu: str | None
     ncu_args: str
+    gpu_metrics: int | None
+    power: bool
     timeout: float | None
 
     def request(self, workload: Workload | None, program: tuple[str, ...]) -> Request:
@@ -189,6 +192,15 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option("--ncu", metavar="PATH", help="The ncu to use, if not the one on PATH.")
 @click.option("--ncu-args", default="", help="More arguments for the tool, as one string.")
 @click.option(
+    "--gpu-metrics",
+    type=click.IntRange(LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ),
+    is_flag=False,
+    flag_value=GPU_METRICS_HZ,
+    metavar="[HZ]",
+    help=f"Sample what the GPU's units do meanwhile, {GPU_METRICS_HZ} times a second or as often as said (nsys).",
+)
+@click.option("--power", is_flag=True, help="Sample power, clocks and activity of the GPUs meanwhile (NVML; not ncu).")
+@click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     metavar="SECONDS",
@@ -264,6 +276,7 @@ def command(
       ncu-bench profile hf:bert-base --batch-size 8 --dtype bf16 --phase forward
       ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
+      ncu-bench profile --tool nsys --gpu-metrics -- python train.py
       ncu-bench profile --nproc 4 -- train.py
       ncu-bench profile kernels.py:softmax --vary n=1024..8192*2 -o sizes
     """

@@ -1,4 +1,4 @@
-"""ncu-bench samples: counters over the time of one kernel, or over the units of the chip."""
+"""ncu-bench samples: counters over the time of one kernel, over the units of the chip, or over a timeline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.cli.selection_options import selection_options
@@ -66,21 +66,34 @@ class _Series(NamedTuple):
 @selection_options
 @click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the longest]")
 @click.option("--balance", is_flag=True, help="Show how evenly SMs, L2 slices and other units did the work instead.")
+@click.option(
+    "--by", type=click.Choice(("nvtx", "name")), help="Of a timeline of nsys: a row per NVTX range, or per kernel."
+)
 @format_option
-def command(run: str, launch: int | None, balance: bool, output_format: str, only: Selection | None) -> None:
+def command(
+    run: str, launch: int | None, balance: bool, by: str | None, output_format: str, only: Selection | None
+) -> None:
     """Show how counters go over the time of a kernel: how it ramps up, what it reaches, how it ends.
 
     RUN is a binary report with samples over time (PM sampling). A row is a counter, its bars go from 0 to its peak.
     Ramp-up is the time until it first is near its plateau, tail the time after it last was. JSON has every sample.
     With --balance a row is a counter over all units of a kind, of any run that has its least, mean and most, or of
-    binary reports with the value of each unit, which also have a median.
+    binary reports with the value of each unit, which also have a median. Of a timeline with GPU metrics that nsys
+    sampled, a row is a metric over the recording, or with --by what the GPU did while a range or kernel ran.
 
     \b
     Example:
       ncu-bench samples report.ncu-rep
       ncu-bench samples report.ncu-rep --kernel gemm --format json
       ncu-bench samples report.csv --balance
+      ncu-bench samples timeline.sqlite --by nvtx
     """
+    timeline = _timeline(run)
+    if timeline is not None:
+        _show_timeline(timeline, only, launch, balance, by, output_format)
+        return
+    if by is not None:
+        raise WrongUsage("--by is for timelines of nsys.", f"{run} is none.", "Leave it out.")
     if balance:
         _show_balance(run, only, launch, output_format)
         return
@@ -114,6 +127,36 @@ def _series(run: str, only: Selection | None, reading: Callable[[Source], None])
         found.every.extend(series)
         found.left.extend(one for one in series if named is None or (source.name, one.launch_id) in named.numbers)
     return found
+
+
+def _timeline(run: str) -> Source | None:
+    """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
+    from pathlib import Path
+
+    from ncu_launch.profile.run_outcome import timelines
+    from ncu_parsers.sources.sources import Source
+    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
+
+    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
+    source = Source(str(files[0])) if len(files) == 1 else None
+    return source if source is not None and is_timeline(source) else None
+
+
+def _show_timeline(
+    source: Source, only: Selection | None, launch: int | None, balance: bool, by: str | None, output_format: str
+) -> None:
+    from ncu_tools.cli.tables.sampled_gpus import sampled_table
+
+    if only is not None or launch is not None or balance:
+        raise WrongUsage(
+            "--launch, --balance and the selection of launches are for reports of ncu.",
+            f"{source.name} is a timeline.",
+            "Use --by nvtx or --by name, or: ncu-bench hotspots TIMELINE --columns sampled",
+        )
+    with progress("Reading") as reading:
+        reading(source)
+        table = sampled_table(source, output_format, by)
+    show(table, output_format)
 
 
 def _show_balance(run: str, only: Selection | None, launch: int | None, output_format: str) -> None:

@@ -27,6 +27,9 @@ KINDS = {
 BESIDE = {"kernel": None, "launches": 3, "time_total_ns": 2, "time_share": 1}
 """Columns that stay beside those asked for -> how early they go where there is no room."""
 WIDEST_TITLE = 20
+SAMPLES = "sampled_samples"
+"""The column that every run with sampled activity has."""
+TOO_SHORT = "every launch is too short for it; ncu-bench samples TIMELINE --by name has means over many launches"
 LIKE_A_METRIC = 0.85
 """How alike the name of a metric must be to one that a report lacks, to be named beside it."""
 
@@ -183,8 +186,19 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near
 
     lacking = [one for one in columns if not _is_there(one, in_run)]
+    by_command: dict[str, list[str]] = {}
+    for one in lacking:
+        if one.collect:
+            by_command.setdefault(one.collect, []).append(one.name)
+    too_short = f"empty, since {{}} is not among nsys's samples, or {TOO_SHORT}"
+    notes = [
+        too_short.format(" or ".join(names)) if SAMPLES in in_run else
+        f"not in the run, so empty: {', '.join(names)}; collect with: {way}"
+        for way, names in by_command.items()
+    ]  # fmt: skip
+    lacking = [one for one in lacking if not one.collect]
     if not lacking:
-        return []
+        return notes
     sections = dict.fromkeys(one.section for one in lacking if one.section)
     metrics = [one.name for one in lacking if not one.section and METRIC_NAME.fullmatch(one.name)]
     asks = [*(f"--section {section}" for section in sections), *([f"--metrics {','.join(metrics)}"] * bool(metrics))]
@@ -192,7 +206,7 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     alike = [name for metric in metrics for name in near(metric, in_run, LIKE_A_METRIC)]
     names = ", ".join(one.name for one in lacking)
     has = f" (it has {', '.join(dict.fromkeys(alike))})" if alike else ""
-    return [f"not in the report{has}, so empty: {names}; collect with: {command}"]
+    return [*notes, f"not in the report{has}, so empty: {names}; collect with: {command}"]
 
 
 def _is_there(one: ChosenColumn, in_run: Collection[str]) -> bool:

@@ -53,7 +53,8 @@ class ChosenColumn:
 
     With `largest_of`, a pattern of metrics, it is that with the largest mean, and `gives` says what of it: name, value
     or share of all. `kind` and `unit` are "" where the report says them. `by` is a key of `COMBINED`; `section` is the
-    section of ncu that collects it, "" where the metric has to be asked for by name; `heading` is for terminals.
+    section of ncu that collects it, "" where the metric has to be asked for by name; `collect` the command that does
+    where it is no section; `heading` is for terminals.
     """
 
     name: str
@@ -69,6 +70,7 @@ class ChosenColumn:
     means: str = ""
     source: str = ""
     section: str = ""
+    collect: str = ""
     heading: str = ""
 
     def needs(self, name: str) -> bool:
@@ -114,6 +116,7 @@ def _short(name: str, entry: dict[str, Any]) -> ChosenColumn:
         means=made_of["means"],
         source=_table()["source"][made_of["source"]],
         section=made_of["section"],
+        collect=made_of.get("collect", ""),
         heading=made_of.get("heading", ""),
     )
 

@@ -32,6 +32,7 @@ from ncu_parsers.timelines.host_ranges import HostRange
 from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
+from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics, with_sampled_activity
 from ncu_parsers.timelines.nsys.nvtx import Codes, Label, TracedRanges, process_of, read_ranges
 from ncu_parsers.timelines.nsys.operations import (
     ACTIVITIES,
@@ -118,11 +119,12 @@ def _report_of(database: Database, name: str) -> Report:
     result.lines[report.METRICS] = len(operations)
     if operations.startless:
         result.lines[report.BROKEN] = operations.startless
-    result.table = _table(name, operations, calls, captures, devices, ranges)
+    table = _table(name, operations, calls, captures, devices, ranges)
+    result.table, on_samples = with_sampled_activity(table, read_gpu_metrics(database), operations, devices)
     result.notes = [
         *_absences(database, operations, devices), *calls.notes, *_without_sizes(calls),
         *_graph_notes(database, operations, captures),
-        *_remarks(operations), *_omissions(database),
+        *_remarks(operations), *_omissions(database), *on_samples,
     ]  # fmt: skip
     return result
 

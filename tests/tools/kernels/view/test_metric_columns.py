@@ -77,8 +77,8 @@ def test_every_short_name_says_what_it_is_made_of_what_it_means_and_who_says_so(
         assert column.metrics or column.largest_of, name
         assert column.by in COMBINED
         assert column.means.strip()
-        assert column.source.startswith("NVIDIA, Nsight Compute, ")
-        assert column.section
+        assert column.source.startswith(("NVIDIA, Nsight Compute, ", "NVIDIA, Nsight Systems, "))
+        assert bool(column.section) != bool(column.collect), name
         assert len(column.heading or name) <= 16, f"{name} is too wide for 80 columns"
 
 
