@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.support.schemas import PrintedAnswers
+    from tests.support.pages.schemas import PrintedAnswers
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything that tests start to interrupt it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -49,7 +49,7 @@ PRINTED: list[PrintedAnswers] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     from ncu_tools.cli import options
-    from tests.support.schemas import PrintedAnswers
+    from tests.support.pages.schemas import PrintedAnswers
 
     if not PRINTED:  # pytester runs pytest within pytest
         PRINTED.append(PrintedAnswers())

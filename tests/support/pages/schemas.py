@@ -1,6 +1,6 @@
 """JSON Schemas of commands: made of what commands print in the tests, and held against all that they print there.
 
-`python -m tests.support.schemas` runs the tests and writes the schemas anew. A column is named in a schema if a module
+`python -m tests.support.pages.schemas` runs the tests and writes the schemas anew. A column is named in a schema if a module
 declares it; columns of metrics, of varied arguments and of SQL are of the run, so that no schema can name them.
 """
 
