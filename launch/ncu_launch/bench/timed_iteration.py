@@ -24,6 +24,8 @@ class Iteration:
 def iteration_of(step: Step) -> Iteration:
     """The iteration for the step's phase. Raises `NcuBenchError` for the backward pass alone with a CUDA graph."""
     workload = step.workload
+    if step.generation is not None:
+        return _generated(step, workload.phases[0])
     whole = {"forward": _forward, "backward": _backward, "step": _whole_step}[workload.phases[0]](step)
     if workload.mode != "cudagraph":
         return whole
@@ -32,6 +34,22 @@ def iteration_of(step: Step) -> Iteration:
             "The backward pass of a CUDA graph cannot be timed alone.", advice="Use --phase forward or step."
         )
     return Iteration(_nothing, _captured(partial(whole.work, None)), _nothing)
+
+
+def _generated(step: Step, phase: str) -> Iteration:
+    """Prefill or decode. The cache is put back before each iteration, outside of what is timed.
+
+    A CUDA graph replays with the addresses of the cache, which only a static one keeps.
+    """
+    if step.workload.mode != "cudagraph":
+        return Iteration(lambda: step.cache(phase), lambda cache: step.generate(phase, cache), _nothing)
+    if step.workload.arguments and dict(step.workload.arguments).get("cache") != "static":
+        raise NcuBenchError(
+            "A dynamic cache grows with every token, and a CUDA graph cannot replay that.", advice="Use --cache static."
+        )
+    cache = step.cache(phase)
+    replay = _captured(lambda: step.generate(phase, cache))
+    return Iteration(lambda: step.cache(phase), replay, _nothing)
 
 
 def _nothing() -> None:
