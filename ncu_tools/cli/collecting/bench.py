@@ -29,6 +29,7 @@ from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 from ncu_tools.bench.dask_sweep import rows_by_dask
 from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
 from ncu_tools.cli.collecting.profiled_points import COUNTERS, count, counting_notes
+from ncu_tools.cli.language_options import LanguageOptions, language_options
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -62,7 +63,16 @@ COLUMNS = (
     Column("iterations", "n", "count"),
     Column("processes", "processes", "count"),
     Column("rate", "throughput", spare=0),
+    Column("first_token_ns", "first token", "time", "ns"),
+    Column("output_token_ns", "per output token", "time", "ns"),
+    Column("sequence_throughput", "token/s of a sequence", "number", "token/s"),
     Column("memory_peak_bytes", "peak memory", "byte", "byte"),
+    Column("weight_bytes", "weights", "byte", "byte"),
+    Column("kv_cache_bytes", "KV cache", "byte", "byte"),
+    Column("activation_bytes", "activations", "byte", "byte"),
+    Column("mfu", "MFU", "fraction"),
+    Column("mbu", "MBU", "fraction"),
+    Column("of_the_roof", "of the roof", "fraction"),
     *COUNTERS,
     Column("self_cpu_time_ns", "self CPU", "time", "ns"),
     Column("self_gpu_time_ns", "self GPU", "time", "ns"),
@@ -71,7 +81,8 @@ COLUMNS = (
     Column("reason", "reason", prose=True),
 )
 SIZE = click.IntRange(min=1)
-NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
+NOT_SHOWN = ("samples_ns", "process_means_ns", "notes", "language_facts")
+UTILISATION = tuple(column for column in COLUMNS if column.name in ("mfu", "mbu", "of_the_roof"))
 AT = [column.name for column in COLUMNS].index("latency_mean_ns")
 """Where the columns of arguments are: behind the sizes."""
 Row = dict[str, Any]
@@ -92,10 +103,14 @@ class SweepOptions:
     channels_last: bool
     arguments: tuple[str, ...]
     variants: tuple[str, ...]
+    language: LanguageOptions
 
     def of(self, targets: tuple[str, ...]) -> Sweep:
         """The sweep of these models. Raises `WrongUsage` for an argument or a variation that is not written as such."""
+        self.language.require_causal(targets)
         options = asdict(self) | {"arguments": (split(self.arguments),), "variants": variants_of(self.variants)}
+        del options["language"]
+        options["languages"] = self.language.combinations()
         for name in ("input_sizes", "sequence_lengths"):
             options[name] = options[name] or (None,)
         return Sweep(targets, **options)
@@ -134,7 +149,8 @@ class EffortOptions:
 @list_option("--device", "devices", type=click.Choice(DEVICES), default=("auto",), help="Devices.  [default: auto]")
 @list_option(
     "--phase", "phases", type=click.Choice(PHASES), default=("forward",),
-    help="Phases; backward is timed alone, a step is both and the optimizer.  [default: forward]",
+    help="Phases; backward is timed alone, a step is both and the optimizer; prefill and decode are of causal language "
+    "models.  [default: forward]",
 )  # fmt: skip
 @click.option("--precision", type=click.FloatRange(0.01, 50), default=1.0, show_default=True, metavar="PERCENT",
     help="Time until the 95 % interval of the mean is within this on either side.",
@@ -160,6 +176,7 @@ class EffortOptions:
     help="Count too, in a profiled run of each point: groups, names and patterns as for profile. Times stay those of "
     "runs without a profiler.",
 )  # fmt: skip
+@language_options
 @against_options
 @format_option
 @options_in(AgainstOptions, "pairing")
@@ -192,6 +209,7 @@ def command(
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench kernels.py:softmax --vary n=1024..16384*2 --metrics flops,dram -o sizes
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+      ncu-bench bench hf:llama-3.2-1b --phase decode --context-length 256,1024,4096 --batch-size 1,8 --dtype bf16
       ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """
     refuse_unknown(metrics)
@@ -233,7 +251,13 @@ def command(
         click.echo(f"{_of(number, len(requested))} left; the same command with -o {folder} --resume goes on.", err=True)
         raise click.Abort
     rows = _rows_of(folder, requested)
-    show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
+    if any(row["language_facts"] for row in rows):
+        from ncu_tools.bench.generation_points import with_utilisation
+
+        rows, on_utilisation = with_utilisation(rows)
+    else:
+        on_utilisation = []
+    show(_table(rows, [*_notes(rows, sweep, effort, folder), *on_utilisation], output_format), output_format)
     if not any(row["outcome"] == OK for row in rows):
         raise NcuBenchError(
             "No point could be measured.", f"The first: {rows[0]['reason'].rstrip('.')}.", "See its row and log."
@@ -400,10 +424,13 @@ def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
     from ncu_parsers.schema.bench_table import COLUMN_NAMES
     from ncu_parsers.schema.bench_table import COLUMNS as ALL
 
-    own = columns_of_arguments([name for name in rows[0] if name not in COLUMN_NAMES], rows, spare=0)
+    shares = {column.name for column in UTILISATION}
+    names = dict.fromkeys(name for row in rows for name in row if name not in COLUMN_NAMES and name not in shares)
+    own = columns_of_arguments(list(names), rows, spare=0)
     if output_format in MACHINE_FORMATS:
         columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
-        return Table("bench", [*columns, *own], rows, notes)
+        further = UTILISATION if any(row.get("mfu") is not None or row.get("mbu") is not None for row in rows) else ()
+        return Table("bench", [*columns, *further, *own], rows, notes)
     return Table("bench", (*COLUMNS[:AT], *own, *COLUMNS[AT:]), [_for_people(row) for row in rows], notes)
 
 
@@ -414,7 +441,11 @@ def _for_people(row: Row) -> Row:
     rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
     number = len(process_means(row))
     several = number if number > 1 else None
-    return {**row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None}
+    weights = row["parameter_bytes"] if row["kv_cache_bytes"] is not None else None
+    return {
+        **row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None,
+        "weight_bytes": weights,
+    }  # fmt: skip
 
 
 def _notes_of_points(rows: list[Row]) -> list[str]:
