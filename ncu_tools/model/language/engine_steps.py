@@ -56,22 +56,21 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
     by_kernel = _in_kernels(table)
     if not named:
         return by_kernel, notes
-    step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""))
+    evidence = dict.fromkeys(word for one in named for word in one.evidence)
+    step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""), evidence=tuple(evidence))
     contexts = [one.context_length for one in named if one.context_length is not None]
     if contexts:
         step = replace(step, context_length=round(sum(contexts) / len(contexts)))
     if by_kernel is not None and by_kernel.phase == step.phase:
         step = replace(
-            step,
-            attention_launches=by_kernel.attention_launches,
-            evidence=tuple(dict.fromkeys((*(word for one in named for word in one.evidence), *by_kernel.evidence))),
+            step, attention_launches=by_kernel.attention_launches, evidence=(*step.evidence, *by_kernel.evidence)
         )
     return step, notes
 
 
 def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
     """The steps that NVTX ranges and annotations name; ranges in each other are joined where they agree."""
-    paths = {tuple(path) for path in table.column("nvtx_path").to_pylist() if path}
+    paths = dict.fromkeys(tuple(path) for path in table.column("nvtx_path").to_pylist() if path)
     steps, notes = list[EngineStep](), list[str]()
     for path in paths:
         found = [one for one in map(_of_range, path) if one is not None]

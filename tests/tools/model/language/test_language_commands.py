@@ -203,7 +203,7 @@ def test_a_bad_combination_is_refused_in_one_paragraph(words: str, said: str) ->
 
 
 def test_a_program_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "profile --prompt-length 4 -- python train.py".split()
+    words = ["profile", "--prompt-length", "4", "--", "python", "train.py"]
     monkeypatch.setattr("sys.argv", ["ncu-bench", *words])
     done = ran(*words)
     assert done.exit_code == 2
