@@ -28,8 +28,8 @@ LOWER = "flops_operators_lower_bound"
 COLUMNS = (
     Column("target", "model", wide=True),
     Column("batch_size", "batch", "count", spare=0),
-    Column("input_size", "image", "count"),
-    Column("sequence_length", "tokens", "count"),
+    Column("input_size", "image", "count", spare=9),
+    Column("sequence_length", "tokens", "count", spare=9),
     Column("dtype", "type"),
     Column("weights_type", "weights as"),
     Column("cache_type", "cache as"),
@@ -37,7 +37,7 @@ COLUMNS = (
     Column("prompt_length", "prompt", "count", spare=0),
     Column("context_length", "context", "count", spare=0),
     Column("new_tokens", "new", "count"),
-    Column("head", "LM head"),
+    Column("head", "LM head", spare=8),
     Column("parameters", "parameters", "count"),
     Column("flops", "FLOPs", "flop", "FLOP", spare=0),
     Column("flops_operators", "FLOPs (operators)", "flop", "FLOP", lower_bound_if=LOWER),
@@ -83,7 +83,7 @@ GENERATION = (
 )
 WEIGHT_ONLY = (
     "--weights and --kv-cache change bytes and not FLOPs: products are computed in --dtype, and scales of groups of "
-    "weights are not in the bytes"
+    "weights are not in the bytes; bytes (operators) and per operator are those of --dtype"
 )
 NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
 MACHINE_READABLE = (
