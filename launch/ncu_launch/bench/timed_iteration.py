@@ -37,18 +37,11 @@ def iteration_of(step: Step) -> Iteration:
 
 
 def _generated(step: Step, phase: str) -> Iteration:
-    """Prefill or decode. The cache is put back before each iteration, outside of what is timed.
-
-    A CUDA graph replays with the addresses of the cache, which only a static one keeps.
-    """
+    """Prefill or decode. The cache is put back before each iteration, outside of what is timed."""
     if step.workload.mode != "cudagraph":
         return Iteration(lambda: step.cache(phase), lambda cache: step.generate(phase, cache), _nothing)
-    if step.workload.arguments and dict(step.workload.arguments).get("cache") != "static":
-        raise NcuBenchError(
-            "A dynamic cache grows with every token, and a CUDA graph cannot replay that.", advice="Use --cache static."
-        )
     cache = step.cache(phase)
-    replay = _captured(lambda: step.generate(phase, cache))
+    replay = _captured(lambda: step.generate(phase, cache), before=lambda: step.cache(phase))
     return Iteration(lambda: step.cache(phase), replay, _nothing)
 
 
@@ -115,15 +108,20 @@ def _differentiable(output: Any) -> tuple[list[Any], list[Any]]:
     return outputs, [torch.ones_like(tensor) for tensor in outputs]
 
 
-def _captured(work: Callable[[], None]) -> Callable[[Any], None]:
-    """A function that replays a CUDA graph of `work`; capturing requires three runs on a side stream first."""
+def _captured(work: Callable[[], None], before: Callable[[], Any] = _nothing) -> Callable[[Any], None]:
+    """A function that replays a CUDA graph of `work`; capturing requires three runs on a side stream first.
+
+    `before` makes each of them start alike, and is not in the graph.
+    """
     import torch
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
+            before()
             work()
+        before()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -45,7 +45,7 @@ def utilisation(work: StepWork, nanoseconds: float, machine: Machine, unit: str 
     source = "measured" if machine.measured else "data sheet, dense"
     parts = [
         f"MFU is of {peak.value / 1e12:.4g} TFLOP/s ({unit_title(peak.unit)}, {source})" if peak is not None else "",
-        f"MBU of {bandwidth.value / 1e9:.4g} GB/s" if bandwidth is not None else "",
+        f"MBU is of {bandwidth.value / 1e9:.4g} GB/s" if bandwidth is not None else "",
     ]
     return Utilisation(
         work.causal_flops / seconds / peak.value if peak is not None else None,

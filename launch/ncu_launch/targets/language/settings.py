@@ -101,6 +101,12 @@ def check(workload: Workload, phases: Collection[str] | None = None) -> Workload
             "--autocast converts all weights in every step, which would be most of a decode step.",
             advice="Leave it out, and say --dtype bf16 or fp16.",
         )
+    if workload.mode == "cudagraph" and settings_of(workload).cache != "static":
+        raise WrongUsage(
+            "A dynamic KV cache takes new memory with every token, and a CUDA graph replays the addresses it was "
+            "captured with.",
+            advice="Add --cache static.",
+        )
     if workload.sequence_length is not None:
         raise WrongUsage(
             f"--seq-len {workload.sequence_length} is the length of a whole forward pass, and says nothing of "

@@ -60,6 +60,7 @@ class TestSettings:
         (workload(phases=("forward", "decode")), "mixes two kinds of run"),
         (workload(phases=("backward", "prefill")), "mixes two kinds of run"),
         (Workload("hf:gpt2", phases=("decode",), sequence_length=64), "--seq-len 64 is the length of a whole forward"),
+        (Workload("hf:gpt2", phases=("decode",), mode="cudagraph"), "A dynamic KV cache takes new memory"),
         (Workload("hf:gpt2", phases=("decode",), autocast=True), "--autocast converts all weights in every step"),
     ],
 )  # fmt: skip

@@ -120,7 +120,7 @@ class TestARun:
         assert row.tokens_per_s == pytest.approx(3 / 2e-3)
         assert row.mfu == pytest.approx(work.causal_flops / 2e-3 / 989.4e12)
         assert row.mbu == pytest.approx(work.bytes / 2e-3 / 3.35e12)
-        assert "on h100-sxm MFU is of 989.4 TFLOP/s (tensor BF16, data sheet, dense) and MBU of 3350 GB/s" in notes
+        assert "on h100-sxm MFU is of 989.4 TFLOP/s (tensor BF16, data sheet, dense) and MBU is of 3350 GB/s" in notes
 
     def test_without_a_machine_or_a_time_has_no_shares(self) -> None:
         row, _ = measured_phase(table(one(ns=1e6)), MADE, "decode", 1)

@@ -149,7 +149,7 @@ class TestBench:
             assert 0 < row["mfu"] < 1e-3
             assert row["of_the_roof"] == max(row["mfu"], row["mbu"])
         assert "attention causal" in " ".join(notes)
-        assert "on h100-sxm MFU is of 66.9 TFLOP/s (FP32, data sheet, dense) and MBU of 3350 GB/s" in notes
+        assert "on h100-sxm MFU is of 66.9 TFLOP/s (FP32, data sheet, dense) and MBU is of 3350 GB/s" in notes
 
 
 def test_a_profile_of_both_phases_has_layers_with_the_time_of_each(tmp_path: Path) -> None:
