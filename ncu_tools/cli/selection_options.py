@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.nvtx_ranges import RUN_PHASES
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
 
 if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection

@@ -1,7 +1,7 @@
 """What launches are grouped by: for each grouping, the group of each launch and the titles of the groups.
 
 A grouping is a line in `KEYS`, its row's name in `kernel_row.GROUPS`, the columns that it needs in
-`runs.partition_sums.OF_GROUPS`, and a word of --by in `cli.rows_and_order`.
+`runs.partition_sums.OF_GROUPS`, and a word of --by in `cli.option_kinds.rows_and_order`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.plan import Request
+from ncu_launch.targets.language.settings import check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload_spec import Workload
@@ -52,17 +53,20 @@ class DryRun(NamedTuple):
 def checked_workload(workload: Workload) -> Workload:
     """The workload with the data type that its target implies, and the default phases if it has none.
 
-    Raises `WrongUsage`, with similar names, for a misspelt target.
+    Raises `WrongUsage`, with similar names, for a misspelt target, and for settings of a language model that do not fit
+    its phases.
     """
     target = workload.target
     error = misspelt(target)
     if error is not None:
         raise error
-    return replace(
-        workload,
-        dtype=own_dtype(target) or workload.dtype,
-        phases=workload.phases or default_phases(target),
-        phases_are_defaults=not workload.phases,
+    return check(
+        replace(
+            workload,
+            dtype=own_dtype(target) or workload.dtype,
+            phases=workload.phases or default_phases(target),
+            phases_are_defaults=not workload.phases,
+        )
     )
 
 

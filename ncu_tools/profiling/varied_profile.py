@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.bench.point_outcomes import FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
-from ncu_launch.bench.sweep import BenchPoint, point_of, settings_of
+from ncu_launch.bench.sweep import BenchPoint, point_of, settings_of, takes_arguments
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, read_manifest, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, LOGS, POINTS_FILE
 from ncu_launch.files.run_folder import writing
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_launch.profile.plan import Request, default_folder
-from ncu_launch.targets.user_functions import is_function
 from ncu_launch.targets.varied_arguments import SETTINGS, Variant, varied
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_bench, read_launches
@@ -61,7 +60,7 @@ def varied_points(workload: Workload, variants: Sequence[Variant]) -> list[Varie
     """A point for each variant of a workload. Raises `WrongUsage` for a value that the target does not take."""
     found: list[VariedPoint] = []
     for variant in variants:
-        one = checked_workload(varied(workload, variant, takes_arguments=is_function(workload.target)))
+        one = checked_workload(varied(workload, variant, takes_arguments=takes_arguments(workload.target)))
         values = {**{SETTINGS.get(name, name): text for name, text in variant}, **dict(one.arguments)}
         words = ",".join(f"{name}={text}" for name, text in variant)
         folder = "".join(letter if letter.isalnum() or letter in "-_.,=" else "-" for letter in words)[:LONGEST_NAME]

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.bench.generation_row import row_of_generation, sizes_of_generation
 from ncu_launch.bench.gpu_clocks import GpuState, gpu_state
 from ncu_launch.bench.iteration_energy import sampled_row, with_flops_per_joule
 from ncu_launch.bench.latency_statistics import Effort, summed_up
@@ -116,7 +117,11 @@ def timed_row(point: Ready, samples: list[float]) -> Row:
     row |= {**_latency(samples, row), **_gpu(point.iteration, device)}
     say("profiling")
     memory = _memory(point.iteration, row["memory_allocated_bytes"], device)
-    return {**row, **memory, **_self_times(point.iteration, device)}
+    whole = {**row, **memory, **_self_times(point.iteration, device)}
+    generation, language = point.step.generation, point.built.language
+    if generation is None or language is None:
+        return whole
+    return {**whole, **row_of_generation(point.workload, language, generation, whole)}
 
 
 def _with_power(point: Ready, row: Row) -> Row:
@@ -303,6 +308,8 @@ def _sizes(workload: Workload, built: Built) -> Row:
     The inputs of a function that is no model can mean anything.
     """
     keywords = built.kwargs or {}
+    if built.generation is not None and built.language is not None:
+        return sizes_of_generation(workload, built.language)
     tensors = list(tensors_in((built.args, keywords)))
     images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
     row: Row = dict.fromkeys(("batch_size", "input_size", "sequence_length", "items", "throughput_unit"))
@@ -350,7 +357,8 @@ def _allocated(step: Step) -> int:
         return int(torch.cuda.memory_allocated())
     inputs = tensors_in((step.arguments, step.keywords))
     state = tensors_in([] if step.optimizer is None else list(step.optimizer.state.values()))
-    tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state]
+    cached = [] if step.generation is None else step.generation.tensors()
+    tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state, *cached]
     storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(map(int, storages.values()))
 

@@ -13,8 +13,8 @@ from ncu_launch.workload_spec import DEVICES
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
 from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
+from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.cli.renamed_option import RenamedOption
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
 

@@ -19,7 +19,9 @@ from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
 from ncu_tools.cli.collecting.terminal_listener import Terminal
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
 from ncu_tools.cli.options import (
     argument_option,
     echo_notes,
@@ -31,7 +33,6 @@ from ncu_tools.cli.options import (
     top_option,
     vary_option,
 )
-from ncu_tools.cli.renamed_option import RenamedOption
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
@@ -168,7 +169,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     "phases",
     type=click.Choice(PHASES),
     help="What to profile: forward and backward if not given (gemm: and conv: forward only). "
-    "A step is both and the optimizer.",
+    "A step is both and the optimizer; prefill and decode are of causal language models.",
 )
 @click.option(
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
@@ -243,6 +244,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="Without a GPU's report, measure a machine whose ceilings nobody knows, once, for at most 10 s after the run.",
 )
+@language_options
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
 @top_option("kernels")
 @machine_option
@@ -256,6 +258,7 @@ def command(
     program: tuple[str, ...],
     model: WorkloadOptions,
     variants: tuple[str, ...],
+    language: LanguageOptions,
     collecting: ToolOptions,
     runs: RunsOptions,
     shown: ShownOptions,
@@ -274,6 +277,7 @@ def command(
     Example:
       ncu-bench profile resnet18 --metrics flops,dram
       ncu-bench profile hf:bert-base --batch-size 8 --dtype bf16 --phase forward
+      ncu-bench profile hf:llama-3.2-1b --phase prefill,decode --prompt-length 512 --dtype bf16
       ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
       ncu-bench profile --tool nsys --gpu-metrics -- python train.py
@@ -283,13 +287,16 @@ def command(
     workload: Workload | None = None
     words: tuple[str, ...] = ()
     if _is_program(target) and target is not None:
+        language.require_causal(())
         words = (target, *program)
     elif target is not None:
         if program:
             raise WrongUsage(
                 f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
             )
-        workload = model.of(target) if variants else checked_workload(model.of(target))
+        asked = model.of(target)
+        asked = replace(asked, arguments=language.of(asked))
+        workload = asked if variants else checked_workload(asked)
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
     request = runs.around(collecting.request(workload, words))

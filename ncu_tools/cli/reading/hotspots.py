@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -23,7 +24,6 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.cli.rows_and_order import KERNEL_ROWS, Words, rows_and_order
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title

@@ -32,6 +32,8 @@ COLUMNS = (
     Column("forward_ns", "forward", "time", "ns"),
     Column("backward_ns", "backward", "time", "ns"),
     Column("optimizer_ns", "optimizer", "time", "ns"),
+    Column("prefill_ns", "prefill", "time", "ns"),
+    Column("decode_ns", "decode", "time", "ns"),
     Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=1),
     Column("dram_bytes", "DRAM", "byte", "byte", spare=3),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=2),

@@ -76,6 +76,8 @@ LAYER_COLUMNS = (
     Column("forward_ns", "forward", "time"),
     Column("backward_ns", "backward", "time"),
     Column("optimizer_ns", "optimizer", "time"),
+    Column("prefill_ns", "prefill", "time"),
+    Column("decode_ns", "decode", "time"),
     Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ncu_tools.cli.list_option import ListOption, list_option
+from ncu_tools.cli.option_kinds.list_option import ListOption, list_option
 from tests.conftest import ROOT
 from tests.support.pages.options_page import options, with_options
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ncu_tools.cli import cli
-from ncu_tools.cli.renamed_option import RenamedListOption, RenamedOption
+from ncu_tools.cli.option_kinds.renamed_option import RenamedListOption, RenamedOption
 from tests.support.pages.options_page import options
 
 COLLECTING = ("profile", "bench", "machines")

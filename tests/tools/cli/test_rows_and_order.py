@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli import cli
-from ncu_tools.cli.rows_and_order import KERNEL_ROWS, Words, rows_and_order
+from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
 from ncu_tools.kernels.kernel_row import GROUPS
 from tests.conftest import ROOT
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     echo_notes,

@@ -13,8 +13,8 @@ from ncu_tools.cli import COMMANDS, FOLDERS
 from ncu_tools.cli.programs.schema import commands_with_schema, schema_of
 from tests.conftest import ROOT, SAMPLES
 from tests.support.called_here import called_here
-from tests.support.reports import sample_files
 from tests.support.pages.schemas import SCHEMAS, Structure, require_valid
+from tests.support.reports import sample_files
 
 RELEASED = ROOT / "tests" / "released" / "schemas"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ncu_tools.cli.list_option import ListOption
+from ncu_tools.cli.option_kinds.list_option import ListOption
 
 
 class RenamedOption(click.Option):
