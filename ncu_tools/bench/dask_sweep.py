@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench.device_locks import CPU, environment_of, turn, visible_gpus
+from ncu_launch.bench.gpu.device_locks import CPU, environment_of, turn, visible_gpus
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.sweep import BenchPoint, Environment, Row, rows_of, unmeasured
 from ncu_launch.errors import NcuBenchError

@@ -18,16 +18,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.bench.generation_row import row_of_generation, sizes_of_generation
-from ncu_launch.bench.gpu_clocks import GpuState, gpu_state
-from ncu_launch.bench.iteration_energy import sampled_row, with_flops_per_joule
+from ncu_launch.bench.gpu.gpu_clocks import GpuState, gpu_state
+from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_joule
 from ncu_launch.bench.latency_statistics import Effort, summed_up
-from ncu_launch.bench.timed_iteration import Iteration, iteration_of
+from ncu_launch.bench.memory_and_self_times import allocated_bytes, peak_memory, self_times
+from ncu_launch.bench.timed_iteration import Iteration, iteration_of, untimed, wait_for
 from ncu_launch.bench.torchscript import for_inference
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
@@ -46,9 +47,7 @@ COLLECT_EVERY = 64
 AFTER_COLLECTING = 3
 """Iterations after a garbage collection that fill the caches again."""
 ASKING_S = 5.0
-MEMORY_EVENT = "[memory]"
 NO_POWER_OF_CPUS = "power is sampled of GPUs, and this ran on the CPU"
-BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
 
 Row = dict[str, Any]
 
@@ -108,7 +107,7 @@ def warm(point: Ready, effort: Effort) -> None:
     unchanged = point.step.versions()
     point.row["warmup_iterations"] = _warm(point.iteration, effort, point.step.device)
     point.row["notes"] += [CHANGES_ITS_INPUTS] if point.step.versions() != unchanged else []
-    point.row["memory_allocated_bytes"] = _allocated(point.step)
+    point.row["memory_allocated_bytes"] = allocated_bytes(point.step)
 
 
 def timed_row(point: Ready, samples: list[float]) -> Row:
@@ -116,8 +115,8 @@ def timed_row(point: Ready, samples: list[float]) -> Row:
     device, row = point.step.device, point.row
     row |= {**_latency(samples, row), **_gpu(point.iteration, device)}
     say("profiling")
-    memory = _memory(point.iteration, row["memory_allocated_bytes"], device)
-    whole = {**row, **memory, **_self_times(point.iteration, device)}
+    memory = peak_memory(point.iteration, row["memory_allocated_bytes"], device)
+    whole = {**row, **memory, **self_times(point.iteration, device)}
     generation, language = point.step.generation, point.built.language
     if generation is None or language is None:
         return whole
@@ -162,20 +161,6 @@ def _warm(iteration: Iteration, effort: Effort, device: str) -> int:
         wait_for(device)
         done += 1
     return done
-
-
-def untimed(iteration: Iteration) -> None:
-    """Run one iteration."""
-    iteration.work(iteration.prepare())
-    iteration.finish()
-
-
-def wait_for(device: str) -> None:
-    """Wait until the device has done its work."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
@@ -344,85 +329,6 @@ def expected_work(workload: Workload) -> Row:
         "expected_bytes": float(found["bytes"]),
         "expected_why_not": f"no formula for {unknown}" if unknown else None,
     }
-
-
-# --------------------------------------------------------------------------------------------- memory and self times
-
-
-def _allocated(step: Step) -> int:
-    """Bytes allocated between iterations: parameters, buffers, inputs and optimizer state."""
-    import torch
-
-    if step.device == "cuda":
-        return int(torch.cuda.memory_allocated())
-    inputs = tensors_in((step.arguments, step.keywords))
-    state = tensors_in([] if step.optimizer is None else list(step.optimizer.state.values()))
-    cached = [] if step.generation is None else step.generation.tensors()
-    tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state, *cached]
-    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
-    return sum(map(int, storages.values()))
-
-
-def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
-    """Peak bytes allocated during an iteration, including what is allocated between iterations."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        untimed(iteration)
-        torch.cuda.synchronize()
-        return {"memory_peak_bytes": int(torch.cuda.max_memory_allocated()), "memory_basis": BY_ALLOCATOR}
-    with suppress(Exception):  # the profiler's events are not a public interface
-        with _profiler(profile_memory=True) as profiler:
-            untimed(iteration)
-        events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
-        changes = [event.nbytes() for event in sorted(events, key=lambda event: int(event.start_ns()))]
-        if changes:
-            return {"memory_peak_bytes": allocated + peak_of(changes), "memory_basis": BY_PROFILER}
-    return {"memory_peak_bytes": None, "memory_basis": None}
-
-
-def peak_of(changes: list[int]) -> int:
-    """The largest running sum of allocations (positive) and releases (negative), at least 0, in bytes."""
-    highest = now = 0
-    for change in changes:
-        now += change
-        highest = max(highest, now)
-    return highest
-
-
-def _self_times(iteration: Iteration, device: str) -> Row:
-    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
-    prepared = iteration.prepare()
-    wait_for(device)
-    try:
-        with _profiler() as profiler:
-            iteration.work(prepared)
-            wait_for(device)
-        totals = profiler.key_averages()
-    except RuntimeError:  # another profiler uses the device
-        return {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
-    finally:
-        iteration.finish()
-    on_gpu = [event.self_device_time_total for event in totals if _is_of_gpu(event)]
-    return {
-        "self_cpu_time_ns": 1e3 * sum(event.self_cpu_time_total for event in totals),
-        "self_gpu_time_ns": 1e3 * sum(on_gpu) if on_gpu else None,
-    }
-
-
-def _is_of_gpu(event: Any) -> bool:
-    return event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False)
-
-
-def _profiler(**options: Any) -> AbstractContextManager[Any]:
-    import torch
-
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    profiler: AbstractContextManager[Any] = torch.profiler.profile(activities=activities, **options)
-    return profiler
 
 
 def _gpu(iteration: Iteration, device: str) -> Row:

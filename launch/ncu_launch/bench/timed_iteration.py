@@ -127,3 +127,17 @@ def _captured(work: Callable[[], None], before: Callable[[], Any] = _nothing) ->
     with torch.cuda.graph(graph):
         work()
     return lambda _: graph.replay()
+
+
+def untimed(iteration: Iteration) -> None:
+    """Run one iteration."""
+    iteration.work(iteration.prepare())
+    iteration.finish()
+
+
+def wait_for(device: str) -> None:
+    """Wait until the device has done its work."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ncu_launch.bench.iteration_energy import ENERGY, FLOPS_PER_J, UNIT_OF
+from ncu_launch.bench.gpu.iteration_energy import ENERGY, FLOPS_PER_J, UNIT_OF
 
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.table import Column

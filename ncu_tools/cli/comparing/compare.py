@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
@@ -23,7 +24,6 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
 from ncu_tools.cli.tables.compare.kernels_and_layers import compared_categories, compared_kernels, compared_layers
 from ncu_tools.cli.tables.compare.places import PLACES, compared_places

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.report.table import Column, Table
 

@@ -9,8 +9,8 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -24,7 +25,6 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee

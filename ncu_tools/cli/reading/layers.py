@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import percent

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:

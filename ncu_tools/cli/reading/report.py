@@ -10,8 +10,8 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, machine_option, progress
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.terminal_notes import WrittenFile
 
 if TYPE_CHECKING:

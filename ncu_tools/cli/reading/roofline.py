@@ -14,6 +14,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -28,7 +29,6 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
     Style,

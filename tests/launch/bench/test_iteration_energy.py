@@ -13,8 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ncu_launch.bench import iteration_energy, point_process
-from ncu_launch.bench.iteration_energy import (
+from ncu_launch.bench import point_process
+from ncu_launch.bench.gpu import iteration_energy
+from ncu_launch.bench.gpu.iteration_energy import (
     ENERGY,
     FLOPS_PER_J,
     NOT_ALONE,

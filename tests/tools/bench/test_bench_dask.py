@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_launch.bench.device_locks import environment_of, turn, visible_gpus
+from ncu_launch.bench.gpu.device_locks import environment_of, turn, visible_gpus
 from ncu_launch.bench.sweep import Sweep, points
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.installed_tools import Gpu
@@ -260,7 +260,7 @@ class TestTurns:
         self, named: str, visible: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            "ncu_launch.bench.device_locks.gpus", lambda: [Gpu(at, "H200", "9.0", None) for at in range(4)]
+            "ncu_launch.bench.gpu.device_locks.gpus", lambda: [Gpu(at, "H200", "9.0", None) for at in range(4)]
         )
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
         assert visible_gpus() == visible
@@ -268,7 +268,7 @@ class TestTurns:
     def test_ends_with_the_process_that_holds_the_lock(self, tmp_path: Path) -> None:
         name = f"test-{os.getpid()}-held"
         program = (
-            "import sys, time; from ncu_launch.bench.device_locks import turn\n"
+            "import sys, time; from ncu_launch.bench.gpu.device_locks import turn\n"
             f"with turn(['{name}'], lambda: False): print(flush=True); time.sleep(60)"
         )
         other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

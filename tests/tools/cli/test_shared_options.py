@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times, with_titles
 from ncu_tools.report.table import Column, Table
 from ncu_tools.runs.selection import Selection

@@ -10,6 +10,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     echo_notes,
@@ -19,7 +20,6 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Column, Table
 

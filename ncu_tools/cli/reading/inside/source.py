@@ -9,8 +9,8 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
