@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     click.option(
         "--kernel", "kernels", multiple=True, metavar="REGEX",
-        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next four.",
+        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next five.",
     ),
     list_option("--phase", "phases", type=click.Choice(RUN_PHASES), help="Only these phases."),
     list_option(
@@ -29,8 +29,12 @@ OPTIONS = (
     list_option(
         "--rank", "ranks", type=click.IntRange(min=0), metavar="N,...", help="Only launches of these ranks."
     ),
+    click.option(
+        "--point", "at_points", multiple=True, metavar="NAME=VALUE,...",
+        help="Only this point of a profile --vary: n=64, or m=64,n=128; may be repeated.",
+    ),
 )  # fmt: skip
-NAMES = "--kernel, --phase, --layer, --device and --rank"
+NAMES = "--kernel, --phase, --layer, --device, --rank and --point"
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,9 +48,10 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         in_layers: tuple[str, ...],
         devices: tuple[int, ...],
         ranks: tuple[int, ...],
+        at_points: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        return command(*arguments, **others, only=_selection(kernels, phases, in_layers, devices, ranks))
+        return command(*arguments, **others, only=_selection(kernels, phases, in_layers, devices, ranks, at_points))
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -59,13 +64,14 @@ def _selection(
     layers: tuple[str, ...],
     devices: tuple[int, ...],
     ranks: tuple[int, ...],
+    points: tuple[str, ...],
 ) -> Selection | None:
     """The selection by these options; None if none was given, without an import."""
-    if not (kernels or phases or layers or devices or ranks):
+    if not (kernels or phases or layers or devices or ranks or points):
         return None
-    from ncu_tools.runs.selection import Selection, pattern_of
+    from ncu_tools.runs.selection import Selection, pattern_of, point_of
 
-    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks)
+    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks, tuple(map(point_of, points)))
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:

@@ -11,6 +11,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.plan import Request
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.targets.user_functions import refuse_unknown_arguments
 from ncu_launch.workload_spec import Workload
 
 COVERAGE = 0.95
@@ -52,12 +53,13 @@ class DryRun(NamedTuple):
 def checked_workload(workload: Workload) -> Workload:
     """The workload with the data type that its target implies, and the default phases if it has none.
 
-    Raises `WrongUsage`, with similar names, for a misspelt target.
+    Raises `WrongUsage`, with similar names, for a misspelt target, and for an argument that a function does not have.
     """
     target = workload.target
     error = misspelt(target)
     if error is not None:
         raise error
+    refuse_unknown_arguments(target, (name for name, _ in workload.arguments))
     return replace(
         workload,
         dtype=own_dtype(target) or workload.dtype,

@@ -30,7 +30,7 @@ from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished, own_environm
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
 from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, is_function, lacks, sizes_taken
-from ncu_launch.targets.varied_arguments import Variant, settings_in, varied
+from ncu_launch.targets.varied_arguments import SETTINGS, Variant, settings_in, varied
 from ncu_launch.workload.meta_device_process import said_errors
 from ncu_launch.workload_spec import Workload
 
@@ -105,6 +105,12 @@ def points(sweep: Sweep) -> list[BenchPoint]:
             point = BenchPoint(_name(workload, workload.batch_size if batch else None), workload)
             found.setdefault(point.name, point)
     return list(found.values())
+
+
+def argument_names(sweep: Sweep) -> list[str]:
+    """The arguments of functions that a sweep gives values, by --arg and by --vary."""
+    given = [name for arguments in sweep.arguments for name, _ in arguments]
+    return list(dict.fromkeys([*given, *(name for one in sweep.variants for name, _ in one if name not in SETTINGS)]))
 
 
 def point_of(workload: Workload) -> BenchPoint:
