@@ -384,7 +384,7 @@ def _latency(row: Row, further: Row) -> Row:
         "latency_sd_ns": found.deviation,
         "latency_low_ns": None if reach is None else found.mean - reach,
         "latency_high_ns": None if reach is None else found.mean + reach,
-        "throughput": None if rate is None else rate * row["latency_mean_ns"] / found.mean,
+        "throughput": None if rate is None else rate * row["latency_median_ns"] / found.median,
     }
 
 

@@ -63,7 +63,7 @@ COLUMNS: tuple[Field, ...] = (
     Field("warmup_iterations", pa.int64(), "", "how many ran before, in all processes", _NOT_OK),
     Field("samples_ns", pa.list_(pa.float64()), "ns", "every timed iteration, in order", _NOT_OK),
     Field(_MEANS, pa.list_(pa.float64()), "ns", "mean time of each process", "not ok, or of a file that has none"),
-    Field("throughput", pa.float64(), "1/s", "what an iteration works on / mean time", "no inputs to count"),
+    Field("throughput", pa.float64(), "1/s", "what an iteration works on / median time", "no inputs to count"),
     Field("throughput_unit", _NAME, "", "image/s, token/s or sample/s", "no inputs to count"),
     Field("memory_peak_bytes", pa.int64(), "byte", "most allocated at a time in an iteration", "not known, or not ok"),
     Field("memory_allocated_bytes", pa.int64(), "byte", "of it, what stays between iterations", _NOT_OK),
