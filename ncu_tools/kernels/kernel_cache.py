@@ -85,8 +85,8 @@ def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *,
     rows = [replace(row, point=values, time_cumulative=None) for values, found in each for row in found.rows]
     rows.sort(key=lambda row: -(getattr(row, ORDERS[by]) or 0.0))
     notes = dict.fromkeys([*points[0][1].notes, *(note for _, found in each for note in found.notes)])
-    shares = f"kernels of {len(points)} points are kept apart; shares are of the time of their point"
-    return Hotspots(rows, [*notes, shares], each[0][1].time_title)
+    shares = [f"kernels of {len(points)} points are kept apart; shares are of the time of their point"]
+    return Hotspots(rows, [*notes, *(shares if len(points) > 1 else [])], each[0][1].time_title)
 
 
 def cache_kernels(launches: Path) -> Path | None:

@@ -12,6 +12,7 @@ from ncu_launch.profile.plan import Request
 from ncu_launch.targets.language.settings import check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.targets.user_functions import refuse_unknown_arguments
 from ncu_launch.workload_spec import Workload
 
 COVERAGE = 0.95
@@ -53,13 +54,14 @@ class DryRun(NamedTuple):
 def checked_workload(workload: Workload) -> Workload:
     """The workload with the data type that its target implies, and the default phases if it has none.
 
-    Raises `WrongUsage`, with similar names, for a misspelt target, and for settings of a language model that do not fit
-    its phases.
+    Raises `WrongUsage`, with similar names, for a misspelt target, for an argument that a function does not have, and
+    for settings of a language model that do not fit its phases.
     """
     target = workload.target
     error = misspelt(target)
     if error is not None:
         raise error
+    refuse_unknown_arguments(target, (name for name, _ in workload.arguments))
     return check(
         replace(
             workload,

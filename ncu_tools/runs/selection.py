@@ -17,6 +17,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_parsers.datasets.dataset_layout import Dataset
 from ncu_parsers.parquet.reader import Columns, launch_batches
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.own_columns import PREFIX, own_names
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted, percent
@@ -24,6 +25,9 @@ from ncu_tools.runs.kernel_ids import kernel_id, of_ids
 from ncu_tools.runs.loading import OnDisk, Run, load, locate
 
 Mask = npt.NDArray[np.bool_]
+Point = tuple[tuple[str, str], ...]
+"""Name and value of everything that was varied, or of some of it, as typed."""
+POINT = "point"
 MOST_LISTED = 8
 """Most values that are listed when nothing is left."""
 
@@ -33,7 +37,9 @@ class Selection:
     """A filter of launches; all given criteria must hold.
 
     `kernels` are searched in full kernel names; one match is enough. `layers` are paths of modules, and stand for all
-    that is below them; `*` in a path is any text. `ids` are keys of kernels (`runs.kernel_ids`).
+    that is below them; `*` in a path is any text. `points` are those of a profile --vary, each as name and value of
+    what was varied, all of which must hold.
+    `ids` are keys of kernels (`runs.kernel_ids`).
     """
 
     kernels: tuple[re.Pattern[str], ...] = ()
@@ -41,6 +47,7 @@ class Selection:
     layers: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    points: tuple[Point, ...] = ()
     ids: tuple[str, ...] = ()
 
     @property
@@ -49,14 +56,15 @@ class Selection:
         patterns = [one.pattern for one in self.kernels]
         criteria = {
             "kernels with": patterns, "phase": self.phases, "layer": self.layers, "device": self.devices,
-            "rank": self.ranks, "kernels of id": self.ids,
+            "rank": self.ranks, "point": [",".join(map("=".join, point)) for point in self.points],
+            "kernels of id": self.ids,
         }  # fmt: skip
         return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
 
     @property
     def needs_launches(self) -> bool:
         """True if anything but the name of a kernel decides, which only the table of launches knows."""
-        return bool(self.phases or self.layers or self.devices or self.ranks)
+        return bool(self.phases or self.layers or self.devices or self.ranks or self.points)
 
     def names_kernel(self, name: str) -> bool:
         """True if a kernel of this full name is one of those that are asked for by name and key."""
@@ -88,6 +96,8 @@ class Selection:
         for column, values in (("device_id", self.devices), ("rank", self.ranks)):
             if values:
                 wanted &= np.isin(tables.floats(table, column), values)
+        if self.points:
+            wanted &= np.any([_is_at(table, point) for point in self.points], axis=0)
         return wanted
 
     def _note(self, left: pa.Table, whole: _Amount) -> str:
@@ -103,6 +113,7 @@ class Selection:
         criteria = {
             "kernel_short": ("kernels", self.kernels), "phase": ("phases", self.phases),
             "module": ("layers", self.layers), "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
+            POINT: ("points", self.points),
         }  # fmt: skip
         there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in criteria.items() if wanted}
         for batch in _batches(run):
@@ -163,6 +174,14 @@ def pattern_of(text: str) -> re.Pattern[str]:
         ) from error
 
 
+def point_of(text: str) -> Point:
+    """A point as the user typed it, "m=64,n=128". Raises `WrongUsage` if it is not written so."""
+    pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
+    if not all(name and sign and value for name, sign, value in pairs):
+        raise WrongUsage(f"--point {text} names no point.", advice="Write what was varied: --point n=64, or m=64,n=128")
+    return tuple((name, value) for name, _, value in pairs)
+
+
 def _batches(run: OnDisk | Run) -> Iterator[pa.Table]:
     """Yield the launches of a run with all columns, from a file a few row groups at a time."""
     if isinstance(run, OnDisk) and not isinstance(run.file, Dataset):
@@ -195,8 +214,37 @@ def _is_in(module: str, layer: str) -> bool:
     return fnmatchcase(module, pattern) or fnmatchcase(module, f"{pattern}.*")
 
 
+def _is_at(table: pa.Table, point: Point) -> Mask:
+    """Mask of the launches of a point; none where something that it names was not varied."""
+    held, columns = np.ones(len(table), bool), {name.removeprefix(PREFIX): name for name in own_names(table)}
+    for name, wanted in point:
+        values = table.column(columns[name]).to_pylist() if name in columns else [None] * len(table)
+        same = {value: value is not None and _equals(value, wanted) for value in set(values)}
+        held &= np.array([same[value] for value in values], bool)
+    return held
+
+
+def _equals(value: str | float, wanted: str) -> bool:
+    """True if a value is what was typed, numbers by what they are: 64 is 64.0."""
+    if isinstance(value, str):
+        return value == wanted
+    try:
+        return value == float(wanted)
+    except ValueError:
+        return False
+
+
+def _points(table: pa.Table) -> list[str]:
+    """The points that launches are of, as they are typed."""
+    names = own_names(table)
+    columns = [[f"{name.removeprefix(PREFIX)}={value}" for value in table.column(name).to_pylist()] for name in names]
+    return list(dict.fromkeys(map(",".join, zip(*columns, strict=True))))
+
+
 def _values(table: pa.Table, column: str) -> list[str]:
-    """The distinct values of a column."""
+    """The distinct values of a column, or the points."""
+    if column == POINT:
+        return _points(table)
     if column in ("kernel_short", "phase", "module"):
         codes, texts = tables.codes(table, column)
         return [text for text in (texts[code] for code in np.unique(codes).tolist()) if text is not None]

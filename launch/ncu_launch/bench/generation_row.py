@@ -30,12 +30,12 @@ def row_of_generation(workload: Workload, language: LanguageFacts, generation: G
     The time to the first token is that of prefill, with the choice of the token and without any queue. Activations are
     what an iteration allocates at most beside weights, cache and inputs.
     """
-    phase, mean = workload.phases[0], row["latency_mean_ns"]
+    phase, median = workload.phases[0], row["latency_median_ns"]
     peak, tokens = row["memory_peak_bytes"], language.tokens(phase)
     return {
-        "first_token_ns": mean if phase == "prefill" else None,
-        "output_token_ns": mean / tokens if phase == "decode" else None,
-        "sequence_throughput": tokens / mean * 1e9,
+        "first_token_ns": median if phase == "prefill" else None,
+        "output_token_ns": median / tokens if phase == "decode" else None,
+        "sequence_throughput": tokens / median * 1e9,
         "kv_cache_bytes": sum(int(tensor.nbytes) for tensor in generation.tensors()),
         "activation_bytes": None if peak is None else max(peak - row["memory_allocated_bytes"], 0),
         "language_facts": json.dumps(asdict(language)),

@@ -247,7 +247,7 @@ def _latency(samples: list[float], row: Row) -> Row:
         "latency_sd_ns": found.deviation,
         "latency_low_ns": found.low,
         "latency_high_ns": found.high,
-        "throughput": items / found.mean * 1e9 if items else None,
+        "throughput": items / found.median * 1e9 if items else None,
         "samples_ns": samples,
     }
 
@@ -258,8 +258,9 @@ def _on_load(others: float | None, samples: list[float], effort: Effort) -> list
         return []
     found = summed_up(samples)
     return [
-        f"other programs took {100 * others:.0f} % of the CPU while it was timed: of its latency the median, "
-        f"{found.median / 1e6:.4g} ms, is more to be trusted than the mean, {found.mean / 1e6:.4g} ms"
+        f"other programs took {100 * others:.0f} % of the CPU while it was timed: the median of its latency, "
+        f"{found.median / 1e6:.4g} ms, is more to be trusted than the mean, {found.mean / 1e6:.4g} ms; "
+        "throughput is by the median"
     ]
 
 

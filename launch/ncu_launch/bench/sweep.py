@@ -31,7 +31,7 @@ from ncu_launch.targets.language.settings import causal_name, check
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
 from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, is_function, lacks, sizes_taken
-from ncu_launch.targets.varied_arguments import Variant, settings_in, varied
+from ncu_launch.targets.varied_arguments import SETTINGS, Variant, settings_in, varied
 from ncu_launch.workload.meta_device_process import said_errors
 from ncu_launch.workload_spec import Workload
 
@@ -119,6 +119,12 @@ def takes_arguments(target: str) -> bool:
 def _without_length(workload: Workload) -> Workload:
     """The workload without a length that was meant for another phase: prefill and decode have their own."""
     return replace(workload, sequence_length=None) if workload.generates else workload
+
+
+def argument_names(sweep: Sweep) -> list[str]:
+    """The arguments of functions that a sweep gives values, by --arg and by --vary."""
+    given = [name for arguments in sweep.arguments for name, _ in arguments]
+    return list(dict.fromkeys([*given, *(name for one in sweep.variants for name, _ in one if name not in SETTINGS)]))
 
 
 def point_of(workload: Workload) -> BenchPoint:
@@ -380,7 +386,7 @@ def joined(row: Row, further: Row) -> Row:
 def _latency(row: Row, further: Row) -> Row:
     samples, means = [*row["samples_ns"], *further["samples_ns"]], [*process_means(row), *process_means(further)]
     found, reach = summed_up(samples), half_width(means)
-    slower = found.mean / row["latency_mean_ns"]
+    slower = found.median / row["latency_median_ns"]
     times = {name: row[name] * slower for name in ("first_token_ns", "output_token_ns") if row.get(name) is not None}
     names = ("throughput", "sequence_throughput")
     rates = {name: row[name] / slower for name in names if row.get(name) is not None}

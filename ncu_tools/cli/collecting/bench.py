@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.bench.sweep import BenchPoint, Sweep, has_all, points, process_means, rows_of
+from ncu_launch.bench.sweep import BenchPoint, Sweep, argument_names, has_all, points, process_means, rows_of
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import write_manifest
@@ -22,6 +22,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
 from ncu_launch.files.run_folder import begin_sweep, writing
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.user_functions import refuse_unknown_arguments
 from ncu_launch.targets.varied_arguments import variants_of
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
@@ -237,6 +238,8 @@ def command(
         raise wrong[0]
     echo_notes([f"{error.paragraph} The others are measured." for error in wrong])
     sweep, effort = points_asked.of(targets), timing.effort
+    for target in targets:
+        refuse_unknown_arguments(target, argument_names(sweep), pairing.against)
     requested = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)

@@ -116,6 +116,22 @@ class RunsOptions:
 
 
 @dataclass(frozen=True)
+class VariedOptions:
+    """The options on the points of a profile of several."""
+
+    variants: tuple[str, ...]
+    resume: bool
+    retry_failed: bool
+
+    def check(self) -> None:
+        """Raise `WrongUsage` for options that do not go together."""
+        if self.resume and not self.variants:
+            raise WrongUsage("--resume goes with --vary.", "One point is profiled whole.", "Leave --resume out.")
+        if self.retry_failed and not self.resume:
+            raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
+
+
+@dataclass(frozen=True)
 class ShownOptions:
     """The options on the table of kernels."""
 
@@ -158,6 +174,8 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
 @argument_option
 @vary_option
+@click.option("--resume", is_flag=True, help="With --vary, go on in this run folder: profile what has no row yet.")
+@click.option("--retry-failed", is_flag=True, help="With --resume, profile points again that are not ok.")
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True)
@@ -250,6 +268,7 @@ def _words(arguments: str) -> tuple[str, ...]:
 @machine_option
 @format_option
 @options_in(WorkloadOptions, "model")
+@options_in(VariedOptions, "points")
 @options_in(ToolOptions, "collecting")
 @options_in(RunsOptions, "runs")
 @options_in(ShownOptions, "shown")
@@ -257,7 +276,7 @@ def command(
     target: str | None,
     program: tuple[str, ...],
     model: WorkloadOptions,
-    variants: tuple[str, ...],
+    points: VariedOptions,
     language: LanguageOptions,
     collecting: ToolOptions,
     runs: RunsOptions,
@@ -296,15 +315,17 @@ def command(
             )
         asked = model.of(target)
         asked = replace(asked, arguments=language.of(asked))
-        workload = asked if variants else checked_workload(asked)
+        workload = asked if points.variants else checked_workload(asked)
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
     request = runs.around(collecting.request(workload, words))
-    if variants:
+    points.check()
+    if points.variants:
         from ncu_tools.cli.collecting.profiled_points import profile_varied
 
+        how: dict[str, Any] = {"resume": points.resume, "retry_failed": points.retry_failed, "dry_run": dry_run}
         shown_as: dict[str, Any] = {"top": shown.top, "output_format": shown.output_format}
-        profile_varied(request, variants, Terminal(), dry_run=dry_run, **shown_as)
+        profile_varied(request, points.variants, Terminal(), **how, **shown_as)
         return
     if dry_run:
         planned = plan_profile(request, Terminal())

@@ -205,7 +205,7 @@ def _compared(request: CompareRequest) -> Compared:
     if request.only is not None:
         raise WrongUsage(
             "Measured points have no launches to choose from.",
-            advice="Leave out --kernel, --phase, --layer, --device and --rank.",
+            advice="Leave out --kernel, --phase, --layer, --device, --rank and --point.",
         )
     return compared_points(request)
 

@@ -68,12 +68,13 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
     from ncu_tools.kernels.operator_times import clocks_of
     from ncu_tools.model.layers.rank_skew import NEEDED, skew
     from ncu_tools.runs.selection import load_only
+    from ncu_tools.runs.varied_run import points_summed
 
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
     result = skew(loaded.table, by="kernel" if by == "rank" else by, depth=depth)
     clocks = clocks_of(loaded.table)
-    notes = [*result.notes, *loaded.notes, *operator_notes(clocks)]
+    notes = [*points_summed(run, only), *result.notes, *loaded.notes, *operator_notes(clocks)]
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
         show(titled_times(ranks, clocks), output_format)

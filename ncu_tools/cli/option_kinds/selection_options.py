@@ -30,8 +30,12 @@ OPTIONS = (
     list_option(
         "--rank", "ranks", type=click.IntRange(min=0), metavar="N,...", help="Only launches of these ranks."
     ),
+    click.option(
+        "--point", "at_points", multiple=True, metavar="NAME=VALUE,...",
+        help="Only this point of a profile --vary: n=64, or m=64,n=128; may be repeated.",
+    ),
 )  # fmt: skip
-NAMES = "--kernel, --id, --phase, --layer, --device and --rank"
+NAMES = "--kernel, --id, --phase, --layer, --device, --rank and --point"
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,9 +50,12 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         in_layers: tuple[str, ...],
         devices: tuple[int, ...],
         ranks: tuple[int, ...],
+        at_points: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        return command(*arguments, **others, only=_selection(kernels, ids, phases, in_layers, devices, ranks))
+        return command(
+            *arguments, **others, only=_selection(kernels, ids, phases, in_layers, devices, ranks, at_points)
+        )
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -62,15 +69,17 @@ def _selection(
     layers: tuple[str, ...],
     devices: tuple[int, ...],
     ranks: tuple[int, ...],
+    points: tuple[str, ...],
 ) -> Selection | None:
     """The selection by these options; None if none was given, without an import."""
-    if not (kernels or ids or phases or layers or devices or ranks):
+    if not (kernels or ids or phases or layers or devices or ranks or points):
         return None
     from ncu_tools.runs.kernel_ids import require_ids
-    from ncu_tools.runs.selection import Selection, pattern_of
+    from ncu_tools.runs.selection import Selection, pattern_of, point_of
 
     require_ids(ids)
-    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks, ids)
+    patterns, at = tuple(map(pattern_of, kernels)), tuple(map(point_of, points))
+    return Selection(patterns, phases, layers, devices, ranks, at, ids)
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:

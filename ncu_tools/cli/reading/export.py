@@ -83,6 +83,7 @@ def command(
     from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
     from ncu_tools.runs.loading import locate
+    from ncu_tools.runs.varied_run import points_summed
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
@@ -106,6 +107,8 @@ def command(
             text, rows, notes = _sections(run, *_read(found))
         else:
             text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
+        if form != "csv" or of == "layers":
+            notes = [*points_summed(run, only), *notes]
     _written(output, form, text, rows, notes, output_format)
 
 

@@ -189,16 +189,16 @@ def command(
         found_runs = _located(runs, engine, only)
         if asked.rules:
             table = _rules(found_runs, group, top, output_format)
-            table.notes = [*_pooled(runs), *table.notes]
+            table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
         else:
             result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
             chosen = _chosen_columns(found_runs, asked.columns, group)
-    several = not asked.rules and any(row.point for row in result.rows)
+    several = not asked.rules and len({tuple(row.point.items()) for row in result.rows}) > 1
     if several and (asked.units or asked.mix or asked.diagnose or asked.columns):
         raise WrongUsage(
             "--units, --mix, --diagnose and --columns are of one point.",
             f"{', '.join(runs)} holds launches of several.",
-            "Name the run folder of one of them, which lies in that of the run.",
+            "Choose one with --point, as n=64, or name its run folder, which lies in that of the run.",
         )
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
@@ -207,6 +207,7 @@ def command(
         return
     notes = [
         *_pooled(runs),
+        *(_summed(runs, only) if dask is not None or len(runs) > 1 else ()),
         *hidden_kernels(result.rows, top, noun=GROUPS[group]),
         *result.notes,
     ]
@@ -339,6 +340,13 @@ def _pooled(runs: Sequence[str]) -> list[str]:
     if len(runs) == 1:
         return []
     return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
+
+
+def _summed(runs: Sequence[str], only: Selection | None) -> list[str]:
+    """Notes on the runs whose points are summed."""
+    from ncu_tools.runs.varied_run import points_summed
+
+    return [note for run in runs for note in points_summed(run, only)]
 
 
 def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str = "kernel") -> list[str]:

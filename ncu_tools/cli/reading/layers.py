@@ -97,6 +97,7 @@ def command(
     """
     from ncu_tools.model.layers.layers import NEEDED, layers
     from ncu_tools.runs.selection import load_only
+    from ncu_tools.runs.varied_run import points_summed
 
     if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
@@ -104,6 +105,7 @@ def command(
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
+    loaded.notes = [*points_summed(run, only), *loaded.notes]
     if forward_backward:
         _show_ratios(loaded, depth, output_format)
         return

@@ -101,11 +101,12 @@ def _reported(
 ) -> ReportedRun:
     """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
     from ncu_tools.report.html.html_content import ReportedRun
+    from ncu_tools.runs.varied_run import points_summed
 
     run, inside, has_launches = _with_inside(name, only, reading)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
-    notes = [*run.notes, *unreadable, *inside.notes]
+    notes = [*points_summed(name, only), *run.notes, *unreadable, *inside.notes]
     source = inside.source_text(source_root)
     return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source, has_launches)
 

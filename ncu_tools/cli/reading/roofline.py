@@ -211,7 +211,7 @@ def command(
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
-            advice="Leave out --kernel, --phase, --layer, --device and --rank, or name runs.",
+            advice="Leave out --kernel, --phase, --layer, --device, --rank and --point, or name runs.",
         )
     if drawn_again(runs, style):
         return

@@ -64,7 +64,7 @@ COLUMNS: tuple[Field, ...] = (
     Field("warmup_iterations", pa.int64(), "", "how many ran before, in all processes", _NOT_OK),
     Field("samples_ns", pa.list_(pa.float64()), "ns", "every timed iteration, in order", _NOT_OK),
     Field(_MEANS, pa.list_(pa.float64()), "ns", "mean time of each process", "not ok, or of a file that has none"),
-    Field("throughput", pa.float64(), "1/s", "what an iteration works on / mean time", "no inputs to count"),
+    Field("throughput", pa.float64(), "1/s", "what an iteration works on / median time", "no inputs to count"),
     Field("throughput_unit", _NAME, "", "image/s, token/s or sample/s", "no inputs to count"),
     Field("first_token_ns", pa.float64(), "ns", "mean time to the first token: that of prefill", _NO_PREFILL),
     Field("output_token_ns", pa.float64(), "ns", "mean time of each token that decode adds", _NO_DECODE),

@@ -264,7 +264,7 @@ class TestAPoint:
         assert row["iterations"] == len(row["samples_ns"]) >= 5
         assert row["latency_low_ns"] < row["latency_mean_ns"] < row["latency_high_ns"]
         assert min(row["samples_ns"]) <= row["latency_median_ns"] <= max(row["samples_ns"])
-        assert row["throughput"] == pytest.approx(4 / row["latency_mean_ns"] * 1e9)
+        assert row["throughput"] == pytest.approx(4 / row["latency_median_ns"] * 1e9)
         assert row["parameters"] == 16 * 32 + 32 + 32 * 8 + 8
         forward = 2 * 4 * (16 * 32 + 32 * 8)
         gradients = forward + 2 * 4 * 32 * 8  # of both weights, and of the second layer's input
@@ -391,10 +391,10 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
 
 def row_of(samples: list[float], **changes: Any) -> dict[str, Any]:
     """The row of a point measured in one process, as returned by `measured`."""
-    mean = float(np.mean(samples))
+    mean, median = float(np.mean(samples)), float(np.median(samples))
     return {
         "point": "a", "outcome": "ok", "samples_ns": samples, "process_means_ns": [mean], "latency_mean_ns": mean,
-        "iterations": len(samples), "warmup_iterations": 3, "throughput": 4 / mean * 1e9, "device_name": "cpu",
+        "latency_median_ns": median, "iterations": len(samples), "warmup_iterations": 3, "throughput": 4 / median * 1e9, "device_name": "cpu",
         "torch": "2.6", "threads": 2, "seconds": 1.0, "log": "point-0001.txt", "notes": [], **changes,
     }  # fmt: skip
 
@@ -405,7 +405,7 @@ class TestSeveralProcesses:
         assert (row["samples_ns"], row["process_means_ns"]) == ([8.0, 10.0, 10.0, 14.0], [9.0, 12.0])
         assert (row["latency_mean_ns"], row["latency_median_ns"]) == (10.5, 10.0)
         assert row["latency_high_ns"] - 10.5 == pytest.approx(12.706 * np.std([9, 12], ddof=1) / 2**0.5)
-        assert row["throughput"] == pytest.approx(4 / 10.5 * 1e9)
+        assert row["throughput"] == pytest.approx(4 / 10.0 * 1e9)
         assert (row["iterations"], row["warmup_iterations"], row["seconds"]) == (4, 6, 2.0)
         assert (row["throttling"], row["process_peak_bytes"], row["gpu_clock_hz"]) == ("power cap", 5, None)
 

@@ -190,7 +190,7 @@ class TestTheCommand:
 
     def test_says_of_a_wrong_name_which_arguments_there_are(self, here: Path) -> None:
         told = called_here("bench", "k.py:product", "--vary", "m=1,2", "-o", "s", *QUICK, cwd=here)
-        assert told.code == 1
+        assert told.code == 2
         assert "has no argument called m" in told.err
         assert "n: int = 8" in told.err
 

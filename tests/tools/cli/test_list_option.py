@@ -56,7 +56,7 @@ def test_the_page_of_options_is_that_of_the_commands() -> None:
     assert with_options(page) == page
 
 
-SELECTING = ("--kernel", "--phase", "--layer", "--device", "--rank")
+SELECTING = ("--kernel", "--phase", "--layer", "--device", "--rank", "--point")
 
 
 @pytest.mark.parametrize("name", SELECTING)

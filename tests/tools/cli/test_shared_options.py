@@ -39,6 +39,11 @@ class TestSelectionOptions:
         assert [pattern.pattern for pattern in only.kernels] == ["gemm"]
         assert (only.phases, only.devices, only.ranks) == (("forward", "backward"), (1,), (0,))
 
+    def test_points_are_named_by_what_was_varied(self) -> None:
+        only = selected("--point", "n=64", "--point", "m=1, n=2")
+        assert only.points == ((("n", "64"),), (("m", "1"), ("n", "2")))
+        assert only.title == "point n=64 or m=1,n=2"
+
     def test_are_refused_with_dask_which_shares_out_whole_datasets(self) -> None:
         with pytest.raises(WrongUsage, match="cannot be combined with --dask"):
             require_no_dask(selected("--rank", "0"), "local")

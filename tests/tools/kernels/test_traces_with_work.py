@@ -30,7 +30,7 @@ from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.roofline.views import seen_as
-from tests.conftest import SHARED
+from tests.conftest import SAMPLES, SHARED
 from tests.parsers.timelines.test_kineto import A100, call, gpu, host
 from tests.parsers.timelines.test_work_of_traces import COMPILED, QWEN, SGLANG, VLLM, operator
 from tests.support.launches import launch, sass, table, tensor
@@ -247,6 +247,22 @@ def test_estimates_are_not_taken_for_measured_flops(trace: str) -> None:
     launches = table_of(trace)
     assert tables.floats(launches, "flops")[1] > 0
     assert not (MeasuredLaunches(launches).flops > 0).any()
+
+
+def test_points_of_estimates_are_open_and_the_listing_says_why(trace: str, tmp_path: Path) -> None:
+    picture = tmp_path / "trace.svg"
+    marks = answer("roofline", trace, "-o", str(picture))["scene"]["marks"]
+    assert [mark["estimated"] for mark in marks] == [True] * len(marks)
+    assert marks
+    assert "FLOPs are an estimate from shapes" in picture.read_text("utf-8")
+    operators = answer("roofline", trace, "--points", "operators")["scene"]["marks"]
+    assert {mark["estimated"] for mark in operators} == {True}
+
+
+def test_points_of_counts_are_filled(tmp_path: Path) -> None:
+    sample, picture = str(SAMPLES / "d01-wide-raw.csv"), tmp_path / "counted.svg"
+    assert {mark["estimated"] for mark in answer("roofline", sample, "-o", str(picture))["scene"]["marks"]} == {False}
+    assert "estimate" not in picture.read_text("utf-8")
 
 
 def test_counts_that_are_joined_with_a_trace_take_the_place_of_its_estimates(trace: str) -> None:

@@ -109,6 +109,7 @@ def command(
     from ncu_tools.kernels.view.part_rows import notes_of
     from ncu_tools.kernels.view.places import hottest_places
     from ncu_tools.runs.selection import ids_apart, load_only, pattern_of, pattern_of_ids
+    from ncu_tools.runs.varied_run import points_summed
 
     machine = find_machine(machine_name) if machine_name else None
     patterns: tuple[re.Pattern[str], ...] = () if name is None else (pattern_of(name),)
@@ -125,6 +126,7 @@ def command(
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading)
         patterns = pattern_of_ids(loaded.table, ids) or patterns
+        loaded.notes = [*points_summed(run, only), *loaded.notes]
         view = kernel_view(loaded.table, patterns, launch, machine)
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
@@ -168,12 +170,14 @@ def _compare(
 ) -> None:
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
     from ncu_tools.runs.selection import load_only, pattern_of_ids
+    from ncu_tools.runs.varied_run import points_summed
 
     with progress("Reading") as reading:
         base, new = (load_only(name, only, reading=reading) for name in names)
         patterns = pattern_of_ids(base.table, wanted[1]) or wanted[0]
         change = compared((base, new), patterns, pair, launch, machine)
-    show_against(change, names, parts, [*base.notes, *new.notes], output_format)
+    summed = [note for name in names for note in points_summed(name, only)]
+    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format)
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:

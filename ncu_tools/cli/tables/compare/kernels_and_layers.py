@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,7 +25,7 @@ from ncu_tools.cli.tables.compare.shared import (
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
 from ncu_tools.numbers.number_format import plural
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ncu_tools.compare.layer_sums import CategorySums, LayerSums
     from ncu_tools.compare.run_conditions import Conditions, Observed
     from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.varied_run import Values
 
 Known = TypeVar("Known")
 
@@ -78,12 +80,17 @@ MEANS = tuple(
 
 @dataclass(frozen=True)
 class _Side(Generic[Known]):
-    """One run: sums of its launches, its conditions, and notes on reading it."""
+    """One run, or one point of a run: sums of its launches, its conditions, notes on reading it, and what was varied.
+
+    `of` is the run that a point is of.
+    """
 
     name: str
     run: Known
     conditions: Conditions
     notes: list[str]
+    point: Values = field(default_factory=dict)
+    of: str = ""
 
 
 def compared_kernels(request: CompareRequest) -> Compared:
@@ -111,7 +118,7 @@ def compared_kernels(request: CompareRequest) -> Compared:
     machine = (*KERNELS, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
     what = request.how.group
     columns = machine if request.machine_readable else (KERNELS[0]._replace(title=what), *KERNELS[1:], MATCHED_BY)
-    table = _table(request, what, lines, notes, columns, _time_title(sides))
+    table = _table(request, what, lines, notes, columns, sides)
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
     anyway = ", compared anyway" if request.how.anyway else ""
@@ -162,7 +169,7 @@ def _of_layers(
     }
     counts = [column._replace(kind="number") for column in COUNTS]
     columns = (*titles, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else titles
-    table = _table(request, what, lines, notes, columns, _time_title(sides))
+    table = _table(request, what, lines, notes, columns, sides)
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -202,7 +209,7 @@ def _pairs_of_points(
     """
     from ncu_tools.runs.varied_run import by_point, in_words
 
-    points = [(path, {in_words(values): run for values, run in by_point(found)}) for path, found in runs]
+    points = [(path, {in_words(values): (values, run) for values, run in by_point(found)}) for path, found in runs]
     single = next((path for path, found in points if not found), None)
     if single is not None:
         raise WrongUsage(
@@ -224,9 +231,10 @@ def _pairs_of_points(
         ]
         notes = [f"not compared, since only one run has the point: {', '.join(alone)}"] if alone else []
         for words in common:
-            before, after = side_of(base, ours[words]), side_of(path, theirs[words])
-            new = replace(after, name=f"{path}/{words}", notes=[*after.notes, *notes])
-            pairs.append((replace(before, name=f"{base}/{words}"), new))
+            values, before = ours[words]
+            after = side_of(path, theirs[words][1])
+            new = replace(after, name=f"{path}/{words}", notes=[*after.notes, *notes], point=values, of=path)
+            pairs.append((replace(side_of(base, before), name=f"{base}/{words}"), new))
     return pairs
 
 
@@ -293,26 +301,32 @@ def _table(
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
     columns: Sequence[Column],
-    time: str,
+    sides: Sequence[tuple[_Side[Any], _Side[Any]]],
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden.
 
-    `columns` are all columns for machines; for people those of the comparison are appended. `time` is the title of
-    times.
+    `columns` are all columns for machines; for people those of the comparison are appended. What was varied has
+    columns of its own; people then see the run only where there are several.
     """
+    time = _time_title(sides)
+    points = {theirs.name: theirs.point for _, theirs in sides}
+    of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), spare=0)
+    new_runs = {theirs.of or theirs.name for _, theirs in sides}
     shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
     runs = (request.runs[0], *lines)
     names = {name: name for name in runs} if request.machine_readable else short_names(runs)
     rows, all_notes = [], []
     for name, (every, total) in lines.items():
-        rows += [{RUN.name: names[name], **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
+        own = {RUN.name: names[name], **points[name]}
+        rows += [{**own, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
         hidden = hidden_rows(len(every), shown, f"more {what}", f"more {plural(what)}")
         all_notes += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
     if not request.machine_readable:
         rows = [_with_short_names(row) for row in rows]
         columns = (*columns, *_for_people(rows, names[request.runs[0]] if several else "", what, time))
-    columns = (RUN, *columns) if several or request.machine_readable else columns
+    columns = (*of_points, *columns)
+    columns = (RUN, *columns) if len(new_runs) > 1 or request.machine_readable else columns
     return with_time_title(Table("compare", columns, rows, all_notes, {"base": request.runs[0]}), time)
 
 

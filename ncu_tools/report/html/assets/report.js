@@ -160,8 +160,13 @@ function legendItems() {
   const items = units.map((unit) =>
     element("li", {}, symbolOf(d3.symbolCircle, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
   );
-  if (points.some((point) => point.isLowerBound)) {
-    items.push(element("li", {}, symbolOf(d3.symbolCircle, "point lower-bound unit-other"), "FLOPs are a lower bound"));
+  const reasons = [
+    points.some((point) => point.isLowerBound) ? "a lower bound" : "",
+    points.some((point) => point.isEstimate) ? "an estimate from shapes" : "",
+  ].filter(Boolean);
+  if (reasons.length) {
+    const open = symbolOf(d3.symbolCircle, "point open unit-other");
+    items.push(element("li", {}, open, `FLOPs are ${reasons.join(" or ")}`));
   }
   const ofRuns = several
     ? [...chosenRuns].map((place, rank) =>
