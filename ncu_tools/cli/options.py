@@ -70,8 +70,10 @@ def machine_option(function: Function) -> Function:
 def group_option(function: Function) -> Function:
     """--group: the grouping of kernels."""
     return click.option(
-        "--group", type=click.Choice(("name", "short", "grid", "nvtx", "operator")), default="name", show_default=True,
-        help="One row per full kernel name, function, name and launch shape, NVTX range, or operator of a trace.",
+        "--group", type=click.Choice(("name", "short", "grid", "nvtx", "operator", "location")), default="name",
+        show_default=True,
+        help="One row per full kernel name, function, name and launch shape, NVTX range, operator of a trace, or place "
+        "in a Python program.",
     )(function)  # fmt: skip
 
 

@@ -79,6 +79,9 @@ LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound"
 """Lower bound of a unit -> the text in the basis that indicates it."""
 OPERATORS = "operator"
 """The grouping, and the title of its rows."""
+LOCATIONS = "location"
+"""As above."""
+OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=2), Column("hottest_kernel", "hottest kernel", wide=True))
 IS_TOTAL = Column("is_total", "total")
 MIX = (
     Column("kernel", "kernel", wide=True),
@@ -208,7 +211,7 @@ def command(
         return
     notes = [
         *_pooled(runs),
-        *hidden_kernels(result.rows, top, noun=OPERATORS if group == OPERATORS else "kernel"),
+        *hidden_kernels(result.rows, top, noun=group if group in (OPERATORS, LOCATIONS) else "kernel"),
         *result.notes,
     ]
     shown = result.rows[:top]
@@ -235,8 +238,10 @@ def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *
     points = [row.point for row in rows]
     arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
     columns = [columns[0], *arguments, *columns[1:]]
-    if group == OPERATORS:
-        columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
+    if group in (OPERATORS, LOCATIONS):
+        columns = [one._replace(title=group) if one.name == "kernel" else one for one in columns]
+    if group == LOCATIONS:
+        columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]
     if output_format in MACHINE_FORMATS:
         return (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     if diagnose:

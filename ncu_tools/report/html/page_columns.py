@@ -10,7 +10,7 @@ from ncu_tools.roofline.scene import LEVELS
 
 LOWER = "flops_lower_bound"
 KERNEL = "kernel"
-NOUNS = {"operator": "operator"}
+NOUNS = {"operator": "operator", "location": "location"}
 """What the rows of a grouping are called where that is not a kernel."""
 
 KERNEL_COLUMNS = (
