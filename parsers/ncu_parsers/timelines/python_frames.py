@@ -12,9 +12,16 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
-from ncu_parsers.derived.operators.python_locations import BY_FORWARD, BY_STACK, Location, location_in
+from ncu_parsers.derived.operators.python_locations import (
+    BY_FORWARD,
+    BY_STACK,
+    Location,
+    location_columns,
+    location_in,
+)
 from ncu_parsers.timelines.host_ranges import OPERATOR, HostPlace, HostRange
 
 Moment = tuple[Hashable, float]
@@ -98,6 +105,13 @@ def _parents(starts: Sequence[float], ends: Sequence[float]) -> list[int]:
             at = parents[at]
         parents.append(at)
     return parents
+
+
+def location_columns_of(
+    frames: PythonFrames, places: Sequence[HostPlace | None], forward: ForwardOperators
+) -> list[tuple[str, str, pa.Array]]:
+    """Name, unit and values of the columns of locations (`LOCATION_COLUMNS`); [] for a trace without stacks."""
+    return location_columns(*locations_of(frames, places, forward)) if frames.seen else []
 
 
 def locations_of(

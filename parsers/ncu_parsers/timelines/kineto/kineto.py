@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from ncu_parsers.derived.operators import graph_captures, work_from_shapes
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
-from ncu_parsers.derived.operators.python_locations import location_columns
 from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
@@ -57,7 +56,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_whole,
     traced_devices,
 )
-from ncu_parsers.timelines.python_frames import PythonFrames, locations_of
+from ncu_parsers.timelines.python_frames import PythonFrames, location_columns_of
 
 DIALECT = "kineto"
 OTHER_EVENT = "event of another kind"
@@ -165,10 +164,9 @@ class _Trace:
         what = None
         if kind == MODULE:
             if not name.startswith(MODULE_PREFIX):
-                if self.frames.take(thread, start, duration, name):
-                    self.host_events += 1
-                else:
-                    self.others += 1
+                is_kept = self.frames.take(thread, start, duration, name)
+                self.host_events += is_kept
+                self.others += not is_kept
                 return
             name = name.removeprefix(MODULE_PREFIX)
         elif kind == OPERATOR:
@@ -211,7 +209,7 @@ def read_report(source: Source) -> Report:
     if not work:
         raise _refusal(source, trace, events)
     result = Report(source.name, dialects=[DIALECT], origin=DIALECT)
-    located = location_columns(*locations_of(trace.frames, places, trace.forward)) if trace.frames.seen else []
+    located = location_columns_of(trace.frames, places, trace.forward)
     trace.captured = _take_captured(trace, places)
     done = _work_done(trace, work, places)
     steps = steps_of(one for ranges in trace.host.values() for one in ranges)
