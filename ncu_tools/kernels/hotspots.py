@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
+from ncu_parsers.derived.operators.inductor_sources import places_of
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION, location_titles
 from ncu_parsers.schema import tables
 
@@ -119,7 +120,9 @@ class KernelsOfRows:
             of = (titles[one // len(names)], names[one % len(names)] or "?")
             self._seconds[of] = self._seconds.get(of, 0.0) + float(amounts[one])
         bases, words = tables.codes(launches.table, LOCATION_BASIS)
+        generated = places_of(names)
         is_forward = np.array([word == BY_FORWARD for word in words], bool)[bases]
+        is_forward &= ~np.array([name in generated for name in names], bool)[codes]
         self._by_forward += float(seconds[is_forward].sum())
 
     def merge(self, other: KernelsOfRows) -> None:
@@ -152,7 +155,7 @@ class KernelsOfRows:
         found = f"{percent(1 - unknown / whole)} of the time has a Python location"
         if self._by_forward:
             found += f", of which {percent(self._by_forward / (whole - unknown))} is that of the forward operator"
-        return [f"{found}; a line is the one on which the function begins"]
+        return [f"{found}; a line of a stack is that on which its function begins"]
 
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
@@ -221,7 +224,7 @@ def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[s
     if group == "operator":
         return operator_titles(table)
     if group == "location":
-        return location_titles(table)
+        return location_titles(table, places_of(tables.codes(table, "kernel_name")[1]))
     if group == "short":
         return _by_short_name(table)
     if group == "grid":

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
-from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS
+from ncu_launch.files.run_files import COMPILE_LOG, EXPECTED, INDUCTOR, LOGS, RANKS, REPORTS
 from ncu_launch.profile.plan import OPERATORS_TOOL
 from ncu_launch.profile.run_outcome import timelines
+from ncu_parsers.derived.operators.inductor_sources import Compiled, compiled_in, keep
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.sources.sources import find_sources
@@ -55,6 +58,7 @@ def keep_profile(
     cache_kernels(folder / LAUNCHES)
     notes = [
         *(note for note in manifest.notes if note not in announced),
+        *keep_compiled(folder),
         *_unknown(manifest),
         *_unattributed(table),
         *_uneven(table, manifest),
@@ -62,6 +66,25 @@ def keep_profile(
     ]
     expected = tuple(_against_expected(manifest, table, folder))
     return CollectedProfile(folder, manifest, table, tuple(announced), tuple(notes), expected)
+
+
+def keep_compiled(folder: Path) -> list[str]:
+    """Keep what PyTorch wrote of the kernels that it compiled as one small file, in place of its logs; a note on it.
+
+    Ranks compile the same kernels: those of the first rank with logs are kept.
+    """
+    written = (folder / LOGS / COMPILE_LOG, *sorted(folder.glob(f"{RANKS}/*/{LOGS}/{COMPILE_LOG}")))
+    logs = [one for one in written if one.is_dir()]
+    compiled: Compiled = {}
+    for one in logs:
+        with suppress(NcuBenchError):  # nothing was compiled, or all of it came from a cache without the sources
+            compiled = compiled or compiled_in(str(one))
+        shutil.rmtree(one, ignore_errors=True)
+    if compiled:
+        keep(compiled, folder / INDUCTOR)
+    if not logs or compiled:
+        return []
+    return ["what the kernels of torch.compile are made of is not known: PyTorch wrote nothing of it while it compiled"]
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:

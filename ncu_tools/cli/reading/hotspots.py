@@ -17,6 +17,7 @@ from ncu_tools.cli.options import (
     format_option,
     formulas_option,
     group_option,
+    inductor_option,
     machine_option,
     options_in,
     progress,
@@ -25,6 +26,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources
 from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
@@ -81,6 +83,7 @@ OPERATORS = "operator"
 """The grouping, and the title of its rows."""
 LOCATIONS = "location"
 """As above."""
+OF_CALLS = (OPERATORS, LOCATIONS)
 OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=2), Column("hottest_kernel", "hottest kernel", wide=True))
 IS_TOTAL = Column("is_total", "total")
 MIX = (
@@ -141,6 +144,7 @@ class AskedTable:
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 @dask_option
 @format_option
@@ -211,7 +215,7 @@ def command(
         return
     notes = [
         *_pooled(runs),
-        *hidden_kernels(result.rows, top, noun=group if group in (OPERATORS, LOCATIONS) else "kernel"),
+        *hidden_kernels(result.rows, top, noun=group if group in OF_CALLS else "kernel"),
         *result.notes,
     ]
     shown = result.rows[:top]
@@ -227,6 +231,8 @@ def command(
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
     if asked.diagnose:
         table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+    if group not in OF_CALLS:
+        table = with_sources(table)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
     show(table, output_format, full_names=full_names)
@@ -238,7 +244,7 @@ def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *
     points = [row.point for row in rows]
     arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
     columns = [columns[0], *arguments, *columns[1:]]
-    if group in (OPERATORS, LOCATIONS):
+    if group in OF_CALLS:
         columns = [one._replace(title=group) if one.name == "kernel" else one for one in columns]
     if group == LOCATIONS:
         columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]

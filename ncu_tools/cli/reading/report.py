@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, group_option, machine_option, progress
+from ncu_tools.cli.options import (
+    capture_option,
+    echo_notes,
+    formulas_option,
+    group_option,
+    inductor_option,
+    machine_option,
+    progress,
+)
 from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.terminal_notes import WrittenFile
 
@@ -49,6 +57,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
 @machine_option
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 def command(
     runs: tuple[str, ...],

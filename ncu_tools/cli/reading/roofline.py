@@ -22,6 +22,7 @@ from ncu_tools.cli.options import (
     formulas_option,
     group_option,
     hidden_rows,
+    inductor_option,
     options_in,
     progress,
     rows_shown,
@@ -163,6 +164,7 @@ class PointOptions:
 @group_option
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 @dask_option
 @format_option

@@ -87,6 +87,7 @@ def launched(correlation: int, start: float, thread: int = 100) -> list[dict[str
         ("threading.py(1045): _bootstrap_inner", None),
         ("/usr/lib/python3.11/statistics.py(5): mean", None),
         ("/var/cache/torchinductor_user/ab/cabc.py(60): call", None),
+        (f"/data/compiled/ab/c{'abcdefghi' * 5}234567.py(60): call", None),
         ("vllm/model_executor/parameter.py(122): __torch_function__", None),
         ("<built-in method relu of type object at 0x7f0c8decea40>", None),
         ("<string>(1): <module>", None),

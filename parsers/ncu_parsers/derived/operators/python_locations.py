@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -66,16 +67,21 @@ def location_in(frame: str) -> Location | None:
     file = found[1].replace("\\", "/")
     if is_machinery(file) or found[3] in _machinery()["functions"]:
         return None
-    return Location(_PACKAGES.sub("", file), int(found[2]), found[3])
+    return Location(within_packages(file), int(found[2]), found[3])
+
+
+def within_packages(file: str) -> str:
+    """The path without the folder that installed packages are in; as it is for other files."""
+    return _PACKAGES.sub("", file)
 
 
 def is_machinery(file: str) -> bool:
     """Whether a file, with `/` between folders, is no part of a model or program."""
     known = _machinery()
-    if any(part in file for part in known["inside"]):
+    if any(part in file for part in known["inside"]) or any(re.search(f"{one}$", file) for one in known["hashed"]):
         return True
     is_library = bool(_STANDARD_LIBRARY.match(file)) and not _PACKAGES.match(file)
-    first = _PACKAGES.sub("", file).partition("/")[0]
+    first = within_packages(file).partition("/")[0]
     return is_library or first in known["packages"] or first in known["standard_library"]
 
 
@@ -97,8 +103,13 @@ def location_columns(
     ]
 
 
-def location_titles(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """For each launch the number of its location, and the titles of locations; `NO_LOCATION` where none is known."""
+def location_titles(
+    table: pa.Table, generated: Mapping[str, str] = MappingProxyType({})
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """For each launch the number of its location, and the titles of locations; `NO_LOCATION` where none is known.
+
+    `generated`: of kernels that a compiler made, the lines that they are made of, which are their location.
+    """
     files, names = tables.codes(table, PYTHON_FILE)
     functions, called = tables.codes(table, PYTHON_FUNCTION)
     lines = np.nan_to_num(tables.floats(table, PYTHON_LINE), nan=-1).astype(np.int64)
@@ -109,4 +120,8 @@ def location_titles(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
         titles.append(Location(name, line_known, called[function] or "?").title if name else NO_LOCATION)
     known: dict[str, int] = {}
     places = np.array([known.setdefault(title, len(known)) for title in titles], np.int64)
-    return places[numbers.reshape(-1)] if len(table) else np.empty(0, np.int64), list(known)
+    by_stack = places[numbers.reshape(-1)] if len(table) else np.empty(0, np.int64)
+    codes, kernels = tables.codes(table, "kernel_name")
+    of_kernels = [generated.get(kernel or "") for kernel in kernels]
+    made = np.array([-1 if one is None else known.setdefault(one, len(known)) for one in of_kernels], np.int64)[codes]
+    return np.where(made >= 0, made, by_stack), list(known)
