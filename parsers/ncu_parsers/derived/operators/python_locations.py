@@ -34,8 +34,9 @@ PYTHON_FILE, PYTHON_LINE, PYTHON_FUNCTION, LOCATION_BASIS = (
 LOCATION_COLUMNS = (PYTHON_FILE, PYTHON_LINE, PYTHON_FUNCTION, LOCATION_BASIS)
 """Columns of launches: the location, null where none is known, and what it is that of."""
 
-BY_STACK, BY_FORWARD = "call stack", "forward operator"
-"""Values of `LOCATION_BASIS`: the stack of the launching call, and that of the forward operator of a backward one."""
+BY_STACK, BY_FORWARD, BY_MODULE = "call stack", "forward operator", "module"
+"""Values of `LOCATION_BASIS`: the stack of the launching call, and that of the forward operator of a backward one; or
+the forward function of the module that an NVTX range of ours names, or the line that opened a range of the user's."""
 
 NO_LOCATION = "(no location)"
 
@@ -101,6 +102,32 @@ def location_columns(
         (PYTHON_FUNCTION, "", arrays.dictionary([one.function if one else None for one in locations])),
         (LOCATION_BASIS, "", arrays.dictionary(bases)),
     ]
+
+
+def with_locations_of_modules(table: pa.Table, functions: Mapping[str, Location]) -> pa.Table:
+    """The launches with the locations of their modules, by the modules' paths; as they are where they have locations.
+
+    A module of PyTorch's own has that of the module around it.
+    """
+    if not functions or PYTHON_FILE in table.column_names:
+        return table
+    codes, modules = tables.codes(table, "module")
+    found = [_nearest(module, functions) for module in modules]
+    locations = [found[code] for code in codes.tolist()]
+    for name, unit, values in location_columns(locations, [None if one is None else BY_MODULE for one in locations]):
+        field = pa.field(name, values.type, metadata=tables.field_metadata(unit=unit))
+        table = table.append_column(field, values)
+    return table
+
+
+def _nearest(module: str | None, functions: Mapping[str, Location]) -> Location | None:
+    """The location of a module, or of the innermost one around it whose location is no machinery."""
+    while module:
+        found = functions.get(module)
+        if found is not None and not is_machinery(found.file):
+            return found._replace(file=within_packages(found.file))
+        module = module.rpartition(".")[0]
+    return None
 
 
 def location_titles(
