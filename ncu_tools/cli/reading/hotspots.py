@@ -23,10 +23,12 @@ from ncu_tools.cli.options import (
     progress,
     rows_shown,
     show,
+    terminal_width,
     top_option,
 )
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources
+from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
@@ -81,10 +83,7 @@ LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound"
 """Lower bound of a unit -> the text in the basis that indicates it."""
 OPERATORS = "operator"
 """The grouping, and the title of its rows."""
-LOCATIONS = "location"
-"""As above."""
-OF_CALLS = (OPERATORS, LOCATIONS)
-OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=2), Column("hottest_kernel", "hottest kernel", wide=True))
+OF_CALLS = (OPERATORS, LOCATION)
 IS_TOTAL = Column("is_total", "total")
 MIX = (
     Column("kernel", "kernel", wide=True),
@@ -235,6 +234,8 @@ def command(
         table = with_sources(table)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
+    if group == LOCATION and output_format == "text" and not full_names:
+        table = with_short_paths(table, terminal_width())
     show(table, output_format, full_names=full_names)
 
 
@@ -246,7 +247,7 @@ def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *
     columns = [columns[0], *arguments, *columns[1:]]
     if group in OF_CALLS:
         columns = [one._replace(title=group) if one.name == "kernel" else one for one in columns]
-    if group == LOCATIONS:
+    if group == LOCATION:
         columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]
     if output_format in MACHINE_FORMATS:
         return (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
