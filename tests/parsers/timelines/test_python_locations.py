@@ -23,7 +23,9 @@ from ncu_parsers.timelines.python_frames import PythonFrames
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
+from ncu_tools.cli.tables.hotspots import locations
 from ncu_tools.kernels.hotspots import WITHOUT_STACKS, hotspots
+from ncu_tools.report.table import Column, Table
 from tests.conftest import SHARED
 from tests.parsers.derived.test_forward_operators import NODE, numbered
 from tests.parsers.timelines.test_kineto import AUTOGRAD, GEMM, call, gpu, host, read, rows
@@ -244,6 +246,26 @@ def test_a_backward_node_whose_number_two_threads_used_has_the_stack_of_its_own_
     stack = [python("train.py(9): step", 400, 400, AUTOGRAD)]
     found = {row["launch_id"]: location(row) for row in rows(read(tmp_path, [*backward_pass(), *other, *stack]))}
     assert found[2] == ("train.py", 9, "step", "call stack")
+
+
+# ------------------------------------------------------------------------------------------------- on a terminal
+
+
+@pytest.mark.parametrize(
+    ("titles", "shown"),
+    [
+        (["models/qwen2/net.py:5 (forward)", "train.py:9 (step)"], ["…/net.py:5 (forward)", "train.py:9 (step)"]),
+        (["a/net.py:5 (forward)", "b/net.py:5 (forward)"], ["a/net.py:5 (forward)", "b/net.py:5 (forward)"]),
+        (["m/net.py:5, 6 (forward), m/top.py:1 (f)"], ["…/net.py:5, 6 (forward), …/top.py:1 (f)"]),
+        ([NO_LOCATION], [NO_LOCATION]),
+    ],
+)
+def test_a_terminal_shows_files_without_folders_where_that_tells_rows_apart(
+    titles: list[str], shown: list[str]
+) -> None:
+    table = Table("hotspots", [Column("kernel", "location")], [{"kernel": title} for title in titles])
+    assert [row["kernel"] for row in locations.with_short_paths(table, 80).rows] == shown
+    assert locations.with_short_paths(table, None) is table
 
 
 # ------------------------------------------------------------------------------------------------- without stacks
