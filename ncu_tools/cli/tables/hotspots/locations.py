@@ -11,7 +11,7 @@ from ncu_tools.report.table import Column, Table
 
 LOCATION = "location"
 """The grouping, and the title of its rows."""
-OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=2), Column("hottest_kernel", "hottest kernel", wide=True))
+OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=0), Column("hottest_kernel", "hottest kernel", wide=True))
 """The columns that rows by location have beyond those of kernels."""
 
 _FOLDERS = re.compile(r"[^\s,()]*/(?=[^/\s,()]+\.py\b)")
