@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.files.run_files import COMPILE_LOG, INDUCTOR, LOGS
@@ -205,6 +207,20 @@ def test_a_folder_without_kernels_and_a_missing_one_are_errors_that_say_how_to_r
         compiled_in(str(tmp_path))
     with pytest.raises(NcuBenchError, match="cannot be read: No such file"):
         compiled_in(str(tmp_path / "missing"))
+
+
+PIECES = [
+    "# File: /a/net.py:3 in forward, code: x", '  add: "f32[1]" = torch.ops.aten.add.Tensor(', "# No stacktrace found",
+    "# Source Nodes: [", "], Original ATen: [aten.add]", "#   a => add", "triton_poi_fused_a_0 = async_compile.triton(",
+    '{"triton_poi_fused_a_0:1": [', '"File \\"/a/net.py\\", line 3, in f"', "]}", "\n", " ", "\x00", "é",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5)).map("".join))
+def test_any_text_is_read_without_an_exception(text: str) -> None:
+    of = (inductor_sources.GRAPH, inductor_sources.CODE, inductor_sources.NODES, inductor_sources.STACKS)
+    found = inductor_sources._of_graph(dict.fromkeys(of, text))
+    assert all(kernel.operators or kernel.lines for kernel in found.values())
 
 
 # -------------------------------------------------------------------------------------------------- kept in a run
