@@ -133,7 +133,13 @@ def inductor_option(command: Function) -> Function:
 
     @wraps(command)
     def told(**values: Any) -> None:
-        path = values.pop("inductor") or _kept_beside(values["runs"])
+        path = values.pop("inductor")
+        if path is not None and values.get("dask") and values.get("group") == "location":
+            raise WrongUsage(
+                "--inductor is read by this process alone, and --dask has others sum locations.",
+                advice="Leave one of them out.",
+            )
+        path = path or _kept_beside(values["runs"])
         if path is not None:
             from ncu_parsers.derived.operators.inductor_sources import SETTING, compiled_in
 

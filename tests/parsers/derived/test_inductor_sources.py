@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.files.run_files import COMPILE_LOG, INDUCTOR, LOGS
 from ncu_launch.profile.collect import compile_log_environment
@@ -352,6 +352,13 @@ def test_a_folder_without_kernels_is_an_error_of_every_command_with_the_option(t
         cli, [command, str(trace_with(tmp_path, KERNEL)), "--inductor", str(tmp_path / "empty")]
     )
     assert isinstance(result.exception, NcuBenchError)
+
+
+def test_locations_that_others_sum_do_not_go_with_a_folder_that_is_read_here(tmp_path: Path) -> None:
+    arguments = ["hotspots", "x.csv", "--inductor", str(tmp_path), "--dask", "local", "--group", "location"]
+    result = CliRunner().invoke(cli, arguments)
+    assert isinstance(result.exception, WrongUsage)
+    assert "--dask has others sum locations" in str(result.exception)
 
 
 # ------------------------------------------------------------------------------------------ compiled here, for the CPU
