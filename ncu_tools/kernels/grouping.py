@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_parsers.derived.operators.inductor_sources import places_of
+from ncu_parsers.derived.operators.python_locations import location_titles
 from ncu_parsers.schema import tables
 
 from ncu_tools.kernels.names.categories import categories_in
@@ -58,6 +60,10 @@ def _by_range(table: pa.Table) -> tuple[Keys, list[str]]:
     return _numbered([_path(path) for path in table.column("nvtx_path").to_pylist()])
 
 
+def _by_location(table: pa.Table) -> tuple[Keys, list[str]]:
+    return location_titles(table, places_of(tables.codes(table, "kernel_name")[1]))
+
+
 def _numbered(titles: Sequence[str]) -> tuple[Keys, list[str]]:
     known: dict[str, int] = {}
     return np.array([known.setdefault(title, len(known)) for title in titles], np.int64), list(known)
@@ -92,5 +98,6 @@ KEYS: dict[str, Callable[[pa.Table], tuple[Keys, list[str]]]] = {
     "nvtx": _by_range,
     "operator": operator_titles,
     "category": categories_in,
+    "location": _by_location,
 }
 """Grouping -> what finds the group of each launch."""

@@ -10,6 +10,7 @@ ceiling is flagged with the likely reason (`ncu_tools.ceilings.above_ceiling`).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
+from ncu_parsers.derived.operators.inductor_sources import places_of
+from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
@@ -33,10 +36,18 @@ from ncu_tools.kernels.kernel_row import ranked as ranked
 from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
+from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
+from ncu_tools.numbers.number_format import percent
 
+OF_CALLS = frozenset({"operator", "location"})
+"""Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
+
+WITHOUT_STACKS = (
+    "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
+)
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 
@@ -62,27 +73,33 @@ class RunSums:
         self._sums: KernelSums[str] = KernelSums()
         self._counts = _NoteCounts()
         self._uncategorised = Uncategorised() if group == CATEGORY else None
+        self._ran = KernelsOfRows()
 
     def add(self, table: pa.Table, ceilings: Ceilings) -> None:
         """Add launches with their ceilings."""
-        if self._group == "operator":
+        if self._group in OF_CALLS:
             table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
-        self._sums.add(launches, *grouping(table, self._group))
+        keys, titles = grouping(table, self._group)
+        self._sums.add(launches, keys, titles)
         self._counts.add(launches)
         if self._uncategorised is not None:
             self._uncategorised.add(table)
+        if self._group == "location":
+            self._ran.add(launches, keys, titles)
 
     def merge(self, other: RunSums) -> None:
         """Merge the sums of later launches into these; see `KernelSums.merge`."""
         self._sums.merge(other._sums)
         self._counts.merge(other._counts)
+        self._ran.merge(other._ran)
         if self._uncategorised is not None and other._uncategorised is not None:
             self._uncategorised.merge(other._uncategorised)
 
     def notes(self) -> list[str]:
         """Notes on missing or unusual values of the run."""
-        return [*([] if self._uncategorised is None else self._uncategorised.notes()), *self._counts.notes()]
+        on_categories = [] if self._uncategorised is None else self._uncategorised.notes()
+        return [*on_categories, *self._ran.notes(), *self._counts.notes()]
 
     @property
     def time_title(self) -> str:
@@ -91,7 +108,63 @@ class RunSums:
 
     def kernels(self) -> list[Hotspot]:
         """All kernels, without their shares of the run."""
-        return kernels_of(self._sums)
+        rows = kernels_of(self._sums)
+        return self._ran.beside(rows) if self._group == "location" else rows
+
+
+class KernelsOfRows:
+    """Which kernels the launches of a row ran, by their GPU time, for rows that are Python locations."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, str], float] = {}
+        self._by_forward = 0.0
+
+    def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
+        """Add launches; `keys` is the index in `titles` of each launch's row."""
+        codes, names = tables.codes(launches.table, "kernel_name")
+        seconds = np.nan_to_num(launches.seconds) * launches.weight
+        both = keys * len(names) + codes
+        amounts = np.bincount(both, seconds)
+        for one in np.unique(both[launches.succeeded]).tolist():
+            of = (titles[one // len(names)], names[one % len(names)] or "?")
+            self._seconds[of] = self._seconds.get(of, 0.0) + float(amounts[one])
+        bases, words = tables.codes(launches.table, LOCATION_BASIS)
+        generated = places_of(names)
+        is_forward = np.array([word == BY_FORWARD for word in words], bool)[bases]
+        is_forward &= ~np.array([name in generated for name in names], bool)[codes]
+        self._by_forward += float(seconds[is_forward].sum())
+
+    def merge(self, other: KernelsOfRows) -> None:
+        """Take the kernels of later launches."""
+        for of, seconds in other._seconds.items():
+            self._seconds[of] = self._seconds.get(of, 0.0) + seconds
+        self._by_forward += other._by_forward
+
+    def beside(self, rows: Sequence[Hotspot]) -> list[Hotspot]:
+        """The rows with the number of their kernels and the hottest of these."""
+        kernels: dict[str, list[tuple[float, str]]] = {}
+        for (title, name), seconds in self._seconds.items():
+            kernels.setdefault(title, []).append((-seconds, name))
+        return [
+            replace(row, kernels=len(ran), hottest_kernel=short_title(min(ran)[1]) if ran else None)
+            for row in rows
+            for ran in [kernels.get(row.kernel, [])]
+        ]
+
+    def notes(self) -> list[str]:
+        """How much of the time has a location, and whose it is; [] for other rows."""
+        whole = sum(self._seconds.values())
+        unknown = sum(seconds for (title, _), seconds in self._seconds.items() if title == NO_LOCATION)
+        if not self._seconds:
+            return []
+        if all(title == NO_LOCATION for title, _ in self._seconds):
+            return [WITHOUT_STACKS]
+        if not whole:
+            return []
+        found = f"{percent(1 - unknown / whole)} of the time has a Python location"
+        if self._by_forward:
+            found += f", of which {percent(self._by_forward / (whole - unknown))} is that of the forward operator"
+        return [f"{found}; a line of a stack is that on which its function begins"]
 
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:

@@ -16,6 +16,7 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.hotspots import OF_CALLS
 from ncu_tools.kernels.kernel_row import GROUPS
 from ncu_tools.kernels.operator_work import with_work_of_operators
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
@@ -59,7 +60,7 @@ def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | Non
     """
     if view == KERNELS and group == "name":
         return table
-    if view not in (KERNELS, LAUNCHES) or group == "operator":
+    if view not in (KERNELS, LAUNCHES) or group in OF_CALLS:
         table = with_work_of_operators(table)
     points, titles = _points(table, view, group, depth, run)
     names = pa.DictionaryArray.from_arrays(arrays.indices(points.astype(np.int32)), arrays.texts(titles))

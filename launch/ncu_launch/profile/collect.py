@@ -10,7 +10,7 @@ from pathlib import Path
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import copy_whole, write_whole
 from ncu_launch.files.manifest import Manifest, ToolRun, write_manifest
-from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS, USER_RANGES
+from ncu_launch.files.run_files import COMPILE_LOG, EXPECTED, LOGS, REPORTS, USER_RANGES
 from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.files.typed_json import object_in
 from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Plan, Request
@@ -163,7 +163,14 @@ def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str
         found[RANGES_VARIABLE] = str((folder / USER_RANGES).absolute())
         if manifest.source == OPERATORS_TOOL:
             found[OPERATORS_VARIABLE] = str((folder / REPORTS / command.report).absolute())
-    return found
+    return found | compile_log_environment(folder, manifest)
+
+
+def compile_log_environment(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """What tells PyTorch to write of which operators and lines it makes kernels; {} where it compiles none."""
+    if manifest.workload.get("mode") != "compile" or manifest.source == OPERATORS_TOOL:
+        return {}
+    return {"TORCH_TRACE": str((folder / LOGS / COMPILE_LOG).absolute()), "INDUCTOR_PROVENANCE": "1"}
 
 
 def _finished(manifest: Manifest, folder: Path) -> Manifest:

@@ -22,13 +22,14 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.files.run_files import MODULES
 from ncu_launch.nvtx_ranges import Ranges
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.language.generation import Generation
 from ncu_launch.targets.models import Built, build
 from ncu_launch.workload.cpu_load import CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
-from ncu_launch.workload.module_attribution import Attribution, tensors_in
+from ncu_launch.workload.module_attribution import Attribution, forward_functions, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
 from ncu_launch.workload.repeated_timing import Records, repeated
 from ncu_launch.workload.warm_step import other_operators, tuned_inside
@@ -69,6 +70,8 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
+    functions = forward_functions(step.watched, step.root)
+    write_whole(facts_path.with_name(MODULES), json.dumps(functions).encode())
     unchanged = step.versions()
     collects = operators_path is not None and workload.mode != "cudagraph"
     for _ in range(workload.warmup - collects):  # the collector sees the last step, to compare the others with it

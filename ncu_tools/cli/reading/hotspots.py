@@ -18,13 +18,17 @@ from ncu_tools.cli.options import (
     engine_of,
     format_option,
     formulas_option,
+    inductor_option,
     machine_option,
     options_in,
     progress,
     rows_shown,
     show,
+    terminal_width,
     top_option,
 )
+from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources
+from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
@@ -135,6 +139,7 @@ class AskedTable:
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 @dask_option
 @format_option
@@ -226,8 +231,12 @@ def command(
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
     if asked.diagnose:
         table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+    if group not in ("operator", LOCATION):
+        table = with_sources(table)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
+    if group == LOCATION and output_format == "text" and not full_names:
+        table = with_short_paths(table, terminal_width())
     show(table, output_format, full_names=full_names)
 
 
@@ -248,6 +257,8 @@ def _columns(
     points = [row.point for row in rows]
     arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
     columns = [columns[0]._replace(title=GROUPS[group]), *arguments, *columns[1:]]
+    if group == LOCATION:
+        columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]
     if output_format in MACHINE_FORMATS:
         return (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     if diagnose:

@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, machine_option, progress
+from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, inductor_option, machine_option, progress
 from ncu_tools.cli.terminal_notes import WrittenFile
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
 @machine_option
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 def command(
     runs: tuple[str, ...],

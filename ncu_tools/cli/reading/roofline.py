@@ -23,6 +23,7 @@ from ncu_tools.cli.options import (
     format_option,
     formulas_option,
     hidden_rows,
+    inductor_option,
     options_in,
     progress,
     rows_shown,
@@ -163,6 +164,7 @@ class PointOptions:
 @rows_and_order(KERNEL_ROWS)
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 @dask_option
 @format_option

@@ -26,9 +26,16 @@ class ForwardOperators:
 
     def behind(self, around: Iterable[RecordedInputs]) -> tuple[str, RecordedInputs] | None:
         """Name and inputs of the forward operator of the innermost node among these ranges, outermost first."""
-        numbers = [one.backward_of for one in around if one.backward_of is not None]
-        found = self._last.get(numbers[-1], {}) if numbers else {}
-        if len(found) != 1:
-            return None
-        ((_, name, inputs),) = found.values()
-        return name, inputs
+        nodes = [one for one in around if one.backward_of is not None]
+        found = self._of(nodes[-1]) if nodes else None
+        return None if found is None else found[1][1:]
+
+    def call_behind(self, node: RecordedInputs) -> tuple[Hashable, float] | None:
+        """Thread and start of the forward operator of a node of the backward pass; None where it is not known."""
+        found = self._of(node)
+        return None if found is None else (found[0], found[1][0])
+
+    def _of(self, node: RecordedInputs) -> tuple[Hashable, tuple[float, str, RecordedInputs]] | None:
+        """Thread, and start, name and inputs of the forward operator of a node."""
+        found = self._last.get(-1 if node.backward_of is None else node.backward_of, {})
+        return next(iter(found.items())) if len(found) == 1 else None

@@ -56,6 +56,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_whole,
     traced_devices,
 )
+from ncu_parsers.timelines.python_frames import PythonFrames, location_columns_of
 
 DIALECT = "kineto"
 OTHER_EVENT = "event of another kind"
@@ -103,6 +104,7 @@ class _Trace:
     work: list[TracedWork] = field(default_factory=list)
     host: dict[Thread, list[HostRange]] = field(default_factory=dict)
     forward: ForwardOperators = field(default_factory=ForwardOperators)
+    frames: PythonFrames = field(default_factory=PythonFrames)
     calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
     graph_launches: set[int] = field(default_factory=set)
     named_launches: dict[int, graph_captures.Kernel] = field(default_factory=dict)
@@ -162,7 +164,9 @@ class _Trace:
         what = None
         if kind == MODULE:
             if not name.startswith(MODULE_PREFIX):
-                self.others += 1
+                is_kept = self.frames.take(thread, start, duration, name)
+                self.host_events += is_kept
+                self.others += not is_kept
                 return
             name = name.removeprefix(MODULE_PREFIX)
         elif kind == OPERATOR:
@@ -205,10 +209,12 @@ def read_report(source: Source) -> Report:
     if not work:
         raise _refusal(source, trace, events)
     result = Report(source.name, dialects=[DIALECT], origin=DIALECT)
+    located = location_columns_of(trace.frames, places, trace.forward)
     trace.captured = _take_captured(trace, places)
     done = _work_done(trace, work, places)
     steps = steps_of(one for ranges in trace.host.values() for one in ranges)
-    result.table = _table(source.name, work, places, steps, events.header, done)
+    extras = [*_extras(work, places), *done.operator_columns(), *located]
+    result.table = _table(source.name, work, places, steps, events.header, done, extras)
     host = trace.host_events if trace.work else trace.host_events - len(work)
     result.lines.update(
         {report.METRICS: len(work), report.HOST: host, report.BROKEN: trace.broken, OTHER_EVENT: trace.others}
@@ -344,6 +350,7 @@ def _table(
     steps: Sequence[tuple[float, float, int]],
     header: dict[str, Any],
     done: WorkOfLaunches,
+    extras: Sequence[tuple[str, str, pa.Array]],
 ) -> pa.Table:
     identity = {**_identity(work, header), **_position(places, steps), **done.contract_columns()}
     identity["source"] = arrays.dictionary([DIALECT] * len(work))
@@ -351,7 +358,7 @@ def _table(
     identity["duration_ns"] = _nanoseconds(row.duration for row in work)
     columns = [identity.get(column.name, pa.nulls(len(work), column.type)) for column in COLUMNS]
     fields = list(contract_fields())
-    for title, unit, values in (*_extras(work, places), *done.operator_columns()):
+    for title, unit, values in extras:
         if values.null_count < len(values):
             columns.append(values)
             fields.append(pa.field(title, values.type, metadata=field_metadata(unit=unit)))
