@@ -41,7 +41,7 @@ def copies_on(
     keys = np.stack([operations.direction, operations.source_memory, operations.destination_memory])[:, rows]
     found = []
     for direction, source, destination in np.unique(keys, axis=1).T.tolist():
-        mine = rows[((direction, source, destination) == keys.T).all(axis=1)]
+        mine = rows[np.all(keys.T - (direction, source, destination) == 0, axis=1)]
         busy = IntervalSet.union_of(operations.start[mine], operations.end[mine]) & window
         sizes = operations.bytes[mine]
         size = int(sizes.sum()) if (sizes != MISSING).all() else None

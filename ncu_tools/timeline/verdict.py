@@ -91,11 +91,9 @@ WORDS = {
 
 
 def _undecided(span: int, first: str, most: int, second: str, next_most: int, unknown: int) -> str:
-    together = f"{first} {_of(most, span)}, {second} {_of(next_most, span)}"
-    if unknown and most - next_most >= facts()["verdict"]["ahead"] * span:
-        return f"{together}; the cause of {_of(unknown, span)} is not known, which could change it"
-    if unknown > most:
-        return f"the cause of {_of(unknown, span)} is not known"
+    together = f"{first} {_of(most, span)}" + (f", {second} {_of(next_most, span)}" if next_most else "")
+    if most - next_most >= facts()["verdict"]["ahead"] * span or unknown > most:
+        return f"the cause of {_of(unknown, span)} is not known, which could change this: {together}"
     return f"no part is far ahead: {together}"
 
 

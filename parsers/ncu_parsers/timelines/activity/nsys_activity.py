@@ -199,7 +199,7 @@ def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int,
         words = {number: f"[CUDA memcpy {activity.DIRECTIONS[code]}]" for number, code in DIRECTION_OF.items()}
         return _numbered(columns["copyKind"], words, names, "[CUDA memcpy]")
     if kind == MEMSET:
-        return np.full(len(columns["start"]), names.number("[CUDA memset]"))
+        return _numbered(np.zeros(len(columns["start"]), np.int64), {}, names, "[CUDA memset]")
     graphs = {number: f"[CUDA graph {number}]" for number in np.unique(columns["graphId"]).tolist() if number >= 0}
     return _numbered(columns["graphId"], graphs, names, "[CUDA graph]")
 

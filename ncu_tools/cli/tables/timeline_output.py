@@ -11,10 +11,10 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import echo_notes, echo_text, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
-from ncu_tools.cli.tables.timeline.part_tables import PARTS_OF_TIMELINE, PartOfTimeline
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Table, printable, to_markdown
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 ROWS = {"steps": 8, "longest": 10, "waits": 6, "gaps": 16, "copies": 8, "collectives": 8, "streams": 8, "launches": 8}

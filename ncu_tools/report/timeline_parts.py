@@ -144,7 +144,7 @@ PARTS_OF_TIMELINE = {
     "gaps": PartOfTimeline(
         "Gaps by what the host did",
         (
-            GPU, Column("cause", "cause"), _time("time_ns", "time"), Column("share", "share", "fraction", spare=0),
+            GPU, Column("cause", "cause", spare=0), _time("time_ns", "time"), Column("share", "share", "fraction", spare=0),
             Column("gaps", "gaps", "count", spare=2), Column("host_range", "longest in", wide=True),
         ),
         (PROCESS, DEVICE_NAME),
@@ -153,7 +153,7 @@ PARTS_OF_TIMELINE = {
     "longest": PartOfTimeline(
         "The longest gaps",
         (
-            GPU, _time("start_ns", "at"), _time("duration_ns", "gap"), Column("cause", "cause"),
+            GPU, _time("start_ns", "at"), _time("duration_ns", "gap"), Column("cause", "cause", spare=0),
             Column("host_range", "the host was in", wide=True), _time("late_ns", "call began", 3),
             Column("after_wait", "after", wide=True), Column("next_operation", "next", wide=True, spare=4),
         ),
