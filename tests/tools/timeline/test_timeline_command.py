@@ -14,7 +14,7 @@ import pytest
 from ncu_launch.errors import WrongUsage
 
 import ncu_tools
-from ncu_tools.cli.tables.timeline_output import ROWS, about
+from ncu_tools.cli.tables.timeline.timeline_output import ROWS, about
 from ncu_tools.report.export.timeline_lanes import to_lanes
 from ncu_tools.report.notebook.timeline_view import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
