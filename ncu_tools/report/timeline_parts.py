@@ -144,8 +144,9 @@ PARTS_OF_TIMELINE = {
     "gaps": PartOfTimeline(
         "Gaps by what the host did",
         (
-            GPU, Column("cause", "cause", spare=0), _time("time_ns", "time"), Column("share", "share", "fraction", spare=0),
-            Column("gaps", "gaps", "count", spare=2), Column("host_range", "longest in", wide=True),
+            GPU, Column("cause", "cause", spare=0), _time("time_ns", "time"),
+            Column("share", "share", "fraction", spare=0), Column("gaps", "gaps", "count", spare=2),
+            Column("host_range", "longest in", wide=True),
         ),
         (PROCESS, DEVICE_NAME),
         _gaps,

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from ncu_parsers.timelines.activity import activity as contract
-from ncu_parsers.timelines.activity.activity import MISSING, Activity, GpuOperations, Integers
+from ncu_parsers.timelines.activity.activity import MEMCPY, MISSING, PAGEABLE, Activity, GpuOperations, Integers
 
 from ncu_tools.timeline.call_kinds import (
     ALLOCATOR,
@@ -24,7 +24,6 @@ from ncu_tools.timeline.call_kinds import (
     SYNCHRONISATION,
     calls_of_kind,
     facts,
-    kind_of_call,
     names_that_load_data,
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
@@ -69,9 +68,9 @@ class LongGap:
     """One gap, and what the host did in it. Times in ns; None is what is not known.
 
     `call_ns` is how long the API call of the next operation took, `late_ns`: how long after the gap began the API call
-    of the next operation began; negative where it began before. `host_range` is the innermost range open on the
-    launching thread for all of the time before the call, or the one open longest (`covered` is its share). `after_wait`
-    is the API call that waited for the GPU when the gap began.
+    of the next operation began; negative where it began before. `host_range` is the innermost range that was open on
+    the launching thread for at least half of the time before the call (`covered` is its share). `after_wait` is the API
+    call that waited for the GPU when the gap began.
     """
 
     start_ns: int
@@ -90,10 +89,11 @@ class LongGap:
 class HostThread:
     """What one thread of the host did, as sets of moments."""
 
-    def __init__(self, activity: Activity, thread: int) -> None:
+    def __init__(self, activity: Activity, thread: int, holds_host: Mask) -> None:
         self._activity = activity
         self.thread = thread
-        self.calls = activity.calls.at(activity.calls.thread == thread)
+        own = activity.calls.thread == thread
+        self.calls, self._holds_host = activity.calls.at(own), holds_host[own]
         self.ranges = activity.ranges.at(activity.ranges.thread == thread)
 
     @cached_property
@@ -145,19 +145,19 @@ class HostThread:
         return IntervalSet.union_of(table.start[chosen], table.end[chosen])
 
     def range_over(self, start: int, end: int) -> tuple[str, float] | None:
-        """The innermost range over [start, end), or the one over most of it, and its share; None if none is open."""
+        """The innermost range over at least half of [start, end), and its share of it; None if there is none."""
         began = int(np.searchsorted(self.ranges.start, end, side="left"))
         overlap = np.minimum(self.ranges.end[:began], end) - np.maximum(self.ranges.start[:began], start)
-        if end <= start or not len(overlap) or int(overlap.max()) <= 0:
+        over_half = np.flatnonzero(2 * overlap >= end - start)
+        if end <= start or not len(over_half):
             return None
-        best = len(overlap) - 1 - int(overlap[::-1].argmax())  # of equal ones the last to begin is the innermost
+        best = int(over_half[-1])  # the last to begin is the innermost
         return plain_name(self.ranges.names[int(self.ranges.name[best])]), float(overlap[best]) / (end - start)
 
     def waiting_at(self, moment: int) -> str | None:
         """The API call that waited for the GPU at a moment, if one did."""
-        open_then = np.flatnonzero((self.calls.start <= moment) & (self.calls.end > moment))
-        names = [self.calls.names[number] for number in self.calls.name[open_then].tolist()]
-        return next((name for name in names if kind_of_call(name) == SYNCHRONISATION), None)
+        waiting = np.flatnonzero(self._holds_host & (self.calls.start <= moment) & (self.calls.end > moment))
+        return self.calls.names[int(self.calls.name[waiting[0]])] if len(waiting) else None
 
 
 def plain_name(name: str) -> str:
@@ -165,17 +165,36 @@ def plain_name(name: str) -> str:
     return _NUMBERS.sub("", name)
 
 
-class HostThreads:
-    """The threads of a recording, each made when it is first asked for."""
+def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
+    """Which calls launched a copy from or to pageable memory (bool, one per call).
 
-    def __init__(self, activity: Activity) -> None:
+    They hold the host even where they are asynchronous by name: cudaMemcpyAsync returns when the memory of the host was
+    read, or written (CUDA runtime API, "API synchronization behavior").
+    """
+    operations = activity.operations
+    pageable = (operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE)
+    found = np.zeros(len(activity.calls), np.bool_)
+    found[launching[(operations.kind == MEMCPY) & pageable & (launching >= 0)]] = True
+    return found
+
+
+class HostThreads:
+    """The threads of a recording, each made when it is first asked for.
+
+    `launching` is the row of the API call of each operation.
+    """
+
+    def __init__(self, activity: Activity, launching: Integers) -> None:
         self._activity = activity
+        self._holds_host = calls_of_kind(activity.calls, SYNCHRONISATION) | copies_of_pageable_memory(
+            activity, launching
+        )
         self._threads: dict[int, HostThread] = {}
 
     def of(self, thread: int) -> HostThread:
         """The thread of a number."""
         if thread not in self._threads:
-            self._threads[thread] = HostThread(self._activity, thread)
+            self._threads[thread] = HostThread(self._activity, thread, self._holds_host)
         return self._threads[thread]
 
 

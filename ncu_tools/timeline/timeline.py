@@ -166,7 +166,8 @@ def timeline(
         raise _no_gpu_work(activity)
     recording = _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
-    calls, threads = launching_calls(activity), HostThreads(activity)
+    calls = launching_calls(activity)
+    threads = HostThreads(activity, calls)
     pairs = np.unique(np.stack([activity.operations.process, activity.operations.device]), axis=1).T.tolist()
     each = [
         _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest) for process, device in pairs
@@ -176,7 +177,7 @@ def timeline(
         raise _no_step(activity, step)
     busy, gaps = _by_process(gpus)
     window = looked_at if looked_at is not None else IntervalSet.between(*recording)
-    waits = waits_of(activity, window, busy, gaps, threads)
+    waits = waits_of(activity, calls, window, busy, gaps, threads)
     notes = [*_notes(gpus), *activity.missing, *activity.notes]
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
 

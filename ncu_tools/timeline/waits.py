@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import Activity
+from ncu_parsers.timelines.activity.activity import Activity, Integers
 
 from ncu_tools.timeline.call_kinds import ALLOCATOR, MODULE_LOADING, SYNCHRONISATION, calls_of_kind, kind_of_call
-from ncu_tools.timeline.gaps import HostThreads
+from ncu_tools.timeline.gaps import HostThreads, copies_of_pageable_memory
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 
 NAMED = 2000
 """Of so many calls, the longest ones, the range is looked up."""
+
+PAGEABLE_COPY = "pageable copy"
+"""The kind of asynchronous calls that copied pageable memory."""
 
 
 @dataclass(frozen=True)
@@ -35,35 +38,38 @@ class HostWait:
 
 
 def waits_of(
-    activity: Activity, window: IntervalSet, busy: Mapping[int, IntervalSet], gaps: Mapping[int, IntervalSet],
-    threads: HostThreads,
+    activity: Activity, launching: Integers, window: IntervalSet, busy: Mapping[int, IntervalSet],
+    gaps: Mapping[int, IntervalSet], threads: HostThreads,
 ) -> list[HostWait]:  # fmt: skip
     """Waits, allocations and loading of code that begin in `window`, by time, longest first.
 
-    `busy` and `gaps`: when any GPU of a process ran something, and its gaps (those of the GPU that has most).
+    `launching` is the row of the call of each operation. `busy` and `gaps`: when any GPU of a process ran something,
+    and its gaps (those of the GPU that has most).
     """
     calls = activity.calls
-    chosen = np.flatnonzero(
-        calls_of_kind(calls, SYNCHRONISATION, ALLOCATOR, MODULE_LOADING) & window.holds(calls.start)
-    )
+    waits = calls_of_kind(calls, SYNCHRONISATION)
+    pageable = copies_of_pageable_memory(activity, launching) & ~waits
+    kept = waits | pageable | calls_of_kind(calls, ALLOCATOR, MODULE_LOADING)
+    chosen = np.flatnonzero(kept & window.holds(calls.start))
     chosen = chosen[np.argsort(-(calls.end - calls.start)[chosen], kind="stable")]
-    groups: dict[tuple[int, int, str | None], list[int]] = {}
+    groups: dict[tuple[int, int, bool, str | None], list[int]] = {}
     for place, row in enumerate(chosen.tolist()):
         around = None
         if place < NAMED:
             host = threads.of(int(calls.thread[row]))
             around = host.range_over(int(calls.start[row]), int(calls.end[row]))
-        key = (int(calls.name[row]), int(calls.process[row]), around[0] if around else None)
+        key = (int(calls.name[row]), int(calls.process[row]), bool(pageable[row]), around[0] if around else None)
         groups.setdefault(key, []).append(row)
     found = []
-    for (name, process, around_name), rows in groups.items():
+    for (name, process, is_pageable, around_name), rows in groups.items():
         start, end = calls.start[rows], calls.end[rows]
         union = IntervalSet.union_of(start, end)
         idle = gaps.get(process, NOTHING)
-        waits = kind_of_call(calls.names[name]) == SYNCHRONISATION
-        behind = int((idle.end - idle.start)[union.holds(idle.start)].sum()) if waits else None
+        kind = PAGEABLE_COPY if is_pageable else kind_of_call(calls.names[name])
+        waited = kind in (PAGEABLE_COPY, SYNCHRONISATION)
+        behind = int((idle.end - idle.start)[union.holds(idle.start)].sum()) if waited else None
         found.append(
-            HostWait(kind_of_call(calls.names[name]), calls.names[name], around_name, process, len(rows),
+            HostWait(kind, calls.names[name], around_name, process, len(rows),
                      int((end - start).sum()), (union - busy.get(process, NOTHING)).total, behind)
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.time_ns)

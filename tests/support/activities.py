@@ -31,6 +31,8 @@ class Operation(NamedTuple):
     kind: int = activity.KERNEL
     bytes: int | None = None
     direction: int | None = None
+    source_memory: int | None = None
+    destination_memory: int | None = None
 
 
 class Call(NamedTuple):

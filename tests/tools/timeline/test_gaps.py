@@ -117,6 +117,17 @@ def test_the_longest_gaps_say_what_the_host_did_and_which_call_ended_them() -> N
     assert gap.next_operation == "void gemm()"
 
 
+def test_the_range_named_is_the_innermost_over_half_of_the_time_or_none() -> None:
+    ranges = [Range(0, 100, "step"), Range(10, 70, "load"), Range(20, 40, "decode"), Range(200, 230, "short")]
+    made = recording([Operation(0, 9)], [], ranges)
+    host = HostThreads(made, launching_calls(made)).of(70)
+    assert host.range_over(0, 100) == ("load", 0.6)
+    assert host.range_over(20, 50) == ("decode", 2 / 3)
+    assert host.range_over(70, 90) == ("step", 1.0)
+    assert host.range_over(150, 300) is None
+    assert host.range_over(50, 50) is None
+
+
 def test_an_operation_belongs_to_the_earliest_call_with_its_number() -> None:
     made = recording([Operation(0, 100, calls=3)], [Call(5, 6, correlation=3), Call(1, 2, correlation=3)])
     assert made.calls.start[launching_calls(made)].tolist() == [1]
@@ -124,8 +135,8 @@ def test_an_operation_belongs_to_the_earliest_call_with_its_number() -> None:
 
 def test_a_range_is_looked_up_on_the_thread_that_is_asked_for() -> None:
     made = recording([Operation(0, 9)], [], [Range(0, 100, "here"), Range(0, 100, "there", thread=71)])
-    assert HostThreads(made).of(71).range_over(10, 20) == ("there", 1.0)
-    assert HostThreads(made).of(72).range_over(10, 20) is None
+    assert HostThreads(made, launching_calls(made)).of(71).range_over(10, 20) == ("there", 1.0)
+    assert HostThreads(made, launching_calls(made)).of(72).range_over(10, 20) is None
 
 
 times = st.integers(0, 400)

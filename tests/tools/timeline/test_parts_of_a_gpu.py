@@ -134,6 +134,21 @@ def test_waits_are_summed_by_call_and_range_with_the_gaps_behind_them() -> None:
     )  # fmt: skip
 
 
+def test_an_asynchronous_copy_of_pageable_memory_holds_the_host() -> None:
+    calls = [Call(0, 5, correlation=1), Call(10, 155, "cudaMemcpyAsync", 2), Call(300, 305, correlation=3)]
+    operations = [
+        Operation(6, 100, calls=1),
+        copy(100, 150, 8, 2, source_memory=activity.PAGEABLE, destination_memory=activity.DEVICE_MEMORY),
+        Operation(306, 400, calls=3),
+    ]
+    found = timeline(recording(operations, calls))
+    (wait,) = found.waits
+    assert (wait.kind, wait.call, wait.time_ns, wait.behind_ns) == ("pageable copy", "cudaMemcpyAsync", 145, 156)
+    assert found.gpus[0].longest[0].after_wait == "cudaMemcpyAsync"
+    pinned = [operations[0], copy(100, 150, 8, 2, source_memory=activity.PINNED), operations[2]]
+    assert timeline(recording(pinned, calls)).waits == []
+
+
 def test_gpus_of_one_process_are_apart() -> None:
     found = timeline(recording([Operation(0, 100), Operation(50, 300, device=1)]))
     assert [(gpu.device, gpu.whole.span_ns) for gpu in found.gpus] == [(0, 100), (1, 250)]
