@@ -100,6 +100,12 @@ def test_operations_without_an_end_are_left_out_and_large_times_keep_every_nanos
     assert (found.end - found.start).tolist() == [3]
 
 
+def test_operations_of_an_old_schema_belong_to_the_only_process_that_called_the_api(tmp_path: Path) -> None:
+    row = {name: value for name, value in kernel(50, 1).items() if name != "globalPid"}
+    made = recorded(tmp_path, {KERNELS: [row], CALLS: [call(20, 1)], RANGES: []})
+    assert made.operations.process.tolist() == [PROCESS]
+
+
 def test_a_native_report_without_nsys_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"NVIDIA Tegra Profiler Report")
@@ -202,7 +208,7 @@ def test_a_table_of_launches_gives_operations_and_says_what_it_lacks() -> None:
             "kernel_name": ["gemm", "[CUDA memcpy Host-to-Device]", "Memcpy DtoD (Device -> Device)", "later"],
             "operation": ["kernel", "memcpy", "memcpy", "kernel"],
             "start_ns": pa.array([100, 200, 300, None], pa.int64()), "duration_ns": [10.0, 20.0, 30.0, 1.0],
-            "process_id": [3, 3, 3, 3], "device_id": [0, 0, 0, 0], "device_name": ["L4", "L4", "L4", "L4"],
+            "process_id": pa.array([3, None, 3, 3], pa.int64()), "device_id": [0, 0, 0, 0], "device_name": ["L4", "L4", "L4", "L4"],
             "stream": ["7", "13", "7", "7"], "bytes": pa.array([None, 64, 32, None], pa.int64()),
         }
     )  # fmt: skip

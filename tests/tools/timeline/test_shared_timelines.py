@@ -14,6 +14,7 @@ import pytest
 
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline, timeline
+from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 
 pytestmark = needs_shared_reports
@@ -67,6 +68,18 @@ def test_busy_and_gaps_are_the_span_in_every_step(path: Path) -> None:
             assert step.busy_ns + step.idle_ns == step.span_ns
             assert step.compute_ns + step.exposed_communication_ns + step.exposed_copies_ns == step.busy_ns
             assert sum(step.causes.values()) == step.idle_ns
+
+
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
+def test_a_table_of_launches_has_the_same_sums_as_the_recording_itself(path: Path, tmp_path: Path) -> None:
+    assert ran("parse", str(path), "-o", str(tmp_path / "launches.parquet")).exit_code == 0
+    for gpu, from_table in zip(analysed(path).gpus, analysed(tmp_path / "launches.parquet").gpus, strict=True):
+        for name in ("span_ns", "compute_ns", "exposed_communication_ns", "exposed_copies_ns", "idle_ns"):
+            # parse keeps times since 1970 to 256 ns; all others are the same to the nanosecond
+            exact = gpu.whole.start_ns < 2**53
+            expected = getattr(gpu.whole, name)
+            assert getattr(from_table.whole, name) == (expected if exact else pytest.approx(expected, rel=1e-6))
+        assert from_table.whole.causes.get("unknown", 0) == from_table.whole.idle_ns
 
 
 def test_the_second_that_a_peer_calls_cpu_bound_is_bound_by_copies_from_the_host() -> None:

@@ -192,7 +192,7 @@ class _TracedActivity:
         calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
         ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
         columns = self._operations.arrays()
-        columns["process"] = _launching_processes(columns["correlation"], calls)
+        columns["process"] = _launching_processes(columns["correlation"], calls, ranges)
         table = columns_of(GpuOperations, columns, self._names["operations"].texts)
         order = np.lexsort((-table.end, table.start))
         place = {row: at for at, row in enumerate(order.tolist())} if self._collectives else {}
@@ -228,11 +228,11 @@ def _overhead_kind(name: str) -> int:
     return activity.QUEUE_FULL if name == QUEUE_FULL_OVERHEAD else activity.PROFILER
 
 
-def _launching_processes(correlation: Integers, calls: ApiCalls) -> Integers:
+def _launching_processes(correlation: Integers, calls: ApiCalls, ranges: HostRanges) -> Integers:
     """The process whose call launched each operation; of a trace of one process that one for all."""
-    alone = np.unique(calls.process)
-    if len(alone) <= 1:
-        return np.full(len(correlation), alone[0] if len(alone) else MISSING)
+    alone = np.unique(calls.process if len(calls) else ranges.process[ranges.kind != activity.PYTHON])
+    if len(alone) <= 1 or not len(calls):
+        return np.full(len(correlation), alone[0] if len(alone) == 1 else MISSING)
     order = np.argsort(calls.correlation, kind="stable")
     at = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
     same = (calls.correlation[order][at] == correlation) & (correlation != MISSING)

@@ -61,6 +61,8 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
     kernel_names = _texts(table, "kernel_name")
     kinds = _texts(table, "operation")
     process, device = _integers(table, "process_id"), _integers(table, "device_id")
+    alone = np.unique(process[process != MISSING])
+    process = np.where(process == MISSING, alone[0], process) if len(alone) == 1 else process
     for row, one in enumerate(_texts(table, "device_name")):
         if one is not None:
             devices.setdefault((int(process[row]), int(device[row])), one)

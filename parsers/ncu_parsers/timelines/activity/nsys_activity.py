@@ -7,6 +7,7 @@ CUPTI's numbers (CUpti_ActivityMemoryKind, CUpti_ActivityMemcpyKind), overheads 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -116,8 +117,8 @@ def read_native(source: Source) -> Activity:
 
 def _activity(database: Database, name: str) -> Activity:
     strings = _strings(database)
-    operations = _operations(database, strings)
     calls = _calls(database, strings)
+    operations = _of_one_process(_operations(database, strings), calls)
     last = max((int(table.end.max()) for table in (operations, calls) if len(table)), default=0)
     ranges, overheads = _ranges(database, strings, last), _overheads(database)
     missing = []
@@ -131,6 +132,14 @@ def _activity(database: Database, name: str) -> Activity:
         )
     return Activity(name, TOOL, operations, calls, ranges, overheads, devices=_devices(database, operations),
                     missing=missing)  # fmt: skip
+
+
+def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations:
+    """Operations without a process, as in old schemas, belong to the only one that called the API."""
+    processes = np.unique(calls.process)
+    if len(processes) != 1:
+        return operations
+    return replace(operations, process=np.where(operations.process == MISSING, processes[0], operations.process))
 
 
 def _strings(database: Database) -> dict[int, str]:
