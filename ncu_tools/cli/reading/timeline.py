@@ -8,7 +8,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.list_option import list_option
-from ncu_tools.cli.options import format_option, machine_option, progress, top_option
+from ncu_tools.cli.options import format_option, machine_option, progress
 
 PART_NAMES = ("steps", "gaps", "longest", "copies", "collectives", "waits", "streams", "launches")
 
@@ -21,7 +21,10 @@ _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1}
 @click.option("--step", "pattern", metavar="REGEX", help="Ranges whose names match are the steps.")
 @click.option("--trim", metavar="START,END", help="Only this time: 0.5,1.5 in seconds, or 100ms,250ms.")
 @list_option("--part", "parts", type=click.Choice(PART_NAMES), metavar="PART,...", help=f"Of {', '.join(PART_NAMES)}.")
-@top_option("rows of each part")
+@click.option(
+    "--top", type=click.IntRange(min=1),
+    help="How many rows of each part to show.  [default: 6 to 16 by part; JSON, CSV: all]",
+)  # fmt: skip
 @machine_option
 @format_option
 def command(

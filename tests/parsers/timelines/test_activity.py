@@ -100,6 +100,14 @@ def test_operations_without_an_end_are_left_out_and_large_times_keep_every_nanos
     assert (found.end - found.start).tolist() == [3]
 
 
+@pytest.mark.parametrize(("start", "end"), [(-(2**62), 2**62), (5, 4), (2**62, 2**62 + 1)])
+def test_times_that_no_recording_has_are_left_out(tmp_path: Path, start: int, end: int) -> None:
+    rows = [kernel(50, 1), {**kernel(0, 2), "start": start, "end": end}]
+    made = recorded(tmp_path, {KERNELS: rows, CALLS: [{**call(0, 2), "start": start, "end": end}], RANGES: []})
+    assert made.operations.start.tolist() == [50]
+    assert len(made.calls) == 0
+
+
 def test_operations_of_an_old_schema_belong_to_the_only_process_that_called_the_api(tmp_path: Path) -> None:
     row = {name: value for name, value in kernel(50, 1).items() if name != "globalPid"}
     made = recorded(tmp_path, {KERNELS: [row], CALLS: [call(20, 1)], RANGES: []})

@@ -191,6 +191,9 @@ def test_rows_beyond_those_shown_are_counted(sqlite: str) -> None:
     result = ran("timeline", sqlite, "--part", "steps", "--step", "^train", "--top", "1")
     assert "2 more rows; --top shows more" in result.stderr
     assert set(ROWS) == set(PARTS_OF_TIMELINE)
+    assert (min(ROWS.values()), max(ROWS.values())) == (6, 16)  # as the help says
+    found = json.loads(ran("timeline", sqlite, "--top", "1", "--format", "json").stdout)
+    assert len(found["rows"]) == len(found["gaps"]) == 1
 
 
 def test_names_cannot_act_on_a_terminal_or_a_page() -> None:

@@ -25,8 +25,10 @@ def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output
     """Write the chosen parts, all if none are; CSV has one."""
     chosen = parts or tuple(PARTS_OF_TIMELINE)
     if output_format == "json":
-        tables = {name: _rows(PARTS_OF_TIMELINE[name].table(found, whole=True)) for name in chosen if name != "steps"}
+        others = [name for name in chosen if name != "steps"]
+        tables = {name: _rows(PARTS_OF_TIMELINE[name].table(found, whole=True))[:top] for name in others}
         steps = PARTS_OF_TIMELINE["steps"].table(found, whole=True)
+        steps.rows = steps.rows[:top]
         steps.extra = {"run": found.name, "tool": found.tool, "origin_ns": found.origin_ns, **tables,
                        "verdicts": _verdicts(found)}  # fmt: skip
         steps.notes = found.notes

@@ -17,6 +17,9 @@ Integers = npt.NDArray[np.int64]
 
 MISSING = int(np.iinfo(np.int64).min)
 
+FARTHEST = 2**62
+"""ns (146 years); events beyond it, on either side of zero, are damage, and are left out so that no sum overflows."""
+
 KERNEL, MEMCPY, MEMSET, GRAPH = range(4)
 """`GpuOperations.kind`; a graph is one that was recorded as a whole, without its nodes."""
 
@@ -170,6 +173,13 @@ def columns_of(table: type[Rows], values: Mapping[str, Any], names: Sequence[str
 def empty(table: type[Rows]) -> Rows:
     """A table without rows."""
     return columns_of(table, {"start": []})
+
+
+def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
+    """Which pairs are a start and an end that is not before it (bool, one per pair)."""
+    near = (start > -FARTHEST) & (start < FARTHEST) & (end > -FARTHEST) & (end < FARTHEST)
+    found: npt.NDArray[np.bool_] = near & (end >= start)
+    return found
 
 
 class Numbered:

@@ -19,6 +19,7 @@ import numpy as np
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
+    FARTHEST,
     KERNEL,
     MEMCPY,
     MEMSET,
@@ -84,7 +85,7 @@ def nanoseconds(microseconds: Any) -> int | None:
         return None
     whole = math.floor(microseconds)
     found = whole * 1000 + round((microseconds - whole) * 1000)
-    return found if abs(found) < 2**62 else None
+    return found if abs(found) < FARTHEST // 2 else None
 
 
 def read_trace(source: Source) -> Activity:

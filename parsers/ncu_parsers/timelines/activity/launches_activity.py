@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
+    FARTHEST,
     MISSING,
     OPERATION_KINDS,
     Activity,
@@ -20,6 +21,7 @@ from ncu_parsers.timelines.activity.activity import (
     Integers,
     Numbered,
     Overheads,
+    are_times,
     columns_of,
     empty,
 )
@@ -45,7 +47,7 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
     Raises `NcuBenchError` for a table without times, as those of ncu alone are.
     """
     start = _integers(table, "start_ns")
-    known = start != MISSING
+    known = (start > -FARTHEST) & (start < FARTHEST)
     if not known.any():
         raise NcuBenchError(
             f"{name} holds no times of a timeline, so there are no gaps to see.",
@@ -55,7 +57,7 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
     table, start = table.filter(pa.array(known)), start[known]
     end = _integers(table, "end_ns")
     lasts = _durations(table)
-    end = np.where(end == MISSING, start + lasts, end)
+    end = np.where(are_times(start, end), end, start + lasts)
     names = Numbered()
     devices: dict[tuple[int, int], str] = {}
     kernel_names = _texts(table, "kernel_name")
@@ -101,7 +103,7 @@ def _integers(table: pa.Table, column: str) -> Integers:
 
 def _durations(table: pa.Table) -> Integers:
     values = table.column("duration_ns").to_pylist()
-    return np.array([0 if value is None else round(value) for value in values], np.int64)
+    return np.array([round(value) if value is not None and 0 <= value < FARTHEST else 0 for value in values], np.int64)
 
 
 def _texts(table: pa.Table, column: str) -> list[str | None]:

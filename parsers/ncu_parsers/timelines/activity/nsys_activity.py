@@ -30,6 +30,7 @@ from ncu_parsers.timelines.activity.activity import (
     Integers,
     Numbered,
     Overheads,
+    are_times,
     columns_of,
     empty,
 )
@@ -156,7 +157,7 @@ def _operations(database: Database, strings: dict[int, str]) -> GpuOperations:
     parts = []
     for kind, table in ACTIVITIES.items():
         columns = database.integers(table, *COMMON, *OWN[kind])
-        keep = (columns["start"] != MISSING) & (columns["end"] >= columns["start"])
+        keep = are_times(columns["start"], columns["end"])
         parts.append((kind, {name: values[keep] for name, values in columns.items()}))
     lengths = [len(columns["start"]) for _, columns in parts]
 
@@ -229,7 +230,7 @@ def _mapped(values: Integers, table: dict[int, int], other: int) -> Integers:
 def _calls(database: Database, strings: dict[int, str]) -> ApiCalls:
     parts = [database.integers(table, "start", "end", "globalTid", "correlationId", "nameId") for table in CALLS]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    keep = (columns["start"] != MISSING) & (columns["end"] >= columns["start"])
+    keep = are_times(columns["start"], columns["end"])
     columns = {name: values[keep] for name, values in columns.items()}
     names, plain = Numbered(), {}
     for number in np.unique(columns["nameId"]).tolist():
@@ -260,7 +261,7 @@ def _ranges(database: Database, strings: dict[int, str], last: int) -> HostRange
     ends = event["end"][rows]
     ends = np.where((ends == MISSING) | (ends == 0), np.maximum(last, event["start"][rows]), ends)
     os_calls = database.integers(OS_CALLS, "start", "end", "globalTid", "nameId")
-    keep = (os_calls["start"] != MISSING) & (os_calls["end"] >= os_calls["start"])
+    keep = are_times(os_calls["start"], os_calls["end"])
     os_calls = {name: values[keep] for name, values in os_calls.items()}
     thread = np.concatenate([event["globalTid"][rows], os_calls["globalTid"]])
     table = columns_of(
@@ -275,7 +276,7 @@ def _ranges(database: Database, strings: dict[int, str], last: int) -> HostRange
         },
         names.texts,
     )
-    return table.at(table.end >= table.start).by_start()
+    return table.at(are_times(table.start, table.end)).by_start()
 
 
 def _is_range(database: Database, kinds: Integers) -> npt.NDArray[np.bool_]:
@@ -302,7 +303,7 @@ def _overheads(database: Database) -> Overheads:
     own["overheadType"] = np.full(len(own["start"]), 4)  # CUPTI's number of the profiler's instrumentation
     columns = {name: np.concatenate([values, own[name]]) for name, values in columns.items()}
     kind = _mapped(columns["overheadType"], OVERHEAD_OF, MISSING)
-    keep = (kind != MISSING) & (columns["start"] != MISSING) & (columns["end"] >= columns["start"])
+    keep = (kind != MISSING) & are_times(columns["start"], columns["end"])
     if not keep.any():
         return empty(Overheads)
     thread = columns["globalTid"][keep]
