@@ -27,8 +27,13 @@ class PartOfTimeline:
     rows: Callable[[Timeline], Iterator[Row]]
 
     def table(self, found: Timeline, *, whole: bool) -> Table:
-        """The part as a table; `whole` with the columns for programs."""
+        """The part as a table; `whole` with the columns for programs.
+
+        Where processes number their GPUs alike, people see the process too.
+        """
         columns = (*self.columns, *self.more) if whole else self.columns
+        if not whole and GPU in columns and len({gpu.device for gpu in found.gpus}) < len(found.gpus):
+            columns = (PROCESS._replace(spare=0), *columns)
         return Table("timeline", columns, list(self.rows(found)))
 
 

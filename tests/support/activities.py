@@ -33,6 +33,7 @@ class Operation(NamedTuple):
     direction: int | None = None
     source_memory: int | None = None
     destination_memory: int | None = None
+    process: int = PROCESS
 
 
 class Call(NamedTuple):
@@ -93,5 +94,6 @@ def _table(table: type[Any], rows: Sequence[Any], renamed: dict[str, str]) -> An
             number = names.number(value) if field == "name" else value
             number = activity.MISSING if number is None else number
             columns.setdefault(renamed.get(field, field), []).append(number)
-        columns["process"].append(PROCESS)
+        if "process" not in row._asdict():
+            columns["process"].append(PROCESS)
     return columns_of(table, columns, names.texts).by_start()

@@ -189,6 +189,15 @@ def test_broken_events_are_counted_and_rounded_times_are_noted(tmp_path: Path) -
     assert any("quarter of a microsecond" in note for note in made.notes)
 
 
+def test_a_trace_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": [event("kernel", "gemm", 5, 2), event("kernel", "late", 9, 2)]})
+    file = tmp_path / "trace.json"
+    file.write_text(text[:-40])
+    made = read_trace(Source(str(file)))
+    assert made.operations.names == ["gemm"]
+    assert any("ends early" in note for note in made.notes)
+
+
 @given(st.integers(0, 2**43 * 1000))
 def test_a_printed_time_is_converted_to_the_nanosecond(time: int) -> None:
     printed = f"{time // 1000}.{time % 1000:03d}"

@@ -196,6 +196,15 @@ def test_rows_beyond_those_shown_are_counted(sqlite: str) -> None:
     assert len(found["rows"]) == len(found["gaps"]) == 1
 
 
+def test_gpus_of_one_number_are_told_apart_by_their_processes() -> None:
+    found = timeline(recording([Operation(0, 9), Operation(20, 30, process=8)]))
+    table = PARTS_OF_TIMELINE["steps"].table(found, whole=False)
+    assert table.columns[0].name == "process"
+    assert [row["process"] for row in table.rows] == [7, 8]
+    alone = timeline(recording([Operation(0, 9), Operation(20, 30, device=1)]))
+    assert PARTS_OF_TIMELINE["steps"].table(alone, whole=False).columns[0].name == "gpu"
+
+
 def test_names_cannot_act_on_a_terminal_or_a_page() -> None:
     found = timeline(recording([Operation(0, 9, HOSTILE), Operation(20, 30, HOSTILE)]))
     assert "1 GPU" in about(found)

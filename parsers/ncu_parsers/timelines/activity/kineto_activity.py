@@ -95,7 +95,10 @@ def read_trace(source: Source) -> Activity:
         events = TraceEvents(stream, source.name)
         for event in events:
             trace.take(event)
-    return trace.result(source.name, events.header, events.broken)
+    found = trace.result(source.name, events.header, events.broken)
+    if events.cut:
+        found.notes.append(f"the file ends early and was read up to there ({events.damage or 'within an event'})")
+    return found
 
 
 class _Table:
