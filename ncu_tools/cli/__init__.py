@@ -32,6 +32,7 @@ COMMANDS = {
     "kernel": "One kernel seen whole: limits, occupancy, stalls, memory, pipes, verdict.",
     "source": "Inside a kernel: its hottest lines and instructions, and what they wait for.",
     "samples": "Counters over the time of one kernel: ramp-up, plateau, tail.",
+    "timeline": "Where a step's time goes: kernels, copies, communication, gaps by cause.",
     "skew": "Kernels and layers across ranks, the slowest rank, and where it loses its time.",
     "digest": "What a reader must know of a run first, in few words: for programs too.",
     "query": "SQL over the launches and kernels of a run.",
