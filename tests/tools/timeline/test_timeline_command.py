@@ -265,3 +265,13 @@ def test_a_run_in_a_notebook_has_its_timeline(sqlite: str) -> None:
     assert "Gaps by" in view._repr_html_()
     with pytest.raises(WrongUsage):
         view.part("gasp")
+
+
+def test_a_joined_run_gives_the_operations_of_its_timeline(sqlite: str, tmp_path: Path) -> None:
+    counts = Path("sample_reports/d01-wide-raw.csv").resolve()
+    joined = tmp_path / "joined.parquet"
+    done = ran("join", str(counts), sqlite, "-o", str(joined), "--anyway")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(ran("timeline", str(joined), "--format", "json").stdout)
+    whole = json.loads(ran("timeline", sqlite, "--format", "json").stdout)
+    assert found["rows"][0]["busy_ns"] == whole["rows"][0]["busy_ns"]
