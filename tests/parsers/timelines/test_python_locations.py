@@ -5,8 +5,9 @@ One trace is recorded here on the CPU; traces with GPU work are synthetic, or re
 
 from __future__ import annotations
 
-import importlib
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,16 @@ def doubled(hidden):
 
 def step(net, x):
     net(x).sum().backward()
+"""
+PROGRAM = """
+import net
+import torch
+
+model, x = net.Net(), torch.ones(4, 8)
+cpu = [torch.profiler.ProfilerActivity.CPU]
+with torch.profiler.profile(activities=cpu, record_shapes=True, with_stack=True) as profiler:
+    net.step(model, x)
+profiler.export_chrome_trace("trace.json")
 """
 FORWARD, DOUBLED, STEP = (Location("net.py", NET.split("\n").index(text) + 1, name) for text, name in (
     ("    def forward(self, x):", "forward"), ("def doubled(hidden):", "doubled"), ("def step(net, x):", "step"),
@@ -111,18 +122,15 @@ def test_a_location_reads_as_file_line_and_function() -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A forward and a backward pass of a small model, recorded with stacks by PyTorch's own profiler."""
-    torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
+    """A forward and a backward pass of a small model, recorded with stacks by PyTorch's own profiler.
+
+    Its process is its own: PyTorch looks once at the folders that it leaves out of paths.
+    """
+    pytest.importorskip("torch", reason=WITHOUT_TORCH)
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "net.py").write_text(NET)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        net = importlib.import_module("net")
-        model, x = net.Net(), torch.ones(4, 8)
-        cpu = [torch.profiler.ProfilerActivity.CPU]
-        with torch.profiler.profile(activities=cpu, record_shapes=True, with_stack=True) as profiler:
-            net.step(model, x)
-    profiler.export_chrome_trace(str(folder / "trace.json"))
+    (folder / "program.py").write_text(PROGRAM)
+    subprocess.run([sys.executable, "program.py"], cwd=folder, check=True, capture_output=True)
     return folder / "trace.json"
 
 
