@@ -116,6 +116,15 @@ class TestThePages:
         for target in re.findall(r"\]\(([^)\s#]+)", page.read_text("utf-8")):
             assert (page.parent / target).is_file(), target
 
+    @needs_transformers
+    def test_show_the_current_estimates_of_a_language_model(self) -> None:
+        page = next(page for page in PAGES if page.stem.startswith("s6"))
+        (command,) = [
+            words for block in blocks_of(page, "sh") for words in commands_in(block) if words[0] == "estimate"
+        ]
+        shown = [line.split() for line in blocks_of(page, "text")[2].splitlines()]
+        assert [line.split() for line in out_of(*command).splitlines()] == shown
+
     @needs_torchvision
     def test_show_the_current_output_of_commands_that_run_nothing(self) -> None:
         page = next(page for page in PAGES if page.stem.startswith("s4"))

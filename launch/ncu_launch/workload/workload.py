@@ -397,7 +397,9 @@ def _profile(step: Step) -> list[str]:
     attribution = Attribution(ranges.entered, ranges.left)
     attribution.attach(step.watched, step.root)
     wanted = step.workload.profiled_phases
-    whole = wanted == step.workload.run_phases and step.generation is None  # a cache is filled outside of its phases
+    whole = wanted == step.workload.run_phases
+    for phase in wanted if step.generation is not None else ():
+        step.cache(phase)  # filled before the profiler is on; nsys ends at the first stop, so that is on for all phases
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:

@@ -136,6 +136,13 @@ class TestBench:
         done = ran("scaling", str(folder), "--format", "json")
         assert any(row["varied"] == "context_length" for row in rows_of(done))
 
+    def test_names_the_context_of_each_series_over_the_batch(self, tmp_path: Path) -> None:
+        run = str(tmp_path / "batches")
+        asked = ("--phase", "decode", "--context-length", "32,64", "--batch-size", "1,2", *QUICK, "-o", run)
+        assert ran("bench", LLAMA, *SMALL, *asked).exit_code == 0
+        rows = rows_of(ran("scaling", run, "--format", "json"))
+        assert [row["context_length"] for row in rows if row["varied"] == "batch"] == [32, 64]
+
     def test_says_what_mfu_and_mbu_are_of_where_the_machine_is_known(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
