@@ -52,7 +52,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Rule:
+class CategoryRule:
     """A rule of the table: what it decides, where `function` is in the function's path and `anywhere` in the name.
 
     With `hint` the operator goes first.
@@ -106,9 +106,9 @@ def _by_name(name: str) -> tuple[Decision, bool] | None:
 
 
 @lru_cache(maxsize=1)
-def _rules() -> tuple[Rule, ...]:
+def _rules() -> tuple[CategoryRule, ...]:
     return tuple(
-        Rule(
+        CategoryRule(
             Decision(one["category"], f"rule: {one['from']}", one.get("kind", "")),
             re.compile(one["function"]),
             re.compile(one["anywhere"]) if "anywhere" in one else None,

@@ -37,7 +37,7 @@ FOREACH = (
 
 @cache
 def checked(file: str) -> dict[str, str]:
-    """Names of kernels -> their category, read and judged by a person; one a line."""
+    """Names of kernels -> their category, checked by eye; one a line."""
     rows = (line.split("\t", 1) for line in (HERE / file).read_text("utf-8").splitlines())
     return {name: category for category, name in rows}
 
@@ -51,7 +51,7 @@ class TestRealNames:
         assert set(checked(SHARED_NAMES).values()) | set(checked(OTHER_NAMES).values()) <= set(CATEGORIES)
 
     @pytest.mark.parametrize("file", [SHARED_NAMES, OTHER_NAMES])
-    def test_have_the_category_that_a_person_gave_them(self, file: str) -> None:
+    def test_have_the_category_that_was_found_right_by_eye(self, file: str) -> None:
         wrong = {name: found for name, one in checked(file).items() if (found := category_of(name)) != one}
         assert wrong == {}
 
