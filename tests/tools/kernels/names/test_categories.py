@@ -1,4 +1,4 @@
-"""The category of a kernel by its name, on real names: those of ../shared, and others met in public reports."""
+"""The category of a kernel by its name: on the real names of ../shared, and on others as their libraries spell them."""
 
 from __future__ import annotations
 
