@@ -34,6 +34,8 @@ CATEGORIES = (
     "sort", "copy", "communication", "optimizer", OTHER,
 )  # fmt: skip
 KNOWN_NAMES = 65536
+MOST_LETTERS, MOST_LETTERS_OF_A_PATH = 20_000, 1_000
+"""How much of a name is looked at: reports are of others, and patterns take long on names without end."""
 CATEGORY, DECIDED_BY = "category", "category_by"
 """The columns of launches that `with_categories` adds."""
 NEEDED = ("kernel_name", "operator")
@@ -95,7 +97,8 @@ def decision_of(name: str, operator: str | None = None) -> Decision:
 @lru_cache(maxsize=KNOWN_NAMES)
 def _by_name(name: str) -> tuple[Decision, bool] | None:
     """What the name alone says, and whether an operator goes first."""
-    function, whole = function_path(name).lower(), name.lower()
+    looked_at = name[:MOST_LETTERS]
+    function, whole = function_path(looked_at)[:MOST_LETTERS_OF_A_PATH].lower(), looked_at.lower()
     generated = _inductor_name().match(function)
     if generated is not None:
         return _of_inductor(generated["kind"], generated["operators"]), False

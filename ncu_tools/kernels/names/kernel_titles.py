@@ -46,6 +46,8 @@ _PLAIN = re.compile(
     r"-?[\d.]+|(?:(?:unsigned|signed|const|int|long|char|short|float|double|bool|void)\b[ *&]*)+", re.ASCII
 )
 _ARGUMENTS = re.compile(r"<[^<>]*>")
+_LENGTH = re.compile(r"[0-9]{1,4}")
+"""How long the next identifier of a mangled name is."""
 _HARD = re.compile(r"enable_if|operator\W|->|>=|<=")
 """What brackets alone do not tell apart."""
 DEEPEST = 12
@@ -90,9 +92,8 @@ def function_path(name: str) -> str:
         return _mangled_path(name)
     text = name.replace("(anonymous namespace)", "{unnamed}").replace("<unnamed>", "{unnamed}")
     if not _HARD.search(text):
-        before = None
-        while before != text:
-            before, text = text, _ARGUMENTS.sub("", text)
+        for _ in range(DEEPEST):
+            text = _ARGUMENTS.sub("", text)
         words = text.partition("(")[0].split()
         if words and not {"<", ">"} & set(words[-1]):
             return words[-1]
@@ -103,7 +104,7 @@ def _mangled_path(name: str) -> str:
     """The identifiers of a mangled name up to its template arguments: _ZN5aiter7rmsnormIfEEvv is aiter::rmsnorm."""
     place = 3 if name.startswith("_ZN") else 2
     found = []
-    while (size := re.compile(r"\d+").match(name, place)) is not None:
+    while (size := _LENGTH.match(name, place)) is not None:
         start, length = size.end(), int(size[0])
         found.append(name[start : start + length])
         place = start + length

@@ -21,6 +21,7 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels import operator_times
 from ncu_tools.kernels.names.categories import CATEGORY, categories_in
+from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
@@ -97,7 +98,7 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
     coded = {"kernel": lambda: launches.names, "layer": lambda: launches.layers(depth), CATEGORY: launches.categories}
     rows = launches.across_ranks(coded[by](), result.slowest)
     result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
-    result.notes += summary(result)
+    result.notes += [*summary(result), *(notes_on_other(table) if by == CATEGORY else [])]
     return result
 
 

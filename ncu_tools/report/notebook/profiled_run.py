@@ -135,8 +135,8 @@ class ProfiledRun:
     ) -> Listing:
         """The hottest kernels, with their bounds; `table` has all of them, `top` are shown.
 
-        `by` is time, headroom, flops or dram; `group` is name, short, grid or nvtx; `diagnose` adds a sentence on the
-        causes of a kernel's time. Raises `WrongUsage` for other values.
+        `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator or category; `diagnose`
+        adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
         """
         from ncu_tools.kernels.diagnosis.diagnose import diagnoses
         from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table

@@ -1,7 +1,8 @@
-"""The category of a kernel by its name, on real names: those of ../shared, and others met in public reports."""
+"""The category of a kernel by its name: on the real names of ../shared, and on others as their libraries spell them."""
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +38,7 @@ FOREACH = (
 
 @cache
 def checked(file: str) -> dict[str, str]:
-    """Names of kernels -> their category, read and judged by a person; one a line."""
+    """Names of kernels -> their category, checked by eye; one a line."""
     rows = (line.split("\t", 1) for line in (HERE / file).read_text("utf-8").splitlines())
     return {name: category for category, name in rows}
 
@@ -51,7 +52,7 @@ class TestRealNames:
         assert set(checked(SHARED_NAMES).values()) | set(checked(OTHER_NAMES).values()) <= set(CATEGORIES)
 
     @pytest.mark.parametrize("file", [SHARED_NAMES, OTHER_NAMES])
-    def test_have_the_category_that_a_person_gave_them(self, file: str) -> None:
+    def test_have_the_category_that_was_found_right_by_eye(self, file: str) -> None:
         wrong = {name: found for name, one in checked(file).items() if (found := category_of(name)) != one}
         assert wrong == {}
 
@@ -135,6 +136,31 @@ class TestPrecedence:
     def test_a_name_that_says_nothing_is_not_guessed(self) -> None:
         for name in ("kernel", "?", "", "mathKernel1", "julia_bb_4477"):
             assert category_of(name) == OTHER
+
+    @pytest.mark.parametrize(("name", "category"), [
+        ("_ZN7cutlass7Kernel2I55cutlass_80_tensorop_s16816gemm_f16_128x128_32x3_nn_align8EEvNT_6ParamsE", "GEMM"),
+        ("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_", "copy"),
+        ("_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE", "communication"),
+    ])  # fmt: skip
+    def test_a_mangled_name_tells_as_much(self, name: str, category: str) -> None:
+        assert category_of(name) == category
+
+    def test_what_stands_in_template_arguments_and_namespaces_does_not_mislead(self) -> None:
+        assert category_of("void fbgemm_gpu::own_kernel<cutlass::gemm::GemmShape<1, 2, 3>>(softmax_params)") == OTHER
+
+    @pytest.mark.parametrize("name", [
+        "_Z" + "9" * 10_000,
+        "triton_poi_fused" + "_copy__to_copy" * 5_000 + "_x",
+        "triton_red_fused" + "_mean" * 50_000,
+        "__myl_" + "MaxExp" * 50_000,
+        "multi_tensor_apply_kernel<" + "adam" * 50_000 + ">",
+        "<" * 50_000 + ">" * 50_000,
+        "f<" * 50_000,
+    ], ids=["length", "copies", "means", "steps", "functors", "brackets", "open"])  # fmt: skip
+    def test_a_name_made_to_take_long_takes_no_longer_than_a_few_seconds(self, name: str) -> None:
+        began = time.process_time()
+        assert category_of(name) in CATEGORIES
+        assert time.process_time() - began < 5.0
 
     def test_a_known_kind_that_is_no_category_is_named(self) -> None:
         found = decision_of("void vector_fft<4096, EPT<32>, 1, 4, 70, 0, 2, 0, unsigned int, float>(float)")

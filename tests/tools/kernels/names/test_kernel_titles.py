@@ -17,7 +17,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.cli import run
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
-from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.names.kernel_titles import function_path, names_nothing, short_title
 from tests.support.launches import launch, table
 from tests.support.reports import sample_files, shared_reports
 
@@ -180,3 +180,30 @@ def test_the_command_distinguishes_cutlass_kernels(tmp_path: Path, capsys: pytes
     assert run(["hotspots", str(tmp_path / "launches.parquet"), "--by", "short", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert sorted(row["kernel"] for row in rows) == [f"cutlass_80_tensorop_s1688gemm_{tile}" for tile in tiles]
+
+
+@pytest.mark.parametrize(("name", "path"), [
+    ("void at::native::(anonymous namespace)::softmax_warp_forward<float, 1, false>(float*)",
+     "at::native::{unnamed}::softmax_warp_forward"),
+    ("void at::native::<unnamed>::CatArrayBatchedCopy<T1, (int)1>(char *)",
+     "at::native::{unnamed}::CatArrayBatchedCopy"),
+    ("std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type "
+     "vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*)", "vllm::fused_add_rms_norm_kernel"),
+    ("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, float>(int)", "internal::gemvx::kernel"),
+    ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bLi256EEEvPT0_", "aiter::add_rmsnorm_quant_kernel"),
+    ("_Z9transposePfi", "transpose"),
+    ("_Z", "_Z"),
+    ("[CUDA memcpy Host-to-Device]", "[CUDA memcpy Host-to-Device]"),
+    ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
+    ("ampere_sgemm_128x64_nn", "ampere_sgemm_128x64_nn"),
+    ("..MDRangePolicy..Rank..", "..MDRangePolicy..Rank.."),
+    ("", ""),
+])  # fmt: skip
+def test_the_path_of_a_function_has_neither_types_nor_arguments(name: str, path: str) -> None:
+    assert function_path(name) == path
+
+
+@pytest.mark.slow
+@given(st.text(max_size=200))
+def test_any_text_has_a_path_or_is_one(name: str) -> None:
+    assert isinstance(function_path(name), str)

@@ -380,3 +380,23 @@ def test_options_that_choose_columns_exclude_each_other() -> None:
 def test_columns_stand_beside_the_diagnosis() -> None:
     done = ran("hotspots", REPORT, "--columns", "registers", "--diagnose")
     assert done.stdout.split("\n")[0].split()[-2:] == ["registers", "diagnosis"]
+
+
+class TestCategories:
+    def test_are_a_column_with_what_decided(self) -> None:
+        answer = shown("--columns", "category,category_by")
+        assert {row["category"] for row in answer["rows"]} == {"GEMM", "element-wise"}
+        assert all(row["category_by"].startswith("rule: ") for row in answer["rows"])
+        assert [one["name"] for one in answer["metric_columns"]] == ["category", "category_by"]
+        assert answer["metric_columns"][0]["combined"] == "what most of the time has"
+
+    def test_lack_nothing_that_could_be_collected(self) -> None:
+        done = ran("hotspots", REPORT, "--columns", "category")
+        assert "not in the report" not in done.stderr
+        assert "element-wise" in done.stdout
+
+    def test_are_completed(self) -> None:
+        found = ShellComplete(cli, {}, "ncu-bench", "_X").get_completions(
+            ["hotspots", "x", "--columns"], "occupancy,cat"
+        )
+        assert [one.value for one in found] == ["occupancy,category", "occupancy,category_by"]
