@@ -55,11 +55,11 @@ def sampled(**options: Any) -> dict[str, Any]:
     return sampled_row(work, stand_in_nvml.UUID, **options)
 
 
-def test_energy_is_mean_power_times_the_time_of_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energy_is_mean_power_times_the_time_of_an_iteration() -> None:
     found = sampled()[VALUES]
     each = found["sampled_s"] / found["sampled_iterations"]
     assert each >= WORK_S
-    assert found[ENERGY] == pytest.approx(found["power_w"] * each, rel=0.1)
+    assert found[ENERGY] == pytest.approx(found["power_w"] * each, rel=0.25)
     assert found["power_w"] == pytest.approx(stand_in_nvml.POWER_W, rel=0.25)
 
 
