@@ -90,7 +90,7 @@ def make(origin: str, path: Path, megabytes: float) -> None:
     """Write a trace of so many megabytes, gzipped where its name says so."""
     packed = gzip.open if origin.endswith(".gz") else open
     trace = recorded() if origin == "cpu" else packed(origin, "rb").read()
-    with (gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb")) as out:
+    with gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb") as out:
         for part in repeated(trace, round(megabytes * 1e6)):
             out.write(part)
 

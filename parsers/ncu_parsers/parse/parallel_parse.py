@@ -32,14 +32,14 @@ from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_gro
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of, streamer_of
 from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import NCU, Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited, share_among
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed
-from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others
+from ncu_parsers.streaming.streaming_reader import beside_others
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
@@ -65,7 +65,7 @@ Ids = dict[int | None, tuple[int, int]]
 class Part:
     """Result of reading one report: its launches in the file `path` or as `table`; or a refusal.
 
-    `ids` are launch ids that may also be in another report. `refusal` is (what, cause, advice) of an error.
+    `ids` are launch ids that may also be in another report; timelines have none, since each is whole. `refusal` is (what, cause, advice) of an error.
     `is_gathered`: the launches were written with those of the following reports to one file, which the first of them
     has as `path`.
     """
@@ -240,6 +240,8 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
             note_not_streamed(part.report, reason)
         return part
     note_loops(part.report)
+    if part.report.origin != NCU:
+        part.ids.clear()
     return part
 
 
@@ -252,7 +254,7 @@ def _streamed_here(source: Source, stream: StreamReport) -> Part | None:
     except NotStreamed:
         return None
     part = Part(report, table=concatenated(tables))
-    for table in tables:
+    for table in tables if report.origin == NCU else ():
         _note_ids(part.ids, table)
     return part
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Kinds of lines. Lines of READ_KINDS carry data; all others are skipped and counted by kind.
+NCU = "ncu"
+"""The origin of a report of Nsight Compute, as the column `source` has it."""
+
 HEADER = "header"
 UNITS = "units row"
 METRICS = "metric row"
@@ -151,7 +154,7 @@ class Report:
     labels: dict[str, LabelledMetric] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     table: pa.Table | None = None
-    origin: str = "ncu"
+    origin: str = NCU
 
     @property
     def rows(self) -> int:
@@ -180,6 +183,30 @@ class Report:
     def metric_names(self) -> list[str]:
         """Every metric that at least one launch has, sorted."""
         return sorted({name for launch in self.launches for name in launch.metrics})
+
+
+@dataclass
+class StreamedReport(Report):
+    """A report whose launches have left as tables: how many there were, which metrics they have, how many failed."""
+
+    streamed_rows: int = 0
+    streamed_names: list[str] = field(default_factory=list)
+    streamed_failures: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many launches the report holds."""
+        return self.streamed_rows
+
+    @property
+    def failures(self) -> int:
+        """How many of its launches ended in an error."""
+        return self.streamed_failures
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Every metric that at least one launch has, sorted."""
+        return self.streamed_names
 
 
 @dataclass

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -172,6 +173,16 @@ class WorkOfLaunches:
         self.units, self.operator_units = np.full((2, self.rows), -1, np.int32)
         self.calls = np.full(self.rows, -1)
 
+    def part(self, rows: slice) -> WorkOfLaunches:
+        """The work of some of the launches."""
+        found = copy(self)
+        for column in fields(self):
+            values = getattr(self, column.name)
+            if isinstance(values, np.ndarray):
+                setattr(found, column.name, values[rows])
+        found.rows = len(found.flops)
+        return found
+
     def unit(self, name: str | None) -> int:
         """The code of a unit; -1 for None."""
         if name is None:
@@ -234,6 +245,22 @@ class _KnownCalls:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[OperatorWork | None, str | None]] = {}
+        self._done: dict[Hashable, tuple[OperatorWork | None, str | None, int | None]] = {}
+
+    def done_by(
+        self, call: LaunchingOperator, kernels: tuple[str, ...]
+    ) -> tuple[OperatorWork | None, str | None, int | None]:
+        """The work of a call, the unit that does it, and which of its kernels plainly did, each None if not known."""
+        key = call.name, id(call.inputs), call.forward and id(call.forward[1]), kernels
+        if key not in self._done:
+            work, dtype = self.of(call, kernels)
+            main = _doer(kernels, work) if work else None
+            kernel = kernels[main or 0]
+            unit = None
+            if work and work.flops:
+                unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)
+            self._done[key] = work, unit, main
+        return self._done[key]
 
     def of(self, call: LaunchingOperator, kernels: Sequence[str] = ()) -> tuple[OperatorWork | None, str | None]:
         """The work of a call and its type, None where they are not known. `kernels` are the names of what it ran."""
@@ -274,15 +301,15 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
                 wrappers.update(call.around)
     known = _KnownCalls()
     for number, call in calls.items():
-        rows = sorted(launches[number], key=lambda row: not names[row])  # kernels in front of copies
-        kernels = [names[row] for row in rows if names[row]]
-        work, dtype = known.of(call, kernels)
-        if work is None or not kernels or call.name in FREE or (work.is_contraction and number in wrappers):
-            continue  # a view launches nothing, and the work of a wrapper is that of the product which it calls
-        main = _doer(kernels, work)
-        kernel = kernels[main if main is not None else 0]
-        unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)
-        unit = unit if work.flops else None
+        rows = launches[number]
+        if len(rows) > 1:
+            rows.sort(key=lambda row: not names[row])  # kernels in front of copies
+        kernels = tuple(names[row] for row in rows if names[row])
+        if not kernels or call.name in FREE:
+            continue  # a view launches nothing
+        work, unit, main = known.done_by(call, kernels)
+        if work is None or (work.is_contraction and number in wrappers):
+            continue  # the work of a wrapper is that of the product which it calls
         result.give_operator(rows, work, unit)
         if main is not None:
             result.give_launch(rows[main], work, unit)

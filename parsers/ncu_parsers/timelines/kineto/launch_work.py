@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 
 from ncu_parsers.derived.operators.work_from_shapes import (
@@ -38,9 +40,7 @@ def work_of_operators(ranges: NestedRanges, operators: Integers) -> WorkOfLaunch
     return work_of_cpu_operators(known_as, code, np.where(above >= 0, row_of[above], MISSING))
 
 
-def work_of_launches(
-    events: TracedEvents, ranges: NestedRanges, places: Places, captured: Captured
-) -> WorkOfLaunches:
+def work_of_launches(events: TracedEvents, ranges: NestedRanges, places: Places, captured: Captured) -> WorkOfLaunches:
     """The work of what ran on a GPU. A replayed graph's kernel has work where its capture is known."""
     launched, numbers = list(events.launched), _CallNumbers(ranges, places)
     rows: list[LaunchingOperator | None] = [None] * places.rows
@@ -62,14 +62,19 @@ class _CallNumbers:
 
     def __init__(self, ranges: NestedRanges, places: Places) -> None:
         self._ranges, self._places = ranges, places
-        self._numbers: dict[tuple[int | None, int], int] = {}
+        self._count = 0
+        self._numbers = array("i", [MISSING]) * len(ranges)
+        self._of_captures: dict[tuple[int, int], int] = {}
         self._known: dict[int, LaunchingOperator] = {}
 
     def of_capture(self, correlation: int, around: list[tuple[int, HostCall]], kernel: str) -> LaunchingOperator | None:
         """The call that launched a kernel of a replayed graph."""
         if not around:
             return None
-        *above, number = [self._number(correlation, place) for place, _ in around]
+        for place, _ in around:
+            if (correlation, place) not in self._of_captures:
+                self._of_captures[correlation, place] = self._next()
+        *above, number = (self._of_captures[correlation, place] for place, _ in around)
         call = around[-1][1]
         return LaunchingOperator(number, call.name, call.inputs, tuple(above), kernel)
 
@@ -79,16 +84,20 @@ class _CallNumbers:
         found = None if row in self._places.paths else self._known.get(place)
         if found is None:
             around = self._places.operators_around(row, self._ranges)
-            *above, number = [self._number(None, one) for one in around]
+            for one in around:
+                if self._numbers[one] == MISSING:
+                    self._numbers[one] = self._next()
+            above = tuple(self._numbers[one] for one in around[:-1])
             call = self._ranges.calls[self._ranges.call[place]]
             forward = None if call.inputs.shapes else self._forward(around)
-            found = LaunchingOperator(number, call.name, call.inputs, tuple(above), "", forward)
+            found = LaunchingOperator(self._numbers[place], call.name, call.inputs, above, kernel, forward)
             if row not in self._places.paths:
                 self._known[place] = found
-        return found._replace(kernel=kernel)
+        return found if found.kernel == kernel else found._replace(kernel=kernel)
 
-    def _number(self, replay: int | None, place: int) -> int:
-        return self._numbers.setdefault((replay, place), len(self._numbers))
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
 
     def _forward(self, around: list[int]) -> tuple[str, RecordedInputs] | None:
         """Name and inputs of the forward operator of the innermost node of the backward pass among operators."""

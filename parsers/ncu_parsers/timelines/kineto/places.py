@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
+from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.kineto.host_threads import CUT, OUTSIDE, Integers, NestedRanges
 from ncu_parsers.timelines.kineto.traced_events import MISSING, Columns
 
@@ -101,4 +101,3 @@ def _with_calls(places: Places, ranges: NestedRanges) -> Places:
     inside = places.operator >= 0
     places.call[inside] = ranges.call[places.operator[inside]]
     return places
-

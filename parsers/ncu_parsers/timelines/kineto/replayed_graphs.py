@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from ncu_parsers.derived.operators import graph_captures
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.host_ranges import MODULE, OPERATOR
 from ncu_parsers.timelines.kineto.host_threads import HostCall, NestedRanges
 from ncu_parsers.timelines.kineto.places import Places, first_calls, places_of_calls
 from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, TracedEvents
@@ -79,9 +78,7 @@ class _Captured(graph_captures.Capture):
         number = int(self._ranges.number[place])
         return call.name, call.inputs, number if number < MISSING else None
 
-    def give(
-        self, launches: list[int], row: int, places: Places, ranges: NestedRanges
-    ) -> list[tuple[int, HostCall]]:
+    def give(self, launches: list[int], row: int, places: Places, ranges: NestedRanges) -> list[tuple[int, HostCall]]:
         """Put a row where its kernel was launched, with the annotations around its replay; the operators there."""
         mine, contexts = self._ranges, self._ranges.contexts.known
         codes = [int(self.where.context[one]) for one in launches]

@@ -115,9 +115,7 @@ def _lenient(kind: Any, value: Any) -> Any:
     return value if kind is Any or isinstance(value, str) else None
 
 
-_work_arguments, _call_arguments, _operator_arguments = map(
-    _decoder, (WorkArguments, CallArguments, OperatorArguments)
-)
+_work_arguments, _call_arguments, _operator_arguments = map(_decoder, (WorkArguments, CallArguments, OperatorArguments))
 
 
 class Launched(NamedTuple):
