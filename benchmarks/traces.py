@@ -96,7 +96,7 @@ def make(origin: str, path: Path, megabytes: float) -> None:
 
 
 def measure(paths: list[Path], rounds: int) -> None:
-    """Print what each command takes on each trace, beside `orjson.loads` in turns with it, after a round that warms up."""
+    """Print what each command takes on each trace, in turns with `orjson.loads`, after a round that warms up."""
     print("| trace | MB | command | s | orjson, s | ratio | peak MB | of orjson |\n|---|---|---|---|---|---|---|---|")
     for path in paths:
         for command in ("parse", "hotspots"):

@@ -65,9 +65,9 @@ Ids = dict[int | None, tuple[int, int]]
 class Part:
     """Result of reading one report: its launches in the file `path` or as `table`; or a refusal.
 
-    `ids` are launch ids that may also be in another report; timelines have none, since each is whole. `refusal` is (what, cause, advice) of an error.
-    `is_gathered`: the launches were written with those of the following reports to one file, which the first of them
-    has as `path`.
+    `ids` are launch ids that may also be in another report; timelines have none, since each is whole. `refusal` is
+    (what, cause, advice) of an error. `is_gathered`: the launches were written with those of the following reports to
+    one file, which the first of them has as `path`.
     """
 
     report: Report | None = None

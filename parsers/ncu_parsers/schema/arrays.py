@@ -104,7 +104,7 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
 
 def wholes(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
     """int32 or int64, null where negative."""
-    numbers = values.astype(np.int32 if kind == pa.int32() else np.int64)
+    numbers: npt.NDArray[np.int32 | np.int64] = values.astype(np.int32 if kind == pa.int32() else np.int64)
     bitmap = _buffer(np.packbits(numbers >= 0, bitorder="little")) if len(numbers) and numbers.min() < 0 else None
     return pa.Array.from_buffers(kind, len(numbers), [bitmap, _buffer(np.maximum(numbers, 0))])
 

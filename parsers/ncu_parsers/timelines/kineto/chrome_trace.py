@@ -65,6 +65,11 @@ class TraceEvent(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
     @property
+    def thread(self) -> Thread | None:
+        """Its process and thread, None where it has none."""
+        return None if self.pid is None or self.tid is None else (self.pid, self.tid)
+
+    @property
     def is_timed(self) -> bool:
         """Whether it has a start and a duration that stay finite in nanoseconds."""
         return -LONGEST_TIME < self.ts < LONGEST_TIME and 0 <= self.dur < LONGEST_TIME
@@ -77,8 +82,9 @@ _PLAIN = msgspec.json.Decoder(list[dict[str, Any]])
 class TraceEvents:
     """The events of a trace: `batches` gives those of a block at a time, iterating gives each whole, as a dict.
 
-    Values beside the events are in `header` after the iteration. `broken` counts unreadable events; `cut` is true if the file ends within an event; `damage` describes damage of the
-    compressed file. Raises `memory.TooBig`, naming the trace `name`, if the process exceeds its memory limit.
+    Values beside the events are in `header` after the iteration. `broken` counts unreadable events; `cut` is true if
+    the file ends within an event; `damage` describes damage of the compressed file. Raises `memory.TooBig`, naming the
+    trace `name`, if the process exceeds its memory limit.
     """
 
     def __init__(self, stream: BinaryIO, name: str = "the trace") -> None:
@@ -159,14 +165,14 @@ class TraceEvents:
 
 def _typed(event: dict[str, Any]) -> TraceEvent:
     """An event that was decoded alone. Values nested too deeply to be written again are left out."""
-    texts = (value if isinstance(value, str) else None for value in map(event.get, ("ph", "cat", "name")))
-    threads = (value if isinstance(value, int | str) else None for value in map(event.get, ("pid", "tid")))
+    texts = {name: value for name in ("ph", "cat", "name") if isinstance(value := event.get(name), str)}
+    process, thread = (value if isinstance(value, int | str) else None for value in map(event.get, ("pid", "tid")))
     try:
         args = json.dumps(event_mapping(event.get("args"))).encode()
     except RecursionError:
         args = b"{}"
-    times = map(event_number, (event.get("ts"), event.get("dur")))
-    return TraceEvent(*texts, *threads, *times, msgspec.Raw(args))
+    start, duration = event_number(event.get("ts")), event_number(event.get("dur"))
+    return TraceEvent(**texts, pid=process, tid=thread, ts=start, dur=duration, args=msgspec.Raw(args))
 
 
 class _Text:

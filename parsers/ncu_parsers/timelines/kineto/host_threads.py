@@ -162,7 +162,7 @@ class NestedRanges:
             for column in (self._above, self._operator, self._context)
         )
         self.reach = np.frombuffer(self._reach, np.float64) if self._reach else np.empty(0)
-        self._forward: tuple[Integers, ForwardOperators] | None = None
+        self._forward: tuple[npt.NDArray[np.int64], ForwardOperators] | None = None
         self._origin = np.concatenate([np.empty(0, np.int64), *origins])
 
     def __len__(self) -> int:
@@ -181,7 +181,8 @@ class NestedRanges:
 
     def is_kind(self, kind: str) -> npt.NDArray[np.bool_]:
         """Which ranges are of a kind."""
-        return np.array([call.kind == kind for call in self.calls], np.bool_)[self.call]
+        found: npt.NDArray[np.bool_] = np.array([call.kind == kind for call in self.calls], np.bool_)[self.call]
+        return found
 
     def forward_of(self, numbers: Integers) -> npt.NDArray[np.int64]:
         """For the sequence numbers of nodes of the backward pass the places of their forward operators; -1: unknown."""
@@ -194,7 +195,7 @@ class NestedRanges:
         return np.where(found >= 0, in_file[found], -1) if len(in_file) else found
 
     def node_around(self, places: Integers) -> npt.NDArray[np.int64]:
-        """The innermost node of the backward pass that each range is or starts in, of the innermost `DEEPEST`; or -1."""
+        """The innermost node of the backward pass that each range is or starts in, within `DEEPEST`; -1 for none."""
         found, at = np.full(len(places), -1), places.astype(np.int64)
         for _ in range(DEEPEST):
             looking = np.flatnonzero((at >= 0) & (found < 0))
@@ -216,7 +217,8 @@ class NestedRanges:
         inner = np.flatnonzero(self.is_kind(OPERATOR) & (around >= 0))
         outer = around[inner]
         np.subtract.at(left, outer, self.duration[inner] - np.maximum(self.end[inner] - self.end[outer], 0.0))
-        return np.maximum(left, 0.0)
+        left[left < 0] = 0.0
+        return left
 
     def path_to(self, place: int) -> list[int]:
         """The places of the ranges around one, and its own, outermost first; only the innermost `DEEPEST`."""

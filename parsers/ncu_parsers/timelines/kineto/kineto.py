@@ -148,8 +148,8 @@ def _refusal(source: Source, events: TracedEvents) -> NotAReport:
         )
     if events.others or events.broken or "traceEvents" in events.header:
         return NotAReport(
-            f"{source.name} is a trace, and none of its {events.others + events.broken} events are GPU work or operators "
-            "of PyTorch.",
+            f"{source.name} is a trace, and none of its {events.others + events.broken} events are GPU work or "
+            "operators of PyTorch.",
             "It may be of another program, or cut before its first event.",
             "Write one with torch.profiler: profile(...) and export_chrome_trace(FILE).",
         )

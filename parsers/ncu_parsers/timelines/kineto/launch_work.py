@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of the rows of a trace, from the shapes of the operators that launched them or that they are."""
+"""FLOPs and least bytes of the rows of a trace, from the shapes of the operators that launched or are them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def work_of_launches(events: TracedEvents, ranges: NestedRanges, places: Places,
 
 
 class _CallNumbers:
-    """Numbers of operator calls, in the order in which rows name them; every replay calls those of its capture again."""
+    """Numbers of operator calls, in the order in which rows name them; each replay has those of its capture anew."""
 
     def __init__(self, ranges: NestedRanges, places: Places) -> None:
         self._ranges, self._places = ranges, places

@@ -90,7 +90,7 @@ def places_of_operators(ranges: NestedRanges, operators: Integers) -> Places:
     """The places of operators that are rows themselves: each stands in the ranges around it, and in itself."""
     places = Places(len(operators))
     places.thread, places.moment = ranges.thread_of(operators), ranges.start[operators]
-    places.context, places.operator = ranges.context[operators], operators
+    places.context, places.operator[:] = ranges.context[operators], operators
     for row in np.flatnonzero(places.context == CUT).tolist():
         places.put_path(row, ranges.path_to(int(operators[row])), ranges)
         places.too_deep += 1

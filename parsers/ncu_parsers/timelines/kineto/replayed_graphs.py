@@ -21,7 +21,8 @@ Captured = dict[int, list[tuple[int, HostCall]]]
 def replayed(events: TracedEvents) -> npt.NDArray[np.bool_]:
     """Which GPU work ran as part of a graph that was captured before."""
     graphs = events.calls["correlation"][events.calls["is_graph"] != 0]
-    return (events.work["graph_node"] != MISSING) | np.isin(events.work["correlation"], graphs)
+    found: npt.NDArray[np.bool_] = (events.work["graph_node"] != MISSING) | np.isin(events.work["correlation"], graphs)
+    return found
 
 
 def take_captured(events: TracedEvents, ranges: NestedRanges, places: Places) -> Captured:

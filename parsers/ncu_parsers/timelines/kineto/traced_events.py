@@ -27,7 +27,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
 )
 from ncu_parsers.timelines.kineto.host_threads import HostCall, HostThreads
 
-Arguments = TypeVar("Arguments")
+Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 KERNEL = "kernel"
 OPERATIONS = {
@@ -92,10 +92,18 @@ def _decoder(kind: type[Arguments]) -> Callable[[msgspec.Raw], Arguments]:
         try:
             return fast.decode(args)
         except (msgspec.DecodeError, RecursionError):
-            found = event_mapping(json.loads(bytes(args), strict=False))
+            found = event_mapping(_value_of(bytes(args)))
             return kind(*(_lenient(field.type, found.get(field.encode_name)) for field in fields))
 
     return decode
+
+
+def _value_of(text: bytes) -> Any:
+    """JSON as Python's json reads it; None for what is nested too deeply."""
+    try:
+        return json.loads(text, strict=False)
+    except RecursionError:
+        return None
 
 
 def _lenient(kind: Any, value: Any) -> Any:
@@ -115,7 +123,8 @@ def _lenient(kind: Any, value: Any) -> Any:
     return value if kind is Any or isinstance(value, str) else None
 
 
-_work_arguments, _call_arguments, _operator_arguments = map(_decoder, (WorkArguments, CallArguments, OperatorArguments))
+_work_arguments, _call_arguments = _decoder(WorkArguments), _decoder(CallArguments)
+_operator_arguments = _decoder(OperatorArguments)
 
 
 class Launched(NamedTuple):
@@ -137,7 +146,7 @@ class _Columns:
     """Columns of numbers while rows come in; None becomes `MISSING`."""
 
     def __init__(self, **kinds: str) -> None:
-        self._columns = {name: array(kind) for name, kind in kinds.items()}
+        self._columns: dict[str, array[Any]] = {name: array(kind) for name, kind in kinds.items()}
         self._add = [column.append for column in self._columns.values()]
 
     def __len__(self) -> int:
@@ -192,7 +201,7 @@ class TracedEvents:
 
     def _take(self, batch: list[TraceEvent]) -> None:
         for event in batch:
-            take = self._takers.get(event.cat) if event.ph == "X" else None
+            take = self._takers.get(event.cat or "") if event.ph == "X" else None
             if take is None:
                 self.others += 1
             else:
@@ -213,61 +222,61 @@ class TracedEvents:
         )  # fmt: skip
 
     def _take_range(self, event: TraceEvent) -> None:
-        name = event.name
-        if name is None or event.pid is None or event.tid is None or not event.is_timed:
+        name, thread, number = event.name, event.thread, MISSING
+        if name is None or thread is None or not event.is_timed:
             self.broken += 1
-        elif event.cat in OPERATORS:
-            self._take_operator(event, name)
+            return
+        if event.cat in OPERATORS:
+            call, number = self._operator(name, _operator_arguments(event.args))
         elif event.cat in ANNOTATIONS:
-            self._take_named(event, ANNOTATION, name)
+            call = self._named(ANNOTATION, name)
         elif name.startswith(MODULE_PREFIX):
-            self._take_named(event, MODULE, name.removeprefix(MODULE_PREFIX))
-        else:
+            call = self._named(MODULE, name.removeprefix(MODULE_PREFIX))
+        else:  # a function of Python's
             self.others += 1
+            return
+        self.host.take(self.host.thread(thread), event.ts, event.dur, call, number)
+        self.host_events += 1
 
-    def _take_named(self, event: TraceEvent, kind: str, name: str) -> None:
+    def _named(self, kind: str, name: str) -> int:
+        """The code of a range without inputs."""
         call = self._ranges.get((kind, name))
         if call is None:
             call = self._ranges[kind, name] = self._new_call(HostCall(kind, name))
-        self._add_range(event, call)
+        return call
 
-    def _take_operator(self, event: TraceEvent, name: str) -> None:
-        args = _operator_arguments(event.args)
+    def _operator(self, name: str, args: OperatorArguments) -> tuple[int, int]:
+        """The code of an operator with its inputs, and its sequence number as `HostThreads.take` wants it."""
         key = name, bytes(args.shapes), bytes(args.types), bytes(args.strides), bytes(args.values)
         call = self._operators.get(key)
         if call is None:
             inputs = RecordedInputs(*(self._decoded(text) for text in key[1:]))
             call = self._operators[key] = self._new_call(HostCall(OPERATOR, name, inputs))
-        number = MISSING if args.number is None else args.number
-        self._add_range(event, call, -2 - number if args.forward_thread and number != MISSING else number)
+        if args.number is None:
+            return call, MISSING
+        return call, -2 - args.number if args.forward_thread else args.number
 
     def _decoded(self, text: bytes) -> Any:
         """Inputs as Python's objects; those of many operators are alike."""
         found = self._inputs.get(text)
         if found is None:
-            found = self._inputs[text] = json.loads(text, strict=False)
+            found = self._inputs[text] = _value_of(text)
         return found
 
     def _new_call(self, call: HostCall) -> int:
         self.host.calls.append(call)
         return len(self.host.calls) - 1
 
-    def _add_range(self, event: TraceEvent, call: int, number: int = MISSING) -> None:
-        thread = self.host.thread((event.pid, event.tid))
-        self.host.take(thread, event.ts, event.dur, call, number)
-        self.host_events += 1
-
     def _take_call(self, event: TraceEvent) -> None:
-        args = _call_arguments(event.args)
+        args, thread = _call_arguments(event.args), event.thread
         if args.correlation is None:
             self.others += 1
-        elif event.pid is None or event.tid is None or not abs(event.ts) < LONGEST_TIME:
+        elif thread is None or not abs(event.ts) < LONGEST_TIME:
             self.broken += 1
         else:
             kernel = None
             if args.kernel is not None:
                 kernel = self.kernels.setdefault(graph_captures.Kernel(args.kernel, args.grid), len(self.kernels))
             is_graph = GRAPH_LAUNCH in (event.name or "")
-            thread = self.host.thread((event.pid, event.tid))
-            self._calls.add(args.correlation, thread, event.ts, is_graph, kernel)
+            self._calls.add(args.correlation, self.host.thread(thread), event.ts, is_graph, kernel)
             self.host_events += 1
