@@ -32,7 +32,7 @@ from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_gro
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of, streamer_of
 from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import NCU, Report, StreamedReport
+from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited, share_among
@@ -65,9 +65,9 @@ Ids = dict[int | None, tuple[int, int]]
 class Part:
     """Result of reading one report: its launches in the file `path` or as `table`; or a refusal.
 
-    `ids` are launch ids that may also be in another report; timelines have none, since each is whole. `refusal` is
-    (what, cause, advice) of an error. `is_gathered`: the launches were written with those of the following reports to
-    one file, which the first of them has as `path`.
+    `ids` are launch ids that may also be in another report. `refusal` is (what, cause, advice) of an error.
+    `is_gathered`: the launches were written with those of the following reports to one file, which the first of them
+    has as `path`.
     """
 
     report: Report | None = None
@@ -234,14 +234,14 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
 
             part.report = stream(source, write)
             groups.finish(b"{}")
+        if part.report.origin != Report.origin:
+            part.ids = {}  # launches of timelines are joined with none
     except NotStreamed as reason:
         part = _read_whole(source)
         if part.report is not None:
             note_not_streamed(part.report, reason)
         return part
     note_loops(part.report)
-    if part.report.origin != NCU:
-        part.ids.clear()
     return part
 
 
@@ -254,7 +254,7 @@ def _streamed_here(source: Source, stream: StreamReport) -> Part | None:
     except NotStreamed:
         return None
     part = Part(report, table=concatenated(tables))
-    for table in tables if report.origin == NCU else ():
+    for table in tables if report.origin == Report.origin else ():
         _note_ids(part.ids, table)
     return part
 

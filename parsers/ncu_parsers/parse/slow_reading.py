@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ncu_parsers.report_data.report import NCU, Report
+from ncu_parsers.report_data.report import Report
 from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
@@ -14,7 +14,7 @@ NOT_COMPILED = (
 
 def note_loops(report: Report) -> None:
     """Add a note to a streamed report of lines if this installation has no compiled loops."""
-    if compiled_loops.loops is None and report.lines and report.origin == NCU:
+    if compiled_loops.loops is None and report.lines and report.origin == "ncu":
         report.notes.append(NOT_COMPILED)
 
 

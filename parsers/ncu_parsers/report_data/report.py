@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Kinds of lines. Lines of READ_KINDS carry data; all others are skipped and counted by kind.
-NCU = "ncu"
-"""The origin of a report of Nsight Compute, as the column `source` has it."""
-
 HEADER = "header"
 UNITS = "units row"
 METRICS = "metric row"
@@ -154,7 +151,7 @@ class Report:
     labels: dict[str, LabelledMetric] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     table: pa.Table | None = None
-    origin: str = NCU
+    origin: str = "ncu"
 
     @property
     def rows(self) -> int:

@@ -32,7 +32,7 @@ from ncu_parsers.timelines.kineto.host_threads import NestedRanges
 from ncu_parsers.timelines.kineto.launch_work import work_of_launches, work_of_operators
 from ncu_parsers.timelines.kineto.places import places_of_calls, places_of_operators
 from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed, take_captured
-from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, Rows, TraceTable
+from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, TraceRows, TraceTable
 from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, Columns, Launched, TracedEvents
 
 OTHER_EVENT = "event of another kind"
@@ -67,7 +67,7 @@ def _read(source: Source, result: Report) -> TraceTable:
     captured: Captured = {}
     if events.has_work:
         places = places_of_calls(events.calls, ranges, events.work["correlation"])
-        rows = Rows(events.work, list(events.launched), places)
+        rows = TraceRows(events.work, list(events.launched), places)
         captured = take_captured(events, ranges, places)
         done = work_of_launches(events, ranges, places, captured)
     else:
@@ -85,7 +85,7 @@ def _read(source: Source, result: Report) -> TraceTable:
     return TraceTable(source.name, rows, ranges, events.header, done)
 
 
-def _operators(ranges: NestedRanges) -> tuple[Rows, WorkOfLaunches]:
+def _operators(ranges: NestedRanges) -> tuple[TraceRows, WorkOfLaunches]:
     """The operators of a trace without GPU work as rows, each with its own time, and their work."""
     operators = np.flatnonzero(ranges.is_kind(OPERATOR))
     operators = operators[np.argsort(ranges.start[operators], kind="stable")]
@@ -94,13 +94,13 @@ def _operators(ranges: NestedRanges) -> tuple[Rows, WorkOfLaunches]:
         "duration": ranges.own_times()[operators], "whole": ranges.duration[operators],
     }  # fmt: skip
     launched = [Launched(CPU_OPERATION, call.name) for call in ranges.calls]
-    return Rows(columns, launched, places_of_operators(ranges, operators)), work_of_operators(ranges, operators)
+    return TraceRows(columns, launched, places_of_operators(ranges, operators)), work_of_operators(ranges, operators)
 
 
 # --------------------------------------------------------------------------------------------------- what was odd
 
 
-def _notes(events: TracedEvents, rows: Rows, ranges: NestedRanges, captured: Captured) -> list[str]:
+def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured: Captured) -> list[str]:
     notes, places, replays = [], rows.places, 0
     if events.has_work:
         is_kernel = np.array([one.operation == KERNEL for one in rows.launched])[rows.columns["launched"]]

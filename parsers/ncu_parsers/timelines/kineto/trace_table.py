@@ -37,7 +37,7 @@ Extra = tuple[str, str, pa.Array]
 
 
 @dataclass
-class Rows:
+class TraceRows:
     """The rows to be: columns of numbers with `MISSING`, the distinct `launched`, and where each comes from.
 
     `columns` has `launched` (places in `launched`), `start` and `duration` (microseconds), and as far as there are any
@@ -53,10 +53,10 @@ class Rows:
 
 
 class TraceTable:
-    """Rows as a table of launches. `header` is what stands beside the events of the trace `name`."""
+    """TraceRows as a table of launches. `header` is what stands beside the events of the trace `name`."""
 
     def __init__(
-        self, name: str, rows: Rows, ranges: NestedRanges, header: dict[str, Any], done: WorkOfLaunches
+        self, name: str, rows: TraceRows, ranges: NestedRanges, header: dict[str, Any], done: WorkOfLaunches
     ) -> None:
         places, contexts, calls = rows.places, ranges.contexts.known, ranges.calls
         self.rows = len(rows)
