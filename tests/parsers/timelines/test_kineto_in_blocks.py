@@ -76,7 +76,12 @@ class TestBlocks:
     ) -> None:
         alone: list[int] = []
         decode = chrome_trace._DECODER.raw_decode
-        monkeypatch.setattr(chrome_trace._DECODER, "raw_decode", lambda *at: alone.append(1) or decode(*at))
+
+        def counted(text: str, at: int) -> Any:
+            alone.append(at)
+            return decode(text, at)
+
+        monkeypatch.setattr(chrome_trace._DECODER, "raw_decode", counted)
         many = [gpu("kernel", "k", number, 1, number) for number in range(500)]
         assert len(rows(read_report(written(tmp_path, json.dumps(many))))) == 500
         assert len(alone) == 1
@@ -133,7 +138,9 @@ class TestParts:
 
     def test_of_two_traces_with_the_same_ids_are_kept_apart(self, tmp_path: Path) -> None:
         many = json.dumps([gpu("kernel", "k", at, 1, at) for at in range(12_000)], indent=1)
-        sources = [written(tmp_path / name, many) for name in ("a", "b") if not (tmp_path / name).mkdir()]
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+        sources = [written(tmp_path / name, many) for name in ("a", "b")]
         parsed = parse_into(tmp_path / "launches.parquet", sources)
         assert parsed.table is None  # streamed
         assert len(read_launches(tmp_path / "launches.parquet")) == 24_000

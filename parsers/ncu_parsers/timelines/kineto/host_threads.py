@@ -17,6 +17,7 @@ from ncu_launch.nvtx_ranges import RUN_PHASES
 
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
 from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
+from ncu_parsers.sources import memory
 from ncu_parsers.timelines.host_ranges import ANNOTATION, DEEPEST, MODULE, OPERATOR
 from ncu_parsers.timelines.kineto.chrome_trace import Thread
 
@@ -116,9 +117,12 @@ class HostThreads:
         columns.call.append(call)
         columns.number.append(number)
 
-    def nested(self) -> NestedRanges:
-        """All ranges, sorted within each thread so that those around others are in front of them."""
-        return NestedRanges(self)
+    def nested(self, name: str = "the trace") -> NestedRanges:
+        """All ranges, sorted within each thread so that those around others are in front of them.
+
+        Raises `memory.TooBig`, naming the trace `name`, if the process exceeds its memory limit.
+        """
+        return NestedRanges(self, name)
 
     def columns(self) -> Iterator[tuple[Floats, Floats, npt.NDArray[np.int32], npt.NDArray[np.int64]]]:
         """Start, duration, call and sequence number of the ranges of each thread; they are given away."""
@@ -135,10 +139,11 @@ class NestedRanges:
 
     `above` is the place of the innermost range that one starts in, `operator` that of the innermost operator that it
     is or starts in, -1 for none; `context` is the code of what is around it, itself included; `reach` the time at which
-    the first of it and those above ends. `thread` says where each thread begins.
+    the first of it and those above ends. `begins` are the places where threads begin, and the end of the last one.
     """
 
-    def __init__(self, host: HostThreads) -> None:
+    def __init__(self, host: HostThreads, name: str) -> None:
+        self._name = name
         self.calls, self.contexts, self.threads = host.calls, Contexts(), list(host.threads)
         self._within: dict[tuple[int, int], int] = {}
         self._given: dict[int, int] = {}
@@ -283,6 +288,7 @@ class NestedRanges:
         open_ranges: list[tuple[float, int, int, int, float]] = []
         end = start + duration
         for part in range(0, len(start), PART):
+            memory.require_memory(self._name)
             rows = slice(part, part + PART)
             columns = (column[rows].tolist() for column in (start, end, call))
             for place, (begin, finish, code) in enumerate(zip(*columns, strict=True), base + part):

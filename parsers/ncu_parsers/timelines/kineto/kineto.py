@@ -63,7 +63,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 def _read(source: Source, result: Report) -> TraceTable:
     """The rows of a trace; what is known of it beside these is put into `result`."""
     events = TracedEvents(source)
-    ranges = events.host.nested()
+    ranges = events.host.nested(source.name)
     captured: Captured = {}
     if events.has_work:
         places = places_of_calls(events.calls, ranges, events.work["correlation"])
