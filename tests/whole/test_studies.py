@@ -1,4 +1,4 @@
-"""The five studies of docs/studies: each small, through its own commands, and the commands and figures of its page."""
+"""The six studies of docs/studies: each small, through its own commands, and the commands and figures of its page."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.support.models_here import models_run_here
 pytestmark = pytest.mark.slow
 
 STUDIES = ROOT / "docs" / "studies"
-PAGES = sorted(STUDIES.glob("s[1-5]-*.md"))
-QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
+PAGES = sorted(STUDIES.glob("s[1-6]-*.md"))
+QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 NETS = """
 import torch
 from torch import nn
@@ -94,7 +94,7 @@ def commands_in(block: str) -> list[list[str]]:
 class TestThePages:
     def test_exist_for_each_study_and_the_index_links_to_them(self) -> None:
         index = (STUDIES / "README.md").read_text("utf-8")
-        assert [page.name[:2] for page in PAGES] == ["s1", "s2", "s3", "s4", "s5"]
+        assert [page.name[:2] for page in PAGES] == ["s1", "s2", "s3", "s4", "s5", "s6"]
         assert all(f"({page.name})" in index for page in PAGES)
 
     @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

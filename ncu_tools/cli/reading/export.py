@@ -9,8 +9,8 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def command(
     from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
     from ncu_tools.runs.loading import locate
+    from ncu_tools.runs.varied_run import points_summed
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
@@ -106,6 +107,8 @@ def command(
             text, rows, notes = _sections(run, *_read(found))
         else:
             text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
+        if form != "csv" or of == "layers":
+            notes = [*points_summed(run, only), *notes]
     _written(output, form, text, rows, notes, output_format)
 
 

@@ -123,7 +123,7 @@ def test_a_kernel_gets_the_innermost_operator_and_ranges_of_the_launching_thread
 
 def test_kernels_without_a_launching_call_are_noted_and_other_events_counted(synthetic: Report) -> None:
     assert any(note.startswith("1 of 4 rows have no launching call") for note in synthetic.notes)
-    assert synthetic.lines == {"metric row": 4, "range or call of the host": 11, "event of another kind": 2}
+    assert synthetic.lines == {"metric row": 4, "range or call of the host": 12, "event of another kind": 1}
     assert synthetic.lines.total() == len(synthetic_gpu_events())
 
 

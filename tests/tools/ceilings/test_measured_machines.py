@@ -297,7 +297,7 @@ class TestMeasuring:
         models_run_here(monkeypatch)
         if torch.cuda.is_available():
             pytest.fail("this test is for machines without a GPU")
-        result = CliRunner().invoke(cli, ["machines", "measure", "--device", "cuda", "--seconds", "0.01"])
+        result = CliRunner().invoke(cli, ["machines", "measure", "--on", "cuda", "--seconds", "0.01"])
         assert result.exit_code != 0
         assert "no CUDA device" in str(result.exception)
 

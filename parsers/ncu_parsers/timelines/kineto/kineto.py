@@ -28,6 +28,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.timelines.kineto.chrome_trace import NS_PER_US
+from ncu_parsers.timelines.kineto.frame_locations import location_columns_of
 from ncu_parsers.timelines.kineto.host_threads import NestedRanges
 from ncu_parsers.timelines.kineto.launch_work import work_of_launches, work_of_operators
 from ncu_parsers.timelines.kineto.places import places_of_calls, places_of_operators
@@ -82,7 +83,8 @@ def _read(source: Source, result: Report) -> TraceTable:
     result.lines = +result.lines  # drops kinds that did not occur
     result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
     result.notes = _notes(events, rows, ranges, captured)
-    return TraceTable(source.name, rows, ranges, events.header, done)
+    located = location_columns_of(events.frames, rows.places, ranges)
+    return TraceTable(source.name, rows, ranges, events.header, done, located)
 
 
 def _operators(ranges: NestedRanges) -> tuple[TraceRows, WorkOfLaunches]:

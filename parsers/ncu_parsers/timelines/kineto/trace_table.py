@@ -56,11 +56,17 @@ class TraceTable:
     """TraceRows as a table of launches. `header` is what stands beside the events of the trace `name`."""
 
     def __init__(
-        self, name: str, rows: TraceRows, ranges: NestedRanges, header: dict[str, Any], done: WorkOfLaunches
+        self,
+        name: str,
+        rows: TraceRows,
+        ranges: NestedRanges,
+        header: dict[str, Any],
+        done: WorkOfLaunches,
+        others: Sequence[Extra] = (),
     ) -> None:
         places, contexts, calls = rows.places, ranges.contexts.known, ranges.calls
         self.rows = len(rows)
-        self._name, self._done = name, done
+        self._name, self._done, self._others = name, done, others
         processes = [event_whole(process) for process, _ in ranges.threads]
         process_of = np.array([MISSING if one is None else one for one in (*processes, None)], np.int64)
         self._columns = {
@@ -162,6 +168,8 @@ class TraceTable:
         if "graph_node" in columns:
             yield "graph_node_id", "", arrays.wholes(columns["graph_node"], pa.int64())
         yield from self._done.part(rows).operator_columns()
+        for title, unit, values in self._others:
+            yield title, unit, values.slice(rows.start, rows.stop - rows.start)
 
 
 def _iterations(moments: Floats, steps: list[tuple[float, float, int]]) -> Integers:

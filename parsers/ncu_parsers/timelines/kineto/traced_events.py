@@ -26,6 +26,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_whole,
 )
 from ncu_parsers.timelines.kineto.host_threads import HostCall, HostThreads
+from ncu_parsers.timelines.python_frames import PythonFrames
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
@@ -171,6 +172,7 @@ class TracedEvents:
 
     def __init__(self, source: Source) -> None:
         self.host = HostThreads()
+        self.frames = PythonFrames()
         self.launched: dict[Launched, int] = {}
         self.kernels: dict[graph_captures.Kernel, int] = {}
         self.host_events = self.broken = self.others = 0
@@ -233,7 +235,9 @@ class TracedEvents:
         elif name.startswith(MODULE_PREFIX):
             call = self._named(MODULE, name.removeprefix(MODULE_PREFIX))
         else:  # a function of Python's
-            self.others += 1
+            is_kept = self.frames.take(thread, event.ts, event.dur, name)
+            self.host_events += is_kept
+            self.others += not is_kept
             return
         self.host.take(self.host.thread(thread), event.ts, event.dur, call, number)
         self.host_events += 1

@@ -48,12 +48,21 @@ class Devices:
         pairs, code = np.unique(np.stack([process, device]), axis=1, return_inverse=True)
         result = Known(code.reshape(-1).astype(np.int64))
         for one, number in pairs.T.tolist():
-            place = self.by_process.get((one, number), self.by_cuda_number.get(number, number))
-            gpu = self.gpus.get(place) or TracedGpu(None, None, None)
+            gpu = self.gpus.get(self._place(one, number)) or TracedGpu(None, None, None)
             result.names.append(gpu.name)
             result.chips.append(gpu.chip)
             result.compute_capabilities.append(gpu.compute_capability)
         return result
+
+    def places(self, process: Integers, device: Integers) -> Integers:
+        """The GPU's id of each pair of process and CUDA device number (int64); `MISSING` of a GPU not described."""
+        pairs, code = np.unique(np.stack([process, device]), axis=1, return_inverse=True)
+        places = [self._place(one, number) for one, number in pairs.T.tolist()]
+        known = np.array([place if place in self.gpus else MISSING for place in places], np.int64)
+        return known[code.reshape(-1)]
+
+    def _place(self, process: int, device: int) -> int:
+        return self.by_process.get((process, device), self.by_cuda_number.get(device, device))
 
 
 def read_devices(database: Database) -> Devices:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,8 +29,17 @@ _MADE_BY_NEWER = re.compile(r"created in Nsight Systems version \(?(20\d\d[\w.]*
 def read_report(source: Source) -> Report:
     """Read one report through `nsys export` into a temporary folder.
 
-    Raises `NcuBenchError` if nsys is missing or fails to export it, and what `nsys_sqlite.read_report` raises.
+    Raises what `exported` and `nsys_sqlite.read_report` raise.
     """
+    with exported(source) as database:
+        result = read_export(database, source.name)
+    result.dialects = [DIALECT]
+    return result
+
+
+@contextmanager
+def exported(source: Source) -> Iterator[Source]:
+    """Within the block, the SQLite export of a report. Raises `NcuBenchError` if nsys is missing or cannot make it."""
     nsys = find_tool(NSYS)
     if nsys is None:
         raise NcuBenchError(
@@ -37,13 +48,11 @@ def read_report(source: Source) -> Report:
             f"Install Nsight Systems; or, where it was recorded, run {EXPORT_THERE}.",
         )
     with TemporaryDirectory(prefix="ncu-bench-") as folder, on_disk(source) as report:
-        exported, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
-        ended = export_timeline(nsys, report, exported, log)
-        if not ended or not exported.is_file():
+        path, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
+        ended = export_timeline(nsys, report, path, log)
+        if not ended or not path.is_file():
             raise _not_exported(source.name, nsys, log.read_text("utf-8", "replace") if ended else None)
-        result = read_export(Source(str(exported)), source.name)
-    result.dialects = [DIALECT]
-    return result
+        yield Source(str(path))
 
 
 def read_with() -> str:

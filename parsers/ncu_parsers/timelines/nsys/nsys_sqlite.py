@@ -29,9 +29,10 @@ from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.host_ranges import HostRange
-from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
+from ncu_parsers.timelines.nsys import cuda_graphs, nvtx, python_backtraces
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
+from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics, with_sampled_activity
 from ncu_parsers.timelines.nsys.nvtx import Codes, Label, TracedRanges, process_of, read_ranges
 from ncu_parsers.timelines.nsys.operations import (
     ACTIVITIES,
@@ -118,11 +119,13 @@ def _report_of(database: Database, name: str) -> Report:
     result.lines[report.METRICS] = len(operations)
     if operations.startless:
         result.lines[report.BROKEN] = operations.startless
-    result.table = _table(name, operations, calls, captures, devices, ranges)
+    located = python_backtraces.location_columns_of(database, strings, operations, CALLS)
+    table = _with_columns(_table(name, operations, calls, captures, devices, ranges), located)
+    result.table, on_samples = with_sampled_activity(table, read_gpu_metrics(database), operations, devices)
     result.notes = [
         *_absences(database, operations, devices), *calls.notes, *_without_sizes(calls),
         *_graph_notes(database, operations, captures),
-        *_remarks(operations), *_omissions(database),
+        *_remarks(operations), *_omissions(database), *on_samples,
     ]  # fmt: skip
     return result
 
@@ -248,6 +251,13 @@ def _table(
             fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit)))
             data.append(values)
     return pa.Table.from_arrays(data, schema=pa.schema(fields))
+
+
+def _with_columns(table: pa.Table, columns: list[tuple[str, str, pa.Array]]) -> pa.Table:
+    for own, unit, values in columns:
+        if values.null_count < len(values):
+            table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
+    return table
 
 
 def _work_done(operations: Operations, calls: Calls) -> WorkOfLaunches | None:

@@ -77,8 +77,8 @@ def test_every_short_name_says_what_it_is_made_of_what_it_means_and_who_says_so(
         assert column.metrics or column.largest_of, name
         assert column.by in COMBINED
         assert column.means.strip()
-        assert column.source.startswith("NVIDIA, Nsight Compute, ")
-        assert column.section
+        assert column.source.startswith(("NVIDIA, Nsight Compute, ", "NVIDIA, Nsight Systems, "))
+        assert bool(column.section) != bool(column.collect), name
         assert len(column.heading or name) <= 16, f"{name} is too wide for 80 columns"
 
 
@@ -154,9 +154,9 @@ def test_a_column_of_the_run_is_found_even_if_its_name_has_a_comma() -> None:
 
 def test_columns_of_hotspots_itself_can_be_asked_for() -> None:
     assert chosen(["bound,flops"], (), ("bound", "flops")) == ["bound", "flops"]
-    answer = shown("--columns", "bound,flops_basis,headroom_ns,occupancy", "--by", "headroom")
+    answer = shown("--columns", "bound,flops_basis,headroom_ns,occupancy", "--sort", "headroom")
     assert [*answer["columns"]] == [*shown()["columns"], "occupancy"]
-    assert [row["bound"] for row in answer["rows"]] == [row["bound"] for row in shown("--by", "headroom")["rows"]]
+    assert [row["bound"] for row in answer["rows"]] == [row["bound"] for row in shown("--sort", "headroom")["rows"]]
     heading = ran("hotspots", REPORT, "--columns", "least_bytes,flops").stdout.splitlines()[0]
     assert heading.split()[-3:] == ["least", "bytes", "FLOPs"]
 
@@ -311,7 +311,7 @@ def test_csv_has_the_columns_behind_the_others_and_text_and_markdown_instead_of_
 
 def test_groups_of_kernels_have_the_columns_too() -> None:
     for group in ("short", "grid", "nvtx"):
-        rows = shown("--columns", "occupancy", "--group", group)["rows"]
+        rows = shown("--columns", "occupancy", "--by", group)["rows"]
         assert rows
         assert all(row["occupancy"] > 0 for row in rows), group
 

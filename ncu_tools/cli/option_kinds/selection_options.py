@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.nvtx_ranges import RUN_PHASES
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
 
 if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 OPTIONS = (
     click.option(
         "--kernel", "kernels", multiple=True, metavar="REGEX",
-        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next four.",
+        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next five.",
     ),
+    list_option("--id", "ids", metavar="ID,...", help="Only the kernels of these keys, which JSON and digest print."),
     list_option("--phase", "phases", type=click.Choice(RUN_PHASES), help="Only these phases."),
     list_option(
         "--layer", "in_layers", metavar="LAYER,...", help="Only these layers of the model, with what is in them."
@@ -29,8 +30,12 @@ OPTIONS = (
     list_option(
         "--rank", "ranks", type=click.IntRange(min=0), metavar="N,...", help="Only launches of these ranks."
     ),
+    click.option(
+        "--point", "at_points", multiple=True, metavar="NAME=VALUE,...",
+        help="Only this point of a profile --vary: n=64, or m=64,n=128; may be repeated.",
+    ),
 )  # fmt: skip
-NAMES = "--kernel, --phase, --layer, --device and --rank"
+NAMES = "--kernel, --id, --phase, --layer, --device, --rank and --point"
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,13 +45,17 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def selected(
         *arguments: Any,
         kernels: tuple[str, ...],
+        ids: tuple[str, ...],
         phases: tuple[str, ...],
         in_layers: tuple[str, ...],
         devices: tuple[int, ...],
         ranks: tuple[int, ...],
+        at_points: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        return command(*arguments, **others, only=_selection(kernels, phases, in_layers, devices, ranks))
+        return command(
+            *arguments, **others, only=_selection(kernels, ids, phases, in_layers, devices, ranks, at_points)
+        )
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -55,17 +64,22 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _selection(
     kernels: tuple[str, ...],
+    ids: tuple[str, ...],
     phases: tuple[str, ...],
     layers: tuple[str, ...],
     devices: tuple[int, ...],
     ranks: tuple[int, ...],
+    points: tuple[str, ...],
 ) -> Selection | None:
     """The selection by these options; None if none was given, without an import."""
-    if not (kernels or phases or layers or devices or ranks):
+    if not (kernels or ids or phases or layers or devices or ranks or points):
         return None
-    from ncu_tools.runs.selection import Selection, pattern_of
+    from ncu_tools.runs.kernel_ids import require_ids
+    from ncu_tools.runs.selection import Selection, pattern_of, point_of
 
-    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks)
+    require_ids(ids)
+    patterns, at = tuple(map(pattern_of, kernels)), tuple(map(point_of, points))
+    return Selection(patterns, phases, layers, devices, ranks, at, ids)
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:

@@ -15,9 +15,9 @@ from ncu_parsers.schema import tables
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
-from ncu_tools.kernels.hotspots import grouping
-from ncu_tools.kernels.kernel_name_spelling import drop_parameters
-from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
+from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from tests.support.launches import launch, table
 from tests.support.reports import sample_files, shared_reports
 
@@ -177,6 +177,6 @@ def test_the_command_distinguishes_cutlass_kernels(tmp_path: Path, capsys: pytes
     launches = [launch(f"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_{tile}>(T1::Params)") for tile in tiles]
     made = tables.with_metadata(table(*launches), {"schema_version": tables.SCHEMA_VERSION, "reports": []})
     write_table(made, tmp_path / "launches.parquet")
-    assert run(["hotspots", str(tmp_path / "launches.parquet"), "--group", "short", "--format", "json"]) == 0
+    assert run(["hotspots", str(tmp_path / "launches.parquet"), "--by", "short", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert sorted(row["kernel"] for row in rows) == [f"cutlass_80_tensorop_s1688gemm_{tile}" for tile in tiles]

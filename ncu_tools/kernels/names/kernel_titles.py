@@ -1,4 +1,4 @@
-"""The short names of `--group short`: a function's path with the functor it runs, without types, numbers, parameters.
+"""The short names of `--by short`: a function's path with the functor it runs, without types, numbers, parameters.
 
     void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char *, 3>>(int)
     -> at::native::vectorized_elementwise_kernel<CUDAFunctor_add>
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ncu_tools.kernels.kernel_name_spelling import normalised_name
+from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 
 _NAMES_NOTHING = re.compile(r"_?(?:device_|static_|global_)?kernel_?\d*", re.IGNORECASE)
 """Function names that say no more than "kernel"."""
@@ -45,6 +45,9 @@ _CUTE_TILE = re.compile(r"tuple<(?:cute::)?C<(\d+)>,(?:cute::)?C<(\d+)>,(?:cute:
 _PLAIN = re.compile(
     r"-?[\d.]+|(?:(?:unsigned|signed|const|int|long|char|short|float|double|bool|void)\b[ *&]*)+", re.ASCII
 )
+_ARGUMENTS = re.compile(r"<[^<>]*>")
+_HARD = re.compile(r"enable_if|operator\W|->|>=|<=")
+"""What brackets alone do not tell apart."""
 DEEPEST = 12
 """Deepest nesting of template arguments that is read; names in reports may nest without end."""
 
@@ -73,6 +76,38 @@ def short_title(name: str) -> str:
     if not path:
         return name.strip()
     return _of_function(text, path).replace("{unnamed}", "<unnamed>")
+
+
+@lru_cache(maxsize=65536)
+def function_path(name: str) -> str:
+    """Namespaces and name of a kernel's function, without return type, template arguments and parameters.
+
+    Names that are no C++ stay whole; of mangled ones only the path is read.
+    """
+    if _COPY.match(name):
+        return name
+    if name.startswith("_Z"):
+        return _mangled_path(name)
+    text = name.replace("(anonymous namespace)", "{unnamed}").replace("<unnamed>", "{unnamed}")
+    if not _HARD.search(text):
+        before = None
+        while before != text:
+            before, text = text, _ARGUMENTS.sub("", text)
+        words = text.partition("(")[0].split()
+        if words and not {"<", ">"} & set(words[-1]):
+            return words[-1]
+    return "::".join(part.name for part in _path(_prepared(name))) or name.strip()
+
+
+def _mangled_path(name: str) -> str:
+    """The identifiers of a mangled name up to its template arguments: _ZN5aiter7rmsnormIfEEvv is aiter::rmsnorm."""
+    place = 3 if name.startswith("_ZN") else 2
+    found = []
+    while (size := re.compile(r"\d+").match(name, place)) is not None:
+        start, length = size.end(), int(size[0])
+        found.append(name[start : start + length])
+        place = start + length
+    return "::".join(found) or name
 
 
 def _of_function(text: str, path: Sequence[_Part]) -> str:

@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ncu_launch.profilers.installed_tools import ask
+from ncu_launch.profilers.sampling.nvml import reasons_text
 
 QUERIES = tuple(f"clocks.sm,clocks.mem,temperature.gpu,clocks_{word}_reasons.active" for word in ("event", "throttle"))
 """Drivers before 535 know only `throttle`; newer ones know both words."""
-
-REASONS = {
-    0x2: "applications clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
-    0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
-}  # fmt: skip
-"""Bits of nvmlClocksEventReasons (NVML API reference). Bit 0x1, an idle GPU, is no throttling."""
-
-UNTHROTTLED = "none"
 
 
 @dataclass(frozen=True)
@@ -54,4 +47,4 @@ def _reasons(cell: str) -> str | None:
         bits = int(cell, 16)
     except ValueError:
         return None
-    return ", ".join(name for bit, name in REASONS.items() if bits & bit) or UNTHROTTLED
+    return reasons_text(bits)
