@@ -22,10 +22,11 @@ PACKAGES = ("launch", "parsers", "ncu_tools")
 
 @dataclass
 class Run:
-    """One process: wall-clock seconds and peak memory in MB."""
+    """One process: wall-clock seconds, peak memory in MB, and seconds of processor time."""
 
     seconds: float
     megabytes: float
+    processor: float = 0.0
 
 
 @cache
@@ -50,7 +51,7 @@ def measured(command: Sequence[str], piped: Path | None = None) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"This failed; run it by itself to see why: {shlex.join(command)}")
-    return Run(seconds, usage.ru_maxrss / 1024)
+    return Run(seconds, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 
 
 def ratio(ours: Sequence[Run], theirs: Sequence[Run]) -> str:

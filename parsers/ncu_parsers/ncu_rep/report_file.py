@@ -19,11 +19,11 @@ from ncu_parsers.ncu_rep.results import Lost
 from ncu_parsers.report_data.csv_text import whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Launch, Metric, Report, Rule
+from ncu_parsers.report_data.report import Launch, Metric, Report, Rule, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns
-from ncu_parsers.streaming.streaming_reader import StreamedReport, write_launches
+from ncu_parsers.streaming.streaming_reader import write_launches
 
 DIALECT = "binary report"
 

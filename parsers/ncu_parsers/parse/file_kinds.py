@@ -10,14 +10,13 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ncu_parsers.streaming.streaming_reader import StreamedReport
 
 HEAD_BYTES = 4096
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
@@ -59,8 +58,8 @@ KINDS: tuple[FileKind, ...] = (
         suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
         by_others=True,
     ),
-    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
-    FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
+    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True, in_parts=True),
+    FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst"), in_parts=True),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
 

@@ -32,14 +32,14 @@ from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_gro
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of, streamer_of
 from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited, share_among
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed
-from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others
+from ncu_parsers.streaming.streaming_reader import beside_others
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
@@ -234,6 +234,8 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
 
             part.report = stream(source, write)
             groups.finish(b"{}")
+        if part.report.origin != Report.origin:
+            part.ids = {}  # launches of timelines are joined with none
     except NotStreamed as reason:
         part = _read_whole(source)
         if part.report is not None:
@@ -252,7 +254,7 @@ def _streamed_here(source: Source, stream: StreamReport) -> Part | None:
     except NotStreamed:
         return None
     part = Part(report, table=concatenated(tables))
-    for table in tables:
+    for table in tables if report.origin == Report.origin else ():
         _note_ids(part.ids, table)
     return part
 

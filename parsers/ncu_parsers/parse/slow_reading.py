@@ -14,7 +14,7 @@ NOT_COMPILED = (
 
 def note_loops(report: Report) -> None:
     """Add a note to a streamed report of lines if this installation has no compiled loops."""
-    if compiled_loops.loops is None and report.lines:
+    if compiled_loops.loops is None and report.lines and report.origin == "ncu":
         report.notes.append(NOT_COMPILED)
 
 

@@ -183,6 +183,30 @@ class Report:
 
 
 @dataclass
+class StreamedReport(Report):
+    """A report whose launches have left as tables: how many there were, which metrics they have, how many failed."""
+
+    streamed_rows: int = 0
+    streamed_names: list[str] = field(default_factory=list)
+    streamed_failures: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many launches the report holds."""
+        return self.streamed_rows
+
+    @property
+    def failures(self) -> int:
+        """How many of its launches ended in an error."""
+        return self.streamed_failures
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Every metric that at least one launch has, sorted."""
+        return self.streamed_names
+
+
+@dataclass
 class ReadingProblems:
     """Problems in the readings of one page, over all its launches; `succeeded` counts launches that did not fail."""
 

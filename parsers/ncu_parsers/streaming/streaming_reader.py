@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
-from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report
+from ncu_parsers.report_data.report import DECIMAL_COMMAS, StreamedReport
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import DAMAGE, Source
 from ncu_parsers.streaming.blocks import blocks_of
@@ -34,30 +33,6 @@ Result = TypeVar("Result")
 WORKERS = 1
 TABLES_UNRELEASED = 3
 """So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
-
-
-@dataclass
-class StreamedReport(Report):
-    """A report whose launches have left as tables: how many there were, which metrics they have, how many failed."""
-
-    streamed_rows: int = 0
-    streamed_names: list[str] = field(default_factory=list)
-    streamed_failures: int = 0
-
-    @property
-    def rows(self) -> int:
-        """How many launches the report holds."""
-        return self.streamed_rows
-
-    @property
-    def failures(self) -> int:
-        """How many of its launches ended in an error."""
-        return self.streamed_failures
-
-    @property
-    def metric_names(self) -> list[str]:
-        """Every metric that at least one launch has, sorted."""
-        return self.streamed_names
 
 
 _beside_others: ContextVar[bool] = ContextVar("beside others", default=False)

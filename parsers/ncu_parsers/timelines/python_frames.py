@@ -12,17 +12,8 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from ncu_parsers.derived.operators.forward_operators import ForwardOperators
-from ncu_parsers.derived.operators.python_locations import (
-    BY_FORWARD,
-    BY_STACK,
-    Location,
-    location_columns,
-    location_in,
-)
-from ncu_parsers.timelines.host_ranges import OPERATOR, HostPlace, HostRange
+from ncu_parsers.derived.operators.python_locations import Location, location_in
 
 Moment = tuple[Hashable, float]
 """A thread, and a time on it in the unit of the trace."""
@@ -105,39 +96,3 @@ def _parents(starts: Sequence[float], ends: Sequence[float]) -> list[int]:
             at = parents[at]
         parents.append(at)
     return parents
-
-
-def location_columns_of(
-    frames: PythonFrames, places: Sequence[HostPlace | None], forward: ForwardOperators
-) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the columns of locations (`LOCATION_COLUMNS`); [] for a trace without stacks."""
-    return location_columns(*locations_of(frames, places, forward)) if frames.seen else []
-
-
-def locations_of(
-    frames: PythonFrames, places: Sequence[HostPlace | None], forward: ForwardOperators
-) -> tuple[list[Location | None], list[str | None]]:
-    """The location of each row by its place on the host, and what it is that of (`LOCATION_BASIS`).
-
-    A row of the backward pass has the location of its forward operator, where that is known; but where Python ran
-    within the node of the backward pass, as a function of the user's or a recomputed forward, the location is there.
-    """
-    own = frames.innermost([None if place is None else (place.thread, place.moment) for place in places])
-    nodes = [None if place is None else _backward_node(place) for place in places]
-    behind = frames.innermost([None if one is None else forward.call_behind(one.what) for one in nodes])
-    locations: list[Location | None] = []
-    bases: list[str | None] = []
-    for frame, node, of_forward in zip(own, nodes, behind, strict=True):
-        ran_within = frame is not None and node is not None and frame.start >= node.start
-        is_forward = of_forward is not None and not ran_within
-        taken = of_forward if is_forward else frame
-        locations.append(None if taken is None else taken.location)
-        bases.append(None if taken is None else BY_FORWARD if is_forward else BY_STACK)
-    return locations, bases
-
-
-def _backward_node(place: HostPlace) -> HostRange | None:
-    """The innermost node of the backward pass around a row."""
-    return next(
-        (one for one in reversed(place.ranges) if one.kind == OPERATOR and one.what.backward_of is not None), None
-    )

@@ -318,7 +318,6 @@ def test_ranges_around_a_moment_are_the_open_ones_outermost_first() -> None:
     nested = ThreadRanges([HostRange(0, 100, "k", "a"), HostRange(10, 20, "k", "b"), HostRange(40, 20, "k", "c")])
     found = nested.around([60, 15, 35, 101])
     assert [[one.name for one in ranges] for ranges in found] == [["a", "c"], ["a", "b"], ["a"], []]
-    assert nested.own_times("k") == [60, 20, 20]
 
 
 @given(
