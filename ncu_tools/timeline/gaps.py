@@ -178,7 +178,7 @@ def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
     return found
 
 
-class HostThreads:
+class ThreadsOfCalls:
     """The threads of a recording, each made when it is first asked for.
 
     `launching` is the row of the API call of each operation.
@@ -219,7 +219,7 @@ def launching_calls(activity: Activity) -> Integers:
 
 def gaps_of(
     activity: Activity, operations: GpuOperations, call: Integers, busy: IntervalSet, window: IntervalSet,
-    threads: HostThreads,
+    threads: ThreadsOfCalls,
 ) -> Gaps:  # fmt: skip
     """The gaps of one GPU in `window`: its `operations`, the row of the call of each, and when it was `busy`."""
     idle = window - busy
@@ -243,7 +243,7 @@ def _last_thread(activity: Activity, call: Integers) -> int | None:
 
 def _parts(
     activity: Activity, idle: IntervalSet, has_next: Mask, calls: Integers, last_thread: int | None,
-    threads: HostThreads,
+    threads: ThreadsOfCalls,
 ) -> Iterator[Layer]:  # fmt: skip
     """The gaps cut into parts, each with its cause; together they are the gaps."""
     known = calls >= 0
@@ -297,7 +297,7 @@ def _split(whole: IntervalSet, layers: list[Layer], rest: str) -> Iterator[Layer
 
 
 def longest_gaps(
-    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: HostThreads, most: int
+    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, most: int
 ) -> list[LongGap]:
     """The longest gaps, longest first."""
     lengths = gaps.idle.end - gaps.idle.start
@@ -307,7 +307,7 @@ def longest_gaps(
     ]
 
 
-def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, threads: HostThreads, gap: int) -> LongGap:
+def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int) -> LongGap:
     start, end = int(gaps.idle.start[gap]), int(gaps.idle.end[gap])
     following, call = int(gaps.next_operation[gap]), int(gaps.call[gap])
     cause = gaps.main_cause(gap)

@@ -30,7 +30,7 @@ from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, mach
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_communication
 from ncu_tools.timeline.copies import CopySum, copies_on
-from ncu_tools.timeline.gaps import CAUSES, Gaps, HostThreads, LongGap, gaps_of, launching_calls, longest_gaps
+from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, gaps_of, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 from ncu_tools.timeline.steps import (
     WHOLE,
@@ -167,7 +167,7 @@ def timeline(
     recording = _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
     calls = launching_calls(activity)
-    threads = HostThreads(activity, calls)
+    threads = ThreadsOfCalls(activity, calls)
     pairs = np.unique(np.stack([activity.operations.process, activity.operations.device]), axis=1).T.tolist()
     each = [
         _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest) for process, device in pairs
@@ -200,7 +200,7 @@ def _trimmed(recording: tuple[int, int], trim: tuple[int, int]) -> IntervalSet:
 
 
 def _gpu(
-    activity: Activity, process: int, device: int, calls: Integers, threads: HostThreads,
+    activity: Activity, process: int, device: int, calls: Integers, threads: ThreadsOfCalls,
     step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
 ) -> GpuTimeline | None:  # fmt: skip
     """The timeline of one GPU; None where `step` names ranges and none of them launched anything here."""

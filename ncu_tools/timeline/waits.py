@@ -9,7 +9,7 @@ import numpy as np
 from ncu_parsers.timelines.activity.activity import Activity, Integers
 
 from ncu_tools.timeline.call_kinds import ALLOCATOR, MODULE_LOADING, SYNCHRONISATION, calls_of_kind, kind_of_call
-from ncu_tools.timeline.gaps import HostThreads, copies_of_pageable_memory
+from ncu_tools.timeline.gaps import ThreadsOfCalls, copies_of_pageable_memory
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 
 NAMED = 2000
@@ -39,7 +39,7 @@ class HostWait:
 
 def waits_of(
     activity: Activity, launching: Integers, window: IntervalSet, busy: Mapping[int, IntervalSet],
-    gaps: Mapping[int, IntervalSet], threads: HostThreads,
+    gaps: Mapping[int, IntervalSet], threads: ThreadsOfCalls,
 ) -> list[HostWait]:  # fmt: skip
     """Waits, allocations and loading of code that begin in `window`, by time, longest first.
 

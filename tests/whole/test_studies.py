@@ -21,7 +21,7 @@ from ncu_parsers.schema.bench_table import bench_table
 
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from tests.conftest import ROOT
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import PYTHONPATH
 
 pytestmark = pytest.mark.slow

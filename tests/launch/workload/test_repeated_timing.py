@@ -14,7 +14,7 @@ from ncu_launch.workload.cpu_load import CpuLoad
 from ncu_launch.workload.repeated_timing import MOST, Records, repeated
 
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import profiled_here
+from tests.support.models.models_here import profiled_here
 
 
 def run_of(*times: float, operator: str = "aten.mm") -> Records:

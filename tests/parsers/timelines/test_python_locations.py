@@ -1,6 +1,7 @@
 """The Python file, line and function that launched a kernel, from the stacks of PyTorch's profiler.
 
-One trace is recorded here on the CPU; traces with GPU work are synthetic, or real ones of ../shared.
+One trace is recorded here on the CPU; traces with GPU work are synthetic, or real ones of ../shared. `frame_locations`
+makes the columns of what `python_frames` found.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 
 from ncu_tools.cli.collecting.bench_against import SPEEDUP
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from ncu_tools.bench.points_as_runs import OF_COUNTERS, OF_FORMULAS, points_of_s
 from ncu_tools.bench.scaling import NO_WORK, by_group, series
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 QUICK = ("--max-time", "0.05", "--precision", "50", "--warmup", "1", "--on", "cpu")
 SOURCE = """

@@ -32,7 +32,7 @@ from ncu_tools.ceilings.machine_files import (
 from ncu_tools.ceilings.measured_machine import bandwidths, left_out, machine_id, machine_text, peaks
 from ncu_tools.cli import cli
 from tests.support.launches import launch, metric, table
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 

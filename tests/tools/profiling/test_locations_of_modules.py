@@ -22,7 +22,7 @@ from tests.launch.workload.test_operators import rows
 from tests.launch.workload.test_user_ranges import program
 from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import profiled_here
+from tests.support.models.models_here import profiled_here
 
 MODEL = """
 import torch

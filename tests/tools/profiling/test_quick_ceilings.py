@@ -35,7 +35,7 @@ from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.launches import launch, metric, table
-from tests.support.models_here import models_run_here, profiled_here
+from tests.support.models.models_here import models_run_here, profiled_here
 from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import MAIN
 

@@ -26,7 +26,7 @@ from ncu_tools.runs.loading import locate
 from ncu_tools.runs.varied_run import by_point, is_varied
 from tests.conftest import ROOT
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import Result
 
 pytestmark = pytest.mark.slow

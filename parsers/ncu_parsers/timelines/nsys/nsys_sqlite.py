@@ -4,8 +4,7 @@ Times are those of an undisturbed program: nothing was replayed, serialised or f
 open at the time of the API call that launched it, on the calling thread; both are matched by process and correlation
 id. A kernel of a CUDA graph also has the ranges in which the graph was captured, if nsys recorded that; its phase and
 module come from there if the graph was launched outside any. nsys packs ids as
-<hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread identifiers" in NVIDIA's Nsight Systems
-documentation).
+<hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread identifiers" in NVIDIA's documentation).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from ncu_tools.model.language.measured_phases import (
 from ncu_tools.model.language.step_work import step_work
 from ncu_tools.runs.loading import LAUNCHES
 from tests.support.launches import launch, table
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 from tests.tools.model.language.test_step_work import MADE

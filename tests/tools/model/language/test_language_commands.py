@@ -17,7 +17,7 @@ from ncu_tools.bench.generation_points import with_utilisation
 from ncu_tools.ceilings import machine_files
 from ncu_tools.model.language.language_estimate import Types, facts_in, language_estimate
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.support.ran import Ran, ran
 
 pytestmark = pytest.mark.slow
