@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
 
-from ncu_tools.timeline.gaps import CAUSES, HostThreads, launching_calls
+from ncu_tools.timeline.gaps import CAUSES, ThreadsOfCalls, launching_calls
 from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Overhead, Range, recording
 
@@ -120,7 +120,7 @@ def test_the_longest_gaps_say_what_the_host_did_and_which_call_ended_them() -> N
 def test_the_range_named_is_the_innermost_over_half_of_the_time_or_none() -> None:
     ranges = [Range(0, 100, "step"), Range(10, 70, "load"), Range(20, 40, "decode"), Range(200, 230, "short")]
     made = recording([Operation(0, 9)], [], ranges)
-    host = HostThreads(made, launching_calls(made)).of(70)
+    host = ThreadsOfCalls(made, launching_calls(made)).of(70)
     assert host.range_over(0, 100) == ("load", 0.6)
     assert host.range_over(20, 50) == ("decode", 2 / 3)
     assert host.range_over(70, 90) == ("step", 1.0)
@@ -135,8 +135,8 @@ def test_an_operation_belongs_to_the_earliest_call_with_its_number() -> None:
 
 def test_a_range_is_looked_up_on_the_thread_that_is_asked_for() -> None:
     made = recording([Operation(0, 9)], [], [Range(0, 100, "here"), Range(0, 100, "there", thread=71)])
-    assert HostThreads(made, launching_calls(made)).of(71).range_over(10, 20) == ("there", 1.0)
-    assert HostThreads(made, launching_calls(made)).of(72).range_over(10, 20) is None
+    assert ThreadsOfCalls(made, launching_calls(made)).of(71).range_over(10, 20) == ("there", 1.0)
+    assert ThreadsOfCalls(made, launching_calls(made)).of(72).range_over(10, 20) is None
 
 
 times = st.integers(0, 400)
