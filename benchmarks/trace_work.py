@@ -28,7 +28,10 @@ def with_work(path: str) -> float:
 
 def without_work(path: str) -> float:
     """Seconds to read it with no operator looked at."""
-    with patch.object(kineto, "_work_done", lambda trace, work, places: WorkOfLaunches(len(work))):
+    with (
+        patch.object(kineto, "work_of_launches", lambda events, ranges, places, captured: WorkOfLaunches(places.rows)),
+        patch.object(kineto, "work_of_operators", lambda ranges, operators: WorkOfLaunches(len(operators))),
+    ):
         return with_work(path)
 
 

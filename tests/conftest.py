@@ -11,9 +11,13 @@ import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.support.pages.schemas import PrintedAnswers
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything that tests start to interrupt it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -39,9 +43,23 @@ LONGEST = (
 """Files that take half a minute: where several processes share the files, none is left alone with one of them at the end."""
 
 
+PRINTED: list[PrintedAnswers] = []
+"""What commands printed as JSON in this process; empty until pytest is configured."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    from ncu_tools.cli import options
+    from tests.support.pages.schemas import PrintedAnswers
+
+    if not PRINTED:  # pytester runs pytest within pytest
+        PRINTED.append(PrintedAnswers())
+        vars(options)["to_json"] = PRINTED[0].take
     if hasattr(config.option, "loadscopereorder"):  # else pytest-xdist begins with the files of most tests
         config.option.loadscopereorder = False
+
+
+def pytest_unconfigure() -> None:
+    PRINTED[0].leave()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not want

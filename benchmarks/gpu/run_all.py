@@ -59,7 +59,7 @@ def steps(out: Path) -> Iterator[Step]:
     yield from _samples(out)
     yield from _cost(out)
     yield from _truth(out)
-    yield Step("ceilings", "measure", ours("machines", "measure", "--device", "cuda"), 90)
+    yield Step("ceilings", "measure", ours("machines", "measure", "--on", "cuda"), 90)
     yield from _studies(out)
 
 

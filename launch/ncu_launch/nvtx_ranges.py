@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 DOMAIN = "ncu_bench"
-RUN_PHASES = ("forward", "backward", "optimizer")
+TRAINING_PHASES = ("forward", "backward", "optimizer")
+RUN_PHASES = (*TRAINING_PHASES, "prefill", "decode")
 """Other range names in this domain are `iteration N` or the dotted path of a module."""
 
 

@@ -6,11 +6,13 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ncu_launch.nvtx_ranges import RUN_PHASES
+from ncu_launch.nvtx_ranges import RUN_PHASES, TRAINING_PHASES
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16")
 MODES = ("eager", "jit", "compile", "cudagraph")
-PHASES = ("forward", "backward", "step")
+GENERATION_PHASES = ("prefill", "decode")
+"""Phases of a causal language model with a KV cache: the whole prompt, or one token after the other."""
+PHASES = ("forward", "backward", "step", *GENERATION_PHASES)
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -22,7 +24,8 @@ class Workload:
     optimizer. `autocast` keeps fp32 weights and lets PyTorch choose the type per operator; otherwise the whole model is
     converted to `dtype`. A reference kernel (gemm:, conv:) has its own type and ignores `dtype`. With `data_parallel`,
     each rank runs the model on its own batch, and gradients are averaged over the ranks. `arguments` are names and
-    values of a user's function, as text; with `phases_are_defaults` a function that is no model runs forward alone.
+    values, as text, of a user's function, or of a causal model's run and configuration
+    (`ncu_launch.targets.language.settings`); with `phases_are_defaults` a function that is no model runs forward alone.
     `inputs_of` is the target whose inputs a function is called with, if not its own.
     """
 
@@ -55,9 +58,16 @@ class Workload:
         return "step" in self.phases
 
     @property
+    def generates(self) -> bool:
+        """True if a language model runs prefill or decode, with a KV cache."""
+        return any(phase in GENERATION_PHASES for phase in self.phases)
+
+    @property
     def run_phases(self) -> tuple[str, ...]:
         """The phases that run, in execution order."""
-        return RUN_PHASES[: 3 if self.wants_step else 2 if self.wants_backward else 1]
+        if self.generates:
+            return tuple(phase for phase in RUN_PHASES if phase in self.phases)
+        return TRAINING_PHASES[: 3 if self.wants_step else 2 if self.wants_backward else 1]
 
     @property
     def profiled_phases(self) -> tuple[str, ...]:
@@ -89,7 +99,7 @@ class Facts:
     """Facts about a finished run, written beside its results and copied into the manifest.
 
     `true_flops` maps module -> FLOPs of one forward pass, for targets whose FLOPs are known analytically. `threads` is
-    PyTorch's intra-operator thread count on a CPU, None on a GPU.
+    PyTorch's intra-operator thread count on a CPU, None on a GPU. `language` are the fields of a `LanguageFacts`.
     """
 
     model: str = ""
@@ -103,4 +113,5 @@ class Facts:
     versions: dict[str, str] = field(default_factory=dict)
     unknown_operators: dict[str, int] = field(default_factory=dict)
     true_flops: dict[str, int] = field(default_factory=dict)
+    language: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)

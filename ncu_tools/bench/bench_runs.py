@@ -16,7 +16,7 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import POINTS_FILE
-from ncu_parsers.parquet.checked_open import is_parquet
+from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parquet.reader import contents, read_bench
 from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.own_columns import own_names

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench.device_locks import CPU, environment_of, turn, visible_gpus
+from ncu_launch.bench.gpu.device_locks import CPU, environment_of, turn, visible_gpus
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.sweep import BenchPoint, Environment, Row, rows_of, unmeasured
 from ncu_launch.errors import NcuBenchError
@@ -102,9 +102,9 @@ def placement(device: str, workers: Mapping[str, WorkerDevices]) -> Placement:
     if not workers:  # a cluster that grows on demand
         return {"resources": {GPU_RESOURCE: 1}}
     raise NcuBenchError(
-        f"None of the {len(workers)} dask workers sees an NVIDIA GPU, which --device cuda asks for.",
+        f"None of the {len(workers)} dask workers sees an NVIDIA GPU, which --on cuda asks for.",
         "They run on machines without one, or without a driver.",
-        "Start workers where the GPUs are: dask worker ADDRESS --resources GPU=1, or measure with --device cpu.",
+        "Start workers where the GPUs are: dask worker ADDRESS --resources GPU=1, or measure with --on cpu.",
     )
 
 

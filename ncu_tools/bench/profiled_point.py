@@ -52,7 +52,7 @@ def counted(table: pa.Table, metrics: Sequence[str], iterations: int = 1) -> Row
         "profiled_dram_bytes": moved if of_hardware else None,
         "profiled_dram_fraction": _dram_fraction(table, ceilings.per_launch.get(DRAM)) if of_hardware else None,
         "profiled_operator_bytes": None if of_hardware else moved,
-        UNITS: {name: field_entries(table.schema.field(name)).get("unit", "") for name in named},
+        UNITS[METRICS]: {name: field_entries(table.schema.field(name)).get("unit", "") for name in named},
         VALUES[METRICS]: {name: value for name, value in values.items() if value is not None},
     }
 

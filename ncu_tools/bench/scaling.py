@@ -155,7 +155,8 @@ def series(rows: Iterable[Row], arguments: Sequence[str] = ()) -> list[Series]:
                 groups.setdefault(tuple(row.get(name) for name in shared), []).append(row)
         for key, members in groups.items():
             if len({row[axis] for row in members}) > 1:
-                found.append(_series(axis, dict(zip(shared, key, strict=True)), members))
+                own = {name: members[0].get(name) for name in arguments if name != axis}
+                found.append(_series(axis, {**own, **dict(zip(shared, key, strict=True))}, members))
     return found
 
 

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +32,9 @@ COMPUTE_UNITS = (
 DRAM = "dram"
 MEMORY_LEVELS = (DRAM, "l2", "l1")
 TRAFFIC, NVIDIA = "traffic", "nvidia"
+HOST_LINK, PEER_LINK = "host", "peer"
+LINK_ENDS = (HOST_LINK, PEER_LINK)
+"""What links of a GPU lead to: the memory of the host, and all other GPUs together."""
 BYTES_COUNTED = (TRAFFIC, NVIDIA)
 """The definitions of bytes at L2 and L1 (see `levels`)."""
 KINDS = ("gpu", "cpu", "accelerator")
@@ -57,8 +60,8 @@ class Machine:
     """One machine file. `rates` holds every peak and bandwidth by unit or level.
 
     `measured` rates were reached by `ncu-bench machines measure`, or `measured_quickly` by `ncu-bench profile`; the
-    others are data-sheet values. `threads` is the number of CPU threads they were measured with, None if the file does
-    not say.
+    others are data-sheet values. `links` are those of one GPU by `LINK_ENDS`, in one direction. `threads` is the number
+    of CPU threads they were measured with, None if the file does not say.
     """
 
     id: str
@@ -77,6 +80,7 @@ class Machine:
     measured: bool = False
     measured_quickly: bool = False
     threads: int | None = None
+    links: Mapping[str, Rate] = field(default_factory=dict)
 
     @property
     def peaks(self) -> list[Rate]:
@@ -167,12 +171,18 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         measured=data.get("measured", False),
         measured_quickly=data.get("measured_quickly", False),
         threads=data.get("threads"),
+        links={
+            entry["to"]: Rate(
+                entry["to"], entry["value"], entry.get("source", data["source"]), note=entry.get("note", "")
+            )
+            for entry in data.get("link", [])
+        },
     )
 
 
 _KEYS = {
     "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
-    "stands_for_compute_capability", "source", "peak", "bandwidth", "memory", "measured",
+    "stands_for_compute_capability", "source", "peak", "bandwidth", "link", "memory", "measured",
     "measured_quickly", "threads",
 }  # fmt: skip
 
@@ -182,10 +192,11 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
     "threads": int, "measured_quickly": bool,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
-    "peak": list, "bandwidth": list, "memory": dict,
+    "peak": list, "bandwidth": list, "link": list, "memory": dict,
 }  # fmt: skip
 _TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
-    "unit": str, "level": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "source": str, "note": str,
+    "unit": str, "level": str, "to": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "source": str,
+    "note": str,
 }  # fmt: skip
 
 
@@ -198,11 +209,11 @@ def _of_wrong_types(data: dict[str, Any]) -> list[str]:
         found.append("device_names are not all texts")
     if not _is(data.get("memory", {}).get("bytes"), _NUMBER):
         found.append("bytes of memory is no number")
-    for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
+    for entry in (*data.get("peak", []), *data.get("bandwidth", []), *data.get("link", [])):
         if not isinstance(entry, dict):
-            return [*found, "a peak or bandwidth is no table"]
+            return [*found, "a peak, bandwidth or link is no table"]
         found += [
-            f"{key} of {entry.get('unit') or entry.get('level')} is no {_kind(wanted)}"
+            f"{key} of {entry.get('unit') or entry.get('level') or entry.get('to')} is no {_kind(wanted)}"
             for key, wanted in _TYPES_OF_RATES.items()
             if not _is(entry.get(key), wanted)
         ]
@@ -245,6 +256,7 @@ def _of_wrong_values(data: dict[str, Any]) -> list[str]:
         found.append('compute_capability is not as "9.0"')
     found += _rate_problems(data.get("peak", []), "unit", COMPUTE_UNITS)
     found += _rate_problems(data.get("bandwidth", []), "level", MEMORY_LEVELS)
+    found += _rate_problems(data.get("link", []), "to", LINK_ENDS)
     if not data.get("bandwidth"):
         found.append("no bandwidth")
     return found

@@ -32,7 +32,9 @@ COMMANDS = {
     "kernel": "One kernel seen whole: limits, occupancy, stalls, memory, pipes, verdict.",
     "source": "Inside a kernel: its hottest lines and instructions, and what they wait for.",
     "samples": "Counters over the time of one kernel: ramp-up, plateau, tail.",
+    "timeline": "Where a step's time goes: kernels, copies, communication, gaps by cause.",
     "skew": "Kernels and layers across ranks, the slowest rank, and where it loses its time.",
+    "digest": "What a reader must know of a run first, in few words: for programs too.",
     "query": "SQL over the launches and kernels of a run.",
     "export": "A run for speedscope, Perfetto, spreadsheets, or as ncu's details page.",
     "report": "Runs as one HTML page: roofline, hotspots, layers, linked and self-contained.",
@@ -45,6 +47,8 @@ COMMANDS = {
     "estimate": "FLOPs, bytes and the time a machine needs at best, with nothing run.",
     "metrics": "What each group of metrics collects on a chip, and in how many passes.",
     "machines": "Peaks and bandwidths of machines, with their sources.",
+    "schema": "The JSON Schema of what a command prints with --format json.",
+    "mcp": "A server for chat assistants and programs that read the profiles of a folder.",
     "doctor": "What of this machine stands in the way of profiling.",
     "completion": "Completion of commands, options and their values in bash, zsh and fish.",
 }
@@ -52,9 +56,10 @@ COMMANDS = {
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 COMPARING = ("compare", "expected", "join", "scaling", "skew")
 INSIDE = ("kernel", "source", "samples")
+PROGRAMS = ("digest", "mcp", "schema")
 FOLDERS = {
     **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"),
-    **dict.fromkeys(INSIDE, "reading.inside"), "completion": "shell",
+    **dict.fromkeys(INSIDE, "reading.inside"), **dict.fromkeys(PROGRAMS, "programs"), "completion": "shell",
 }  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
 
@@ -260,36 +265,46 @@ def run(arguments: list[str]) -> int:
         click.echo("Stopped.", err=True)
         return STOPPED
     except click.ClickException as error:
-        _show_printable(error)
-        return error.exit_code
+        return _tell(arguments, asked, error.exit_code, _paragraph(error))
     except NcuBenchError as error:
         if asked.debug:
             raise
-        click.echo(f"Error: {_printable(error.paragraph)}", err=True)
-        return error.exit_code
+        return _tell(arguments, asked, error.exit_code, error.paragraph, error.what, error.cause, error.advice)
     except ReaderLeft:
         sys.stderr.close()  # there is nobody to report to
         return 0
     except OSError as error:
         if asked.debug:
             raise
-        click.echo(f"Error: {_printable(_trouble(error))}", err=True)
-        return 1
+        return _tell(arguments, asked, 1, _trouble(error))
     except MemoryError:
         if asked.debug:
             raise
-        click.echo(f"Error: {MEMORY_RAN_OUT}", err=True)
-        return 1
+        return _tell(arguments, asked, 1, MEMORY_RAN_OUT)
     return code if isinstance(code, int) else 0
 
 
-def _show_printable(error: click.ClickException) -> None:
-    """Show click's message, which repeats arguments unescaped, as one paragraph with what to type."""
+def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts: str) -> int:
+    """Tell an error as one paragraph on stderr, and as JSON on stdout where JSON was asked for; returns its exit code.
+
+    `parts` are what happened, the cause and what to type, where the error knows them.
+    """
+    click.echo(f"Error: {_printable(paragraph)}", err=True)
+    from ncu_tools.cli.shell.error_json import asks_for_json, error_json
+
+    if asks_for_json(arguments) and not asked.told:
+        command = next((word for word in arguments if word in COMMANDS), "")
+        click.echo(error_json(command, code, *(parts or (paragraph,))))
+    return code
+
+
+def _paragraph(error: click.ClickException) -> str:
+    """click's message, which repeats arguments unescaped, as one paragraph with what to type."""
     text = " ".join(error.format_message().split()) + _near_choice(error)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         stop = "" if text[-1:] in ".?!" else "."
         text += f"{stop} For what can be typed: {error.ctx.command_path} --help"
-    click.echo(f"Error: {_printable(text)}", err=True)
+    return text
 
 
 def _near_choice(error: click.ClickException) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_launch.files.run_files import INDUCTOR
 
 from ncu_tools.cli.shell.program_options import Asked
 from ncu_tools.cli.terminal_notes import MoreToSee
@@ -67,14 +68,6 @@ def machine_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
-def group_option(function: Function) -> Function:
-    """--group: the grouping of kernels."""
-    return click.option(
-        "--group", type=click.Choice(("name", "short", "grid", "nvtx", "operator")), default="name", show_default=True,
-        help="One row per full kernel name, function, name and launch shape, NVTX range, or operator of a trace.",
-    )(function)  # fmt: skip
-
-
 def argument_option(function: Function) -> Function:
     """--arg: the values of a user's function's arguments."""
     return click.option(
@@ -123,6 +116,39 @@ def _use_capture(context: click.Context, parameter: click.Parameter, path: str |
         from ncu_parsers.derived.operators.graph_captures import SETTING
 
         _set_until_closed(context, SETTING, path)
+
+
+def inductor_option(command: Function) -> Function:
+    """--inductor: what torch.compile wrote of its kernels. Without it, what the only run of a command keeps of them."""
+
+    @wraps(command)
+    def told(**values: Any) -> None:
+        path = values.pop("inductor")
+        if path is not None and values.get("dask") and values.get("group") == "location":
+            raise WrongUsage(
+                "--inductor is read by this process alone, and --dask has others sum locations.",
+                advice="Leave one of them out.",
+            )
+        path = path or _kept_beside(values["runs"])
+        if path is not None:
+            from ncu_parsers.derived.operators.inductor_sources import SETTING, compiled_in
+
+            compiled_in(path)
+            _set_until_closed(click.get_current_context(), SETTING, path)
+        command(**values)
+
+    return click.option(
+        "--inductor", metavar="FOLDER",
+        help="For kernels that torch.compile generated: name their operators and lines, from what it wrote into this "
+        "folder (docs/locations.md).",
+    )(told)  # type: ignore[return-value]  # fmt: skip
+
+
+def _kept_beside(runs: Sequence[str]) -> str | None:
+    """The file of generated kernels in the folder of the only run; None without one."""
+    path = Path(runs[0]) if len(runs) == 1 else None
+    kept = None if path is None else (path if path.is_dir() else path.parent) / INDUCTOR
+    return str(kept) if kept is not None and kept.is_file() else None
 
 
 def _set_until_closed(context: click.Context, setting: str, value: str) -> None:
@@ -200,6 +226,9 @@ def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
 
 def _write(pieces: Iterable[str]) -> None:
     """Write long output to standard output, many pieces at a time."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.ensure_object(Asked).told = True
     remaining = iter(pieces)
     while some := "".join(islice(remaining, PIECES_AT_ONCE)):
         click.echo(some, nl=False)

@@ -18,8 +18,9 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
-from ncu_tools.compare.layer_sums import LayerSums
+from ncu_tools.compare.layer_sums import CategorySums, LayerSums
 from ncu_tools.compare.run_conditions import Conditions, Difference, differences
+from ncu_tools.kernels.names.categories import CATEGORY
 from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
@@ -62,12 +63,13 @@ class LayerComparison:
     total: ComparedLayer
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    noun: str = "layer"
 
     @property
     def subjects(self) -> Subjects:
-        """The subjects of gates: the layers, and the run."""
+        """The subjects of gates: the layers, called `noun`, and the run."""
         whole = Subject(("the run",), self.total.changes)
-        return Subjects("layer", [one.subject for one in self.layers], whole, NOT_OF_LAUNCHES)
+        return Subjects(self.noun, [one.subject for one in self.layers], whole, NOT_OF_LAUNCHES)
 
 
 def compare_layers(
@@ -92,6 +94,17 @@ def compare_layers(
     result = LayerComparison(ordered(found, "change"), total, differences(*conditions))
     observed = base_run.observed, new_run.observed
     result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes(base, new, result)]
+    return result
+
+
+def compare_categories(
+    base_run: CategorySums, new_run: CategorySums, conditions: tuple[Conditions, Conditions]
+) -> LayerComparison:
+    """Compare the times of two runs by category of kernels, each as a layer without a phase."""
+    result = compare_layers(base_run, new_run, conditions)
+    for name, run in (("base", base_run), ("new run", new_run)):
+        result.notes += [f"{name}: {note}" for note in run.uncategorised.notes()]
+    result.noun = CATEGORY
     return result
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.compare.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.number_format import counted, plural
 
 PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"
 REFUSED = "refused"
@@ -21,7 +21,7 @@ of two runs that did not do the same work.
 EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
-NOUNS = ("kernel", "layer", "point")
+NOUNS = ("kernel", "layer", "category", "point")
 MOST_NAMED = 3
 
 _GATE = re.compile(
@@ -77,7 +77,7 @@ def parse_gate(text: str) -> Gate:
 def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
     """Evaluate a gate. If it applies to several subjects, the worst outcome counts."""
     if gate.noun not in ("", subjects.noun):
-        reason = f"{subjects.noun}s are compared here, and no {gate.noun}s"
+        reason = f"{plural(subjects.noun)} are compared here, and no {plural(gate.noun)}"
         return GateOutcome(gate, NOT_EVALUATED, reason)
     if gate.measure in subjects.lacks:
         return GateOutcome(gate, NOT_EVALUATED, subjects.lacks[gate.measure])
@@ -118,7 +118,7 @@ def _judged_each(gate: Gate, subjects: Subjects) -> tuple[str, str]:
 
 def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
     largest = max(held, key=lambda one: one.changes[gate.measure].growth or 0.0)
-    reason = f"{counted(len(held), noun, noun + 's')}, at most {largest.names[0]}: "
+    reason = f"{counted(len(held), noun, plural(noun))}, at most {largest.names[0]}: "
     return reason + sentence(largest.changes[gate.measure])
 
 

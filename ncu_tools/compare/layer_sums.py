@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_batches
+from ncu_parsers.schema import arrays
 
 from ncu_tools.compare.run_conditions import OF_LAUNCHES, Observed
+from ncu_tools.kernels.names.categories import NEEDED as OF_CATEGORIES
+from ncu_tools.kernels.names.categories import categories_in
+from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
+from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK
 from ncu_tools.model.layers.layers import NEEDED, condensed
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
+
+OF_LAYERS = {*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz"}
 
 
 @dataclass
@@ -50,6 +58,31 @@ class LayerSums:
         self.table = more if self.table is None else condensed(_joined(self.table, more))
 
 
+@dataclass
+class CategorySums(LayerSums):
+    """As `LayerSums`, with the categories of kernels in the place of layers, and no phases."""
+
+    uncategorised: Uncategorised = field(default_factory=Uncategorised)
+
+    def add(self, table: pa.Table) -> None:
+        """Add launches."""
+        self.uncategorised.add(table)
+        # The work of an operator call stands in its first kernel, which may be of another category than the work.
+        table = table.drop_columns([name for name in OF_OPERATOR_WORK if name in table.column_names])
+        codes, categories = categories_in(table)
+        column = pa.DictionaryArray.from_arrays(arrays.indices(codes.astype(np.int32)), arrays.texts(categories))
+        replaced = {"module": column, "phase": pa.nulls(len(table), table.schema.field("phase").type)}
+        for name, values in replaced.items():
+            table = table.set_column(table.schema.get_field_index(name), name, values)
+        super().add(table)
+
+    def merge(self, other: LayerSums) -> None:
+        """Merge later launches into these."""
+        super().merge(other)
+        if isinstance(other, CategorySums):
+            self.uncategorised.merge(other.uncategorised)
+
+
 def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
     return pa.concat_tables([table, more], promote_options="permissive").unify_dictionaries().combine_chunks()
 
@@ -59,6 +92,9 @@ def layers_of_run(run: OnDisk | Run) -> LayerSums:
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    return sums_of_run(
-        run, LayerSums, partial(launch_batches, columns={*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz"})
-    )
+    return sums_of_run(run, LayerSums, partial(launch_batches, columns=OF_LAYERS))
+
+
+def categories_of_run(run: OnDisk | Run) -> CategorySums:
+    """The categories of a run, read as `layers_of_run` reads layers."""
+    return sums_of_run(run, CategorySums, partial(launch_batches, columns={*OF_LAYERS, *OF_CATEGORIES}))

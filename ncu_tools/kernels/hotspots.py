@@ -10,6 +10,7 @@ ceiling is flagged with the likely reason (`ncu_tools.ceilings.above_ceiling`).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +18,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
+from ncu_parsers.derived.operators.inductor_sources import places_of
+from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
+from ncu_tools.kernels.kernel_row import CATEGORY
+from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
 from ncu_tools.kernels.kernel_row import Hotspots as Hotspots
@@ -30,12 +36,18 @@ from ncu_tools.kernels.kernel_row import ranked as ranked
 from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
-from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
-from ncu_tools.kernels.operator_work import WorkCoverage, operator_titles, with_work_of_operators
+from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
+from ncu_tools.numbers.number_format import percent
 
-GROUPS = ("name", "short", "grid", "nvtx", "operator")
+OF_CALLS = frozenset({"operator", "location"})
+"""Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
 
+WITHOUT_STACKS = (
+    "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
+)
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 
@@ -60,23 +72,34 @@ class RunSums:
         self._group = group
         self._sums: KernelSums[str] = KernelSums()
         self._counts = _NoteCounts()
+        self._uncategorised = Uncategorised() if group == CATEGORY else None
+        self._ran = KernelsOfRows()
 
     def add(self, table: pa.Table, ceilings: Ceilings) -> None:
         """Add launches with their ceilings."""
-        if self._group == "operator":
+        if self._group in OF_CALLS:
             table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
-        self._sums.add(launches, *grouping(table, self._group))
+        keys, titles = grouping(table, self._group)
+        self._sums.add(launches, keys, titles)
         self._counts.add(launches)
+        if self._uncategorised is not None:
+            self._uncategorised.add(table)
+        if self._group == "location":
+            self._ran.add(launches, keys, titles)
 
     def merge(self, other: RunSums) -> None:
         """Merge the sums of later launches into these; see `KernelSums.merge`."""
         self._sums.merge(other._sums)
         self._counts.merge(other._counts)
+        self._ran.merge(other._ran)
+        if self._uncategorised is not None and other._uncategorised is not None:
+            self._uncategorised.merge(other._uncategorised)
 
     def notes(self) -> list[str]:
         """Notes on missing or unusual values of the run."""
-        return self._counts.notes()
+        on_categories = [] if self._uncategorised is None else self._uncategorised.notes()
+        return [*on_categories, *self._ran.notes(), *self._counts.notes()]
 
     @property
     def time_title(self) -> str:
@@ -85,7 +108,63 @@ class RunSums:
 
     def kernels(self) -> list[Hotspot]:
         """All kernels, without their shares of the run."""
-        return kernels_of(self._sums)
+        rows = kernels_of(self._sums)
+        return self._ran.beside(rows) if self._group == "location" else rows
+
+
+class KernelsOfRows:
+    """Which kernels the launches of a row ran, by their GPU time, for rows that are Python locations."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, str], float] = {}
+        self._by_forward = 0.0
+
+    def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
+        """Add launches; `keys` is the index in `titles` of each launch's row."""
+        codes, names = tables.codes(launches.table, "kernel_name")
+        seconds = np.nan_to_num(launches.seconds) * launches.weight
+        both = keys * len(names) + codes
+        amounts = np.bincount(both, seconds)
+        for one in np.unique(both[launches.succeeded]).tolist():
+            of = (titles[one // len(names)], names[one % len(names)] or "?")
+            self._seconds[of] = self._seconds.get(of, 0.0) + float(amounts[one])
+        bases, words = tables.codes(launches.table, LOCATION_BASIS)
+        generated = places_of(names)
+        is_forward = np.array([word == BY_FORWARD for word in words], bool)[bases]
+        is_forward &= ~np.array([name in generated for name in names], bool)[codes]
+        self._by_forward += float(seconds[is_forward].sum())
+
+    def merge(self, other: KernelsOfRows) -> None:
+        """Take the kernels of later launches."""
+        for of, seconds in other._seconds.items():
+            self._seconds[of] = self._seconds.get(of, 0.0) + seconds
+        self._by_forward += other._by_forward
+
+    def beside(self, rows: Sequence[Hotspot]) -> list[Hotspot]:
+        """The rows with the number of their kernels and the hottest of these."""
+        kernels: dict[str, list[tuple[float, str]]] = {}
+        for (title, name), seconds in self._seconds.items():
+            kernels.setdefault(title, []).append((-seconds, name))
+        return [
+            replace(row, kernels=len(ran), hottest_kernel=short_title(min(ran)[1]) if ran else None)
+            for row in rows
+            for ran in [kernels.get(row.kernel, [])]
+        ]
+
+    def notes(self) -> list[str]:
+        """How much of the time has a location, and whose it is; [] for other rows."""
+        whole = sum(self._seconds.values())
+        unknown = sum(seconds for (title, _), seconds in self._seconds.items() if title == NO_LOCATION)
+        if not self._seconds:
+            return []
+        if all(title == NO_LOCATION for title, _ in self._seconds):
+            return [WITHOUT_STACKS]
+        if not whole:
+            return []
+        found = f"{percent(1 - unknown / whole)} of the time has a Python location"
+        if self._by_forward:
+            found += f", of which {percent(self._by_forward / (whole - unknown))} is that of the forward operator"
+        return [f"{found}; a line of a stack is that on which its function begins"]
 
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
@@ -144,65 +223,6 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
         else:
             result.append((unit_title(bound[0]), bound[1]))
     return result
-
-
-def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """The group index of each launch (int64, one per launch), and the titles of the groups."""
-    if group == "name":
-        keys, names = tables.codes(table, "kernel_name")
-        return keys.astype(np.int64), [name or "?" for name in names]
-    if group == "operator":
-        return operator_titles(table)
-    if group == "short":
-        return _by_short_name(table)
-    if group == "grid":
-        names = tables.words(table, "kernel_name")
-        titles = [f"{name} {shape}" for name, shape in zip(names, _shapes(table), strict=True)]
-    else:
-        titles = [_path(path) for path in table.column("nvtx_path").to_pylist()]
-    known: dict[str, int] = {}
-    return np.array([known.setdefault(title, len(known)) for title in titles], dtype=np.int64), list(known)
-
-
-def _by_short_name(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """As `grouping` by short name; launches whose short name is only "kernel" are split by grid and block too."""
-    codes, names = tables.codes(table, "kernel_name")
-    shorts = [short_title(name) if name else "?" for name in names]
-    if any(map(names_nothing, shorts)):
-        shapes = [
-            f" {shape}" if names_nothing(shorts[code]) else ""
-            for code, shape in zip(codes, _shapes(table), strict=True)
-        ]
-        shorts = [shorts[code] + shape for code, shape in zip(codes, shapes, strict=True)]
-        codes = np.arange(len(table), dtype=np.int32)
-    known: dict[str, int] = {}
-    numbers = np.array([known.setdefault(short, len(known)) for short in shorts], np.int64)
-    return numbers[codes], list(known)
-
-
-def _shapes(table: pa.Table) -> list[str]:
-    """Grid and block of each launch, as `(128, 1, 1) x (256, 1, 1)`."""
-    pairs = zip(table.column("grid").to_pylist(), table.column("block").to_pylist(), strict=True)
-    return [f"{_shape(grid)} x {_shape(block)}" for grid, block in pairs]
-
-
-NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
-
-
-def _path(path: list[str] | None) -> str:
-    if path is None:
-        return UNKNOWN_RANGE
-    return "/".join(map(_range, path)) if path else NO_RANGE
-
-
-def _range(name: str) -> str:
-    """A range's name, quoted if it could be read as several ranges, as a quoted one, or as none."""
-    is_plain = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
-    return name if is_plain else '"' + name.replace('"', '""') + '"'
-
-
-def _shape(shape: list[int] | None) -> str:
-    return "(" + ", ".join(map(str, shape)) + ")" if shape else "(?)"
 
 
 def _with_headroom(row: Hotspot) -> Hotspot:

@@ -27,7 +27,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION
 
 from ncu_tools.ceilings.machine_files import Machine, machine_files
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.kernels.kernel_row import ORDERS, Hotspot, Hotspots, kernels_table, ranked
+from ncu_tools.kernels.kernel_row import NOT_OF_KERNELS, ORDERS, Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.runs.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.runs.partition_sums import (
     OF_GROUPS,
@@ -85,8 +85,8 @@ def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *,
     rows = [replace(row, point=values, time_cumulative=None) for values, found in each for row in found.rows]
     rows.sort(key=lambda row: -(getattr(row, ORDERS[by]) or 0.0))
     notes = dict.fromkeys([*points[0][1].notes, *(note for _, found in each for note in found.notes)])
-    shares = f"kernels of {len(points)} points are kept apart; shares are of the time of their point"
-    return Hotspots(rows, [*notes, shares], each[0][1].time_title)
+    shares = [f"kernels of {len(points)} points are kept apart; shares are of the time of their point"]
+    return Hotspots(rows, [*notes, *(shares if len(points) > 1 else [])], each[0][1].time_title)
 
 
 def cache_kernels(launches: Path) -> Path | None:
@@ -147,7 +147,7 @@ def _kept_in(table: pa.Table) -> CacheMetadata | None:
 
 def _rows_of(table: pa.Table) -> list[Hotspot]:
     """The rows of a table made by `kernels_table`."""
-    names = [column.name for column in fields(Hotspot) if column.name not in ("work", "point")]
+    names = [column.name for column in fields(Hotspot) if column.name not in NOT_OF_KERNELS]
     units = {unit: column for unit, column in UNIT_COLUMNS.items() if column in table.column_names}
     values: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in (*names, *units.values())}
     return [

@@ -15,8 +15,18 @@ from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
+KERNEL, CATEGORY = "kernel", "category"
+GROUPS = {
+    "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": KERNEL, "operator": "operator", CATEGORY: CATEGORY,
+    "location": "location",
+}  # fmt: skip
+"""What launches are grouped by -> what a row is called; `grouping` finds the rows."""
+
 FLAGS_NOTED = 3
 """The number of flagged kernels that notes name."""
+
+NOT_OF_KERNELS = ("work", "point", "kernels", "hottest_kernel")
+"""Fields of a row that are no column of the table of kernels."""
 
 BETWEEN_BASES = " / "
 """Separator between different FLOP bases of a kernel's launches."""
@@ -30,7 +40,8 @@ class Hotspot:
     leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
     arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
     not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
-    the most that the run can gain. `point` has the values of what was varied, {} in other runs.
+    the most that the run can gain. `point` has the values of what was varied, {} in other runs. Of a row that is a
+    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
     """
 
     kernel: str
@@ -59,6 +70,8 @@ class Hotspot:
     least_bytes: float | None = None
     least_bytes_per_s: float | None = None
     point: dict[str, Any] = field(default_factory=dict)
+    kernels: int | None = None
+    hottest_kernel: str | None = None
 
     def share_of_flops(self, unit: str) -> float | None:
         """A unit's share of the kernel's counted FLOPs; None for integer units, and if unknown."""
@@ -79,7 +92,7 @@ def kernels_table(rows: list[Hotspot]) -> pa.Table:
     """The kernels as a table, one column per field of `Hotspot` and used unit: kernels.parquet of a run folder."""
     columns = {}
     for column in fields(Hotspot):
-        if column.name in ("work", "point"):
+        if column.name in NOT_OF_KERNELS:
             continue
         values = [getattr(row, column.name) for row in rows]
         if column.type == "int":

@@ -168,7 +168,7 @@ class WorkCoverage:
         if self.apart:
             calls = "calls of operators ran" if self.apart > 1 else "call of an operator ran"
             notes.append(
-                f"{self.apart} {calls} several kernels that may have done the work: --group operator has those FLOPs"
+                f"{self.apart} {calls} several kernels that may have done the work: --by operator has those FLOPs"
             )
         if self.counted and self.estimated:
             notes.append(

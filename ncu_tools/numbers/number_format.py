@@ -44,13 +44,20 @@ def counted(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
+def plural(noun: str) -> str:
+    """More of a noun: kernels, categories."""
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
 def more_kernels(shares: Sequence[float | None], noun: str = "kernel") -> str:
-    """The sentence on kernels (or operators) that are not shown, from their shares of the time (None: unknown)."""
+    """The sentence on rows that are not shown, by default kernels, from their shares of the time (None: unknown)."""
     known = [share for share in shares if share is not None]
     if not known:
-        return counted(len(shares), f"more {noun}, whose time is not known", f"more {noun}s, whose times are not known")
+        return counted(
+            len(shares), f"more {noun}, whose time is not known", f"more {plural(noun)}, whose times are not known"
+        )
     least = "" if len(known) == len(shares) else "at least "
-    take = counted(len(shares), f"more {noun} takes", f"more {noun}s take")
+    take = counted(len(shares), f"more {noun} takes", f"more {plural(noun)} take")
     return f"{take} {least}{percent(sum(known))} of the time"
 
 

@@ -89,7 +89,7 @@ def _chosen(request: ProfileRequest, folder: Path, timeline: pa.Table, budget_s:
 
     Raises `NcuBenchError` if the budget is too small for a single launch.
     """
-    run = replace(request.run, tool="ncu")
+    run = replace(request.run, tool="ncu", gpu_metrics=None, power=False)
     passes = make_plan(run, folder).commands[0].passes or PASSES_WHERE_UNKNOWN
     chosen = plan(timeline, budget_s=budget_s, passes=passes, coverage=request.coverage)
     if not chosen.signatures:

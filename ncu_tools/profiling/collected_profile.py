@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
-from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS
+from ncu_launch.files.run_files import COMPILE_LOG, EXPECTED, INDUCTOR, LOGS, MODULES, RANKS, REPORTS, USER_RANGES
+from ncu_launch.files.typed_json import UNREADABLE, object_in
 from ncu_launch.profile.plan import OPERATORS_TOOL
 from ncu_launch.profile.run_outcome import timelines
+from ncu_parsers.derived.operators.inductor_sources import Compiled, compiled_in, keep
+from ncu_parsers.derived.operators.python_locations import Location, with_locations_of_modules
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.sources.sources import find_sources
@@ -51,10 +57,12 @@ def keep_profile(
 
     `announced` are notes of the manifest that the listener has already.
     """
+    table = with_locations_of_modules(table, module_functions(folder))
     write_table(table, folder / LAUNCHES)
     cache_kernels(folder / LAUNCHES)
     notes = [
         *(note for note in manifest.notes if note not in announced),
+        *keep_compiled(folder),
         *_unknown(manifest),
         *_unattributed(table),
         *_uneven(table, manifest),
@@ -62,6 +70,44 @@ def keep_profile(
     ]
     expected = tuple(_against_expected(manifest, table, folder))
     return CollectedProfile(folder, manifest, table, tuple(announced), tuple(notes), expected)
+
+
+def module_functions(folder: Path) -> dict[str, Location]:
+    """Where the functions of a model's modules are, and the ranges of a program; {} where neither was written."""
+    found: dict[str, Location] = {}
+    for file in (folder / MODULES, *sorted(folder.glob(f"{RANKS}/*/{MODULES}"))):
+        for path, place in object_in(file).items():
+            with suppress(*UNREADABLE):
+                found.setdefault(path, _location(*place))
+    ranges = folder / USER_RANGES
+    for line in ranges.read_text("utf-8", errors="replace").splitlines() if ranges.is_file() else ():
+        with suppress(*UNREADABLE, KeyError):
+            record = json.loads(line)
+            found.setdefault(str(record["range"]), _location(*record["opened_in"]))
+    return found
+
+
+def _location(file: object, line: object, function: object) -> Location:
+    return Location(str(file).replace("\\", "/"), int(str(line)), str(function))
+
+
+def keep_compiled(folder: Path) -> list[str]:
+    """Keep what PyTorch wrote of the kernels that it compiled as one small file, in place of its logs; a note on it.
+
+    Ranks compile the same kernels: those of the first rank with logs are kept.
+    """
+    written = (folder / LOGS / COMPILE_LOG, *sorted(folder.glob(f"{RANKS}/*/{LOGS}/{COMPILE_LOG}")))
+    logs = [one for one in written if one.is_dir()]
+    compiled: Compiled = {}
+    for one in logs:
+        with suppress(NcuBenchError):  # nothing was compiled, or all of it came from a cache without the sources
+            compiled = compiled or compiled_in(str(one))
+        shutil.rmtree(one, ignore_errors=True)
+    if compiled:
+        keep(compiled, folder / INDUCTOR)
+    if not logs or compiled:
+        return []
+    return ["what the kernels of torch.compile are made of is not known: PyTorch wrote nothing of it while it compiled"]
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:

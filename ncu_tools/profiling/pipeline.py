@@ -104,4 +104,8 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
     if parsed is None or parsed.table is None:
         raise nothing_collected(parsed, failure or why_no_operators(manifest), folder)
     notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
+    if request.run.gpu_metrics is not None and "sampled_samples" not in parsed.table.column_names:
+        notes.append(
+            "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what nsys may sample"
+        )
     return replace(keep_profile(parsed.table, notes, manifest, folder, announced=plan.notes), failure=failure)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.plan import Request
+from ncu_launch.targets.language.settings import check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.targets.user_functions import refuse_unknown_arguments
 from ncu_launch.workload_spec import Workload
 
 COVERAGE = 0.95
@@ -52,17 +54,21 @@ class DryRun(NamedTuple):
 def checked_workload(workload: Workload) -> Workload:
     """The workload with the data type that its target implies, and the default phases if it has none.
 
-    Raises `WrongUsage`, with similar names, for a misspelt target.
+    Raises `WrongUsage`, with similar names, for a misspelt target, for an argument that a function does not have, and
+    for settings of a language model that do not fit its phases.
     """
     target = workload.target
     error = misspelt(target)
     if error is not None:
         raise error
-    return replace(
-        workload,
-        dtype=own_dtype(target) or workload.dtype,
-        phases=workload.phases or default_phases(target),
-        phases_are_defaults=not workload.phases,
+    refuse_unknown_arguments(target, (name for name, _ in workload.arguments))
+    return check(
+        replace(
+            workload,
+            dtype=own_dtype(target) or workload.dtype,
+            phases=workload.phases or default_phases(target),
+            phases_are_defaults=not workload.phases,
+        )
     )
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.bench.point_outcomes import FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
-from ncu_launch.bench.sweep import BenchPoint, point_of, settings_of
+from ncu_launch.bench.sweep import BenchPoint, point_of, settings_of, takes_arguments
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, read_manifest, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, LOGS, POINTS_FILE
-from ncu_launch.files.run_folder import writing
+from ncu_launch.files.run_folder import put_aside, writing
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_launch.profile.plan import Request, default_folder
-from ncu_launch.targets.user_functions import is_function
 from ncu_launch.targets.varied_arguments import SETTINGS, Variant, varied
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_bench, read_launches
@@ -61,7 +60,7 @@ def varied_points(workload: Workload, variants: Sequence[Variant]) -> list[Varie
     """A point for each variant of a workload. Raises `WrongUsage` for a value that the target does not take."""
     found: list[VariedPoint] = []
     for variant in variants:
-        one = checked_workload(varied(workload, variant, takes_arguments=is_function(workload.target)))
+        one = checked_workload(varied(workload, variant, takes_arguments=takes_arguments(workload.target)))
         values = {**{SETTINGS.get(name, name): text for name, text in variant}, **dict(one.arguments)}
         words = ",".join(f"{name}={text}" for name, text in variant)
         folder = "".join(letter if letter.isalnum() or letter in "-_.,=" else "-" for letter in words)[:LONGEST_NAME]
@@ -79,17 +78,49 @@ def plan_points(request: ProfileRequest, points: Sequence[VariedPoint], listener
     return DryRun([command for plan in plans for command in plan.commands], list(notes))
 
 
-def profile_points(request: ProfileRequest, points: Sequence[VariedPoint], listener: Listener) -> ProfiledPoints:
-    """Profile every point; one that fails is a row that says so. Raises `WrongUsage` if the folder is in use.
+def points_to_keep(request: ProfileRequest, points: Sequence[VariedPoint], *, retry_failed: bool) -> pa.Table:
+    """The rows of the run folder that need not be profiled again: all but those that Ctrl-C ended.
 
-    Ctrl-C ends the point that runs and is raised; the points before it stay.
+    With `retry_failed`, only those that are ok. Raises `WrongUsage` if the folder holds no points, or others than
+    these.
     """
     folder = _folder(request)
-    if (folder / LAUNCHES).exists() or (folder / POINTS_FILE).exists():
-        raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
-    table, stopped = bench_table([], asked=request.run.asked), False
+    if not (folder / POINTS_FILE).is_file():
+        raise WrongUsage(f"There are no points in {folder}.", advice="Name the run folder of profile --vary with -o.")
+    table = read_bench(folder / POINTS_FILE)
+    rows = table.select(["point", "outcome", "profile"]).to_pylist()
+    others = [row["point"] for row in rows if row["point"] not in {one.point.name for one in points}]
+    if others:
+        raise WrongUsage(
+            f"{folder} holds a point that this command does not ask for: {others[0]}.",
+            advice="Go on with the same command, with more values of --vary where more points are wanted.",
+        )
+    ended = [not _was_stopped(_manifest_in(folder / row["profile"])) for row in rows]
+    return table.filter([row["outcome"] == OK for row in rows] if retry_failed else ended)
+
+
+def profile_points(
+    request: ProfileRequest, points: Sequence[VariedPoint], listener: Listener, kept: pa.Table | None = None
+) -> ProfiledPoints:
+    """Profile every point that has no row in `kept`; one that fails is a row that says so.
+
+    Ctrl-C ends the point that runs and is raised; the points before it stay. Raises `WrongUsage` if the folder is in
+    use: without `kept` it may not hold points.
+    """
+    folder = _folder(request)
+    if kept is None and ((folder / LAUNCHES).exists() or (folder / POINTS_FILE).exists()):
+        raise WrongUsage(
+            f"{folder} already holds a run.",
+            advice="Go on with its points by --resume, name another folder with -o, or remove this one.",
+        )
+    table, stopped = bench_table([], asked=request.run.asked) if kept is None else kept, False
+    there = set(table.column("point").to_pylist())
     with writing(folder):
         for number, one in enumerate(points, 1):
+            if one.point.name in there:
+                continue
+            if kept is not None and (folder / one.folder).is_dir():
+                put_aside(folder / one.folder)  # what an earlier attempt left
             listener.message(f"Point {number} of {len(points)}: {one.point.name}")
             row, manifest = profiled(_request_of(request, one.point.workload, folder / one.folder), listener)
             table = with_row(table, {**_identity(one, manifest), **row, "profile": one.folder}, asked=request.run.asked)
@@ -97,11 +128,19 @@ def profile_points(request: ProfileRequest, points: Sequence[VariedPoint], liste
             stopped = _was_stopped(manifest)
             if stopped:
                 break
+        table = _in_order(table, points)
+        write_table(table, folder / POINTS_FILE)
         notes = _write_launches(folder, points, table)
         _write_manifest(folder, request, points, partial=stopped)
     if stopped:
         raise KeyboardInterrupt
     return ProfiledPoints(folder, table, tuple(notes))
+
+
+def _in_order(table: pa.Table, points: Sequence[VariedPoint]) -> pa.Table:
+    """The rows in the order of the points: those that were profiled later come last in the file."""
+    places = {name: place for place, name in enumerate(table.column("point").to_pylist())}
+    return table.take([places[one.point.name] for one in points if one.point.name in places])
 
 
 def profiled(request: ProfileRequest, listener: Listener) -> tuple[Row, Manifest | None]:

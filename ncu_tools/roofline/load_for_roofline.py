@@ -87,7 +87,7 @@ def _points_of(path: str, only: Selection | None) -> list[Loaded]:
     if only is not None:
         raise WrongUsage(
             f"{path} is a sweep, whose points have no launches to choose from.",
-            advice="Leave out --kernel, --phase, --layer, --device and --rank.",
+            advice="Leave out --kernel, --phase, --layer, --device, --rank and --point.",
         )
     from ncu_tools.bench.points_as_runs import points_of_sweep
 

@@ -35,19 +35,19 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.kernel_row import CATEGORY, KERNEL
+from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.kernels.operator_times import time_title
-from ncu_tools.numbers.number_format import scaled
+from ncu_tools.numbers.number_format import plural, scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.point_sums import Intensities, Points
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
 from ncu_tools.roofline.undrawn_points import on_undrawn
 from ncu_tools.roofline.views import Look as Look
-from ncu_tools.roofline.views import missing_names_note, seen_as
+from ncu_tools.roofline.views import missing_names_note, noun_of, seen_as
 from ncu_tools.runs import loading
 
-OPERATORS = "operators"
-"""What the points are called where kernels are grouped by operator."""
 DRAM_BYTE = "DRAM byte"
 LEAST_BYTE = "byte of least traffic by shapes"
 OPERATOR_BYTE = "byte of inputs, weights and outputs"
@@ -91,7 +91,7 @@ class Roofline:
 
     `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those with sparse operations.
     `followed` maps (run, kernel) of a later run to the kernel's name in the run before it. `clocks` are the titles of
-    the runs' times.
+    the runs' times. `noun` is what a point is called.
     """
 
     points: list[Point]
@@ -101,6 +101,7 @@ class Roofline:
     notes: list[str] = field(default_factory=list)
     bytes_title: str = DRAM_BYTE
     view: str = KERNELS
+    noun: str = KERNEL
     levels: tuple[str, ...] = (DRAM,)
     bytes_by_level: dict[str, str] = field(default_factory=dict)
     runs: list[SceneRun] = field(default_factory=list)
@@ -140,6 +141,7 @@ def roofline(
         [],
         bytes_title=bytes_title,
         view=look.view,
+        noun=noun_of(look),
         levels=look.levels,
         bytes_by_level=definition_titles(look.levels, look.definition, BYTES_IN_WORDS.get(bytes_title, bytes_title)),
     )
@@ -167,7 +169,7 @@ def roofline(
     _leave_out_empty_levels(result, look, list(runs.values()))
     if look.levels != (DRAM,):
         result.notes += on_missing_ceilings(result.levels, result.known, capability_of, list(runs.values()))
-    _note_what_is_missing(result, OPERATORS if look.group == "operator" else result.view)
+    _note_what_is_missing(result, plural(result.noun) if result.view == KERNELS else result.view)
     return result
 
 
@@ -201,7 +203,10 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
-    return Points(hotspots(seen, ceilings), _places(seen, look), signatures_in(table)[1] if look.follow else [])
+    spots = hotspots(seen, ceilings)
+    if look.view == KERNELS and look.group == CATEGORY:
+        spots.notes[:0] = notes_on_other(table)
+    return Points(spots, _places(seen, look), signatures_in(table)[1] if look.follow else [])
 
 
 def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:

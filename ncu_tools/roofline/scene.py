@@ -76,7 +76,8 @@ class Mark:
 
     `name` is the full name and `label` a short one. `run` is an index into `Scene.runs`. `weight` is its time as a
     share of the time of the longest run, shown as the area of the marker; `time_share` is its share of its own run.
-    `unit` did most of its FLOPs. `lower_bound` is True if some of its FLOPs were not collected.
+    `unit` did most of its FLOPs. `lower_bound` is True if some of its FLOPs were not collected,
+    `estimated` if some follow from shapes and were not counted.
     """
 
     name: str
@@ -92,6 +93,12 @@ class Mark:
     bound: str | None = None
     bound_fraction: float | None = None
     lower_bound: bool = False
+    estimated: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if it is drawn hollow, since its FLOPs are no whole count."""
+        return self.lower_bound or self.estimated
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ncu_parsers.schema.tables import short_name
+from ncu_parsers.schema.tables import SHAPES_BASIS, short_name
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
-from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.kernel_row import BETWEEN_BASES
+from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (
@@ -140,6 +141,7 @@ def _mark(
         bound=spot.bound,
         bound_fraction=spot.bound_fraction,
         lower_bound=spot.flops_lower_bound,
+        estimated=SHAPES_BASIS in (spot.flops_basis or "").split(BETWEEN_BASES),
     )
 
 

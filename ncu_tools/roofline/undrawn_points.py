@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 
 from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.kernels.names.categories import CATEGORIES
 from ncu_tools.numbers.number_format import percent
 
 MOST_NAMED = 6
 AN_OPERATOR = re.compile(r"\w+::\w+")
-"""Operators are named; kernels, whose names may fill a page, are counted."""
+"""Operators and categories are named; kernels, whose names may fill a page, are counted."""
 
 
 def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) -> str:
@@ -36,7 +37,11 @@ def _share(spots: Sequence[Hotspot], whole: float, words: str = "") -> str:
     return f" ({percent(sum(spot.time_total_ns or 0.0 for spot in spots) / whole)}{words})" if whole else ""
 
 
+def _is_short(name: str) -> bool:
+    return name in CATEGORIES or AN_OPERATOR.fullmatch(name) is not None
+
+
 def _named(spots: Sequence[Hotspot]) -> str:
-    names = list(dict.fromkeys(spot.kernel for spot in spots if AN_OPERATOR.fullmatch(spot.kernel)))[:MOST_NAMED]
+    names = list(dict.fromkeys(spot.kernel for spot in spots if _is_short(spot.kernel)))[:MOST_NAMED]
     rest = len(spots) - len(names)
     return ", ".join([*names, *([f"{rest} more" if names else str(rest)] if rest > 0 else [])])

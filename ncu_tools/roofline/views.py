@@ -15,7 +15,9 @@ import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
-from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.hotspots import OF_CALLS
+from ncu_tools.kernels.kernel_row import GROUPS
 from ncu_tools.kernels.operator_work import with_work_of_operators
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, OPERATORS, PHASES, RUNS
@@ -43,6 +45,13 @@ class Look:
     follow: bool = False
 
 
+def noun_of(look: Look) -> str:
+    """What a point is called."""
+    if look.view == KERNELS:
+        return GROUPS[look.group]
+    return "launch" if look.view == LAUNCHES else look.view.removesuffix("s")
+
+
 def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:
     """The table with names of points in place of kernel names.
 
@@ -51,7 +60,7 @@ def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | Non
     """
     if view == KERNELS and group == "name":
         return table
-    if view not in (KERNELS, LAUNCHES) or group == "operator":
+    if view not in (KERNELS, LAUNCHES) or group in OF_CALLS:
         table = with_work_of_operators(table)
     points, titles = _points(table, view, group, depth, run)
     names = pa.DictionaryArray.from_arrays(arrays.indices(points.astype(np.int32)), arrays.texts(titles))

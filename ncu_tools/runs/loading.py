@@ -21,7 +21,7 @@ from ncu_launch.version import VERSION
 from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
 from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at
-from ncu_parsers.parquet.checked_open import is_parquet
+from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parquet.reader import Columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import BENCH_FILE

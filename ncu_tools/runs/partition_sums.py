@@ -16,6 +16,7 @@ from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
+from ncu_parsers.derived.operators.python_locations import LOCATION_COLUMNS
 from ncu_parsers.derived.operators.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
 from ncu_parsers.parquet.reader import launch_batches, left_out_note, nothing_in
 from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
@@ -43,6 +44,8 @@ OF_GROUPS = {
     "nvtx": ("nvtx_path",),
     "signature": ("grid", "block", "nvtx_path"),
     "operator": (),
+    "category": ("operator",),
+    "location": LOCATION_COLUMNS,
 }
 """Grouping of launches -> the columns that it needs besides kernel names."""
 

@@ -6,8 +6,8 @@ The result is a run by itself: every share and total refers to the selected laun
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -17,12 +17,17 @@ from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_parsers.datasets.dataset_layout import Dataset
 from ncu_parsers.parquet.reader import Columns, launch_batches
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.own_columns import PREFIX, own_names
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.runs.kernel_ids import kernel_id, of_ids
 from ncu_tools.runs.loading import OnDisk, Run, load, locate
 
 Mask = npt.NDArray[np.bool_]
+Point = tuple[tuple[str, str], ...]
+"""Name and value of everything that was varied, or of some of it, as typed."""
+POINT = "point"
 MOST_LISTED = 8
 """Most values that are listed when nothing is left."""
 
@@ -32,7 +37,9 @@ class Selection:
     """A filter of launches; all given criteria must hold.
 
     `kernels` are searched in full kernel names; one match is enough. `layers` are paths of modules, and stand for all
-    that is below them; `*` in a path is any text.
+    that is below them; `*` in a path is any text. `points` are those of a profile --vary, each as name and value of
+    what was varied, all of which must hold.
+    `ids` are keys of kernels (`runs.kernel_ids`).
     """
 
     kernels: tuple[re.Pattern[str], ...] = ()
@@ -40,6 +47,8 @@ class Selection:
     layers: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    points: tuple[Point, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -47,9 +56,20 @@ class Selection:
         patterns = [one.pattern for one in self.kernels]
         criteria = {
             "kernels with": patterns, "phase": self.phases, "layer": self.layers, "device": self.devices,
-            "rank": self.ranks,
+            "rank": self.ranks, "point": [",".join(map("=".join, point)) for point in self.points],
+            "kernels of id": self.ids,
         }  # fmt: skip
         return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
+
+    @property
+    def needs_launches(self) -> bool:
+        """True if anything but the name of a kernel decides, which only the table of launches knows."""
+        return bool(self.phases or self.layers or self.devices or self.ranks or self.points)
+
+    def names_kernel(self, name: str) -> bool:
+        """True if a kernel of this full name is one of those that are asked for by name and key."""
+        by_name = not self.kernels or any(one.search(name) for one in self.kernels)
+        return by_name and (not self.ids or kernel_id(name) in self.ids)
 
     def of(self, run: OnDisk | Run) -> Run:
         """The selected launches of a run, in memory; a file is read a few row groups at a time.
@@ -67,8 +87,8 @@ class Selection:
 
     def _wanted(self, table: pa.Table) -> Mask:
         wanted = np.ones(len(table), bool)
-        if self.kernels:
-            wanted &= _holds(table, "kernel_name", lambda name: any(one.search(name or "") for one in self.kernels))
+        if self.kernels or self.ids:
+            wanted &= _holds(table, "kernel_name", lambda name: self.names_kernel(name or ""))
         if self.phases:
             wanted &= _holds(table, "phase", lambda phase: phase in self.phases)
         if self.layers:
@@ -76,6 +96,8 @@ class Selection:
         for column, values in (("device_id", self.devices), ("rank", self.ranks)):
             if values:
                 wanted &= np.isin(tables.floats(table, column), values)
+        if self.points:
+            wanted &= np.any([_is_at(table, point) for point in self.points], axis=0)
         return wanted
 
     def _note(self, left: pa.Table, whole: _Amount) -> str:
@@ -91,6 +113,7 @@ class Selection:
         criteria = {
             "kernel_short": ("kernels", self.kernels), "phase": ("phases", self.phases),
             "module": ("layers", self.layers), "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
+            POINT: ("points", self.points),
         }  # fmt: skip
         there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in criteria.items() if wanted}
         for batch in _batches(run):
@@ -151,6 +174,14 @@ def pattern_of(text: str) -> re.Pattern[str]:
         ) from error
 
 
+def point_of(text: str) -> Point:
+    """A point as the user typed it, "m=64,n=128". Raises `WrongUsage` if it is not written so."""
+    pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
+    if not all(name and sign and value for name, sign, value in pairs):
+        raise WrongUsage(f"--point {text} names no point.", advice="Write what was varied: --point n=64, or m=64,n=128")
+    return tuple((name, value) for name, _, value in pairs)
+
+
 def _batches(run: OnDisk | Run) -> Iterator[pa.Table]:
     """Yield the launches of a run with all columns, from a file a few row groups at a time."""
     if isinstance(run, OnDisk) and not isinstance(run.file, Dataset):
@@ -183,8 +214,37 @@ def _is_in(module: str, layer: str) -> bool:
     return fnmatchcase(module, pattern) or fnmatchcase(module, f"{pattern}.*")
 
 
+def _is_at(table: pa.Table, point: Point) -> Mask:
+    """Mask of the launches of a point; none where something that it names was not varied."""
+    held, columns = np.ones(len(table), bool), {name.removeprefix(PREFIX): name for name in own_names(table)}
+    for name, wanted in point:
+        values = table.column(columns[name]).to_pylist() if name in columns else [None] * len(table)
+        same = {value: value is not None and _equals(value, wanted) for value in set(values)}
+        held &= np.array([same[value] for value in values], bool)
+    return held
+
+
+def _equals(value: str | float, wanted: str) -> bool:
+    """True if a value is what was typed, numbers by what they are: 64 is 64.0."""
+    if isinstance(value, str):
+        return value == wanted
+    try:
+        return value == float(wanted)
+    except ValueError:
+        return False
+
+
+def _points(table: pa.Table) -> list[str]:
+    """The points that launches are of, as they are typed."""
+    names = own_names(table)
+    columns = [[f"{name.removeprefix(PREFIX)}={value}" for value in table.column(name).to_pylist()] for name in names]
+    return list(dict.fromkeys(map(",".join, zip(*columns, strict=True))))
+
+
 def _values(table: pa.Table, column: str) -> list[str]:
-    """The distinct values of a column."""
+    """The distinct values of a column, or the points."""
+    if column == POINT:
+        return _points(table)
     if column in ("kernel_short", "phase", "module"):
         codes, texts = tables.codes(table, column)
         return [text for text in (texts[code] for code in np.unique(codes).tolist()) if text is not None]
@@ -197,3 +257,39 @@ def _listed(values: list[str]) -> str:
         return "not known"
     more = f" and {len(values) - MOST_LISTED:,} more" if len(values) > MOST_LISTED else ""
     return ", ".join(values[:MOST_LISTED]) + more
+
+
+def ids_apart(only: Selection | None) -> tuple[tuple[str, ...], Selection | None]:
+    """The keys of kernels that a selection asks for, and the selection without them; None if nothing is left of it."""
+    if only is None or not only.ids:
+        return (), only
+    rest = replace(only, ids=())
+    return only.ids, rest if rest != Selection() else None
+
+
+def pattern_of_ids(table: pa.Table, ids: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    """A pattern for the full names of the kernels of these keys; () without keys.
+
+    Raises `NcuBenchError` if no kernel of the table has one.
+    """
+    if not ids:
+        return ()
+    names = {name for name in tables.words(table, "kernel_name") if name}
+    found = of_ids(names, ids)
+    if not found:
+        raise NcuBenchError(
+            f"No kernel of the run has the id {', '.join(ids)}.",
+            "An id follows from the full name of a kernel, so the kernel may be called otherwise in this run.",
+            "ncu-bench hotspots RUN --format json lists the ids of its kernels.",
+        )
+    return (re.compile(rf"^(?:{'|'.join(map(re.escape, sorted(found)))})$"),)
+
+
+def kernel_patterns(table: pa.Table, only: Selection | None) -> tuple[re.Pattern[str], ...]:
+    """Patterns for the names of the kernels that a selection asks for by name or key; () for all.
+
+    Raises `NcuBenchError` for a key that no kernel of the table has.
+    """
+    if only is None:
+        return ()
+    return pattern_of_ids(table, only.ids) or only.kernels

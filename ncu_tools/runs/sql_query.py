@@ -37,6 +37,18 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class ComputedColumn:
+    """A column of texts behind those of a table, computed of two others by `function` where a query needs it.
+
+    `function` takes and gives Arrow arrays, a value per row. A column of `made_of` that the table lacks is NULL.
+    """
+
+    name: str
+    made_of: tuple[str, str]
+    function: Callable[[pa.Array, pa.Array], pa.Array]
+
+
+@dataclass(frozen=True)
 class QueryTable:
     """A table that a query may name: `rows` loads it on first use, `held` lists its columns that hold any value.
 
@@ -45,6 +57,7 @@ class QueryTable:
 
     rows: Callable[[], pa.Table | ds.Dataset]
     held: Callable[[], list[str]]
+    computed: ComputedColumn | None = None
 
 
 def held_in_memory(table: pa.Table) -> QueryTable:
@@ -65,7 +78,7 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
         for name, table in tables.items():
             if name in _tables_in(sql, connection, duckdb.Error):
-                connection.register(name, table.rows())
+                _register(connection, name, table)
         connection.execute("SET lock_configuration = true")
         try:
             statements = connection.extract_statements(sql)
@@ -92,6 +105,20 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
                     "Make it again with: ncu-bench parse",
                 ) from error
             raise WrongUsage(_complaint(error), f"A query reads {' and '.join(tables)}, and nothing else.") from error
+
+
+def _register(connection: Any, name: str, table: QueryTable) -> None:
+    rows, computed = table.rows(), table.computed
+    if computed is None or computed.name in rows.schema.names:
+        connection.register(name, rows)
+        return
+    raw, function = f"{name}_in_report", f"{computed.name}_of"
+    connection.register(raw, rows)
+    connection.create_function(
+        function, computed.function, ["VARCHAR", "VARCHAR"], "VARCHAR", type="arrow", null_handling="special"
+    )
+    arguments = (f"CAST({one} AS VARCHAR)" if one in rows.schema.names else "NULL" for one in computed.made_of)
+    connection.view(raw).project(f"*, {function}({', '.join(arguments)}) AS {computed.name}").create_view(name)
 
 
 def _tables_in(sql: str, connection: Any, refusal: type[Exception]) -> Collection[str]:

@@ -35,7 +35,7 @@ from ncu_parsers.ncu.sass.kernel_text import KernelText
 from ncu_parsers.ncu_rep import report_file as binary
 from ncu_parsers.ncu_rep.contents import contents_of
 from ncu_parsers.ncu_rep.instances import instance_tables
-from ncu_parsers.parquet import checked_open, reader
+from ncu_parsers.parquet import checked_open, footer, reader
 from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import tables
@@ -46,7 +46,7 @@ from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.timelines.kineto import kineto
 from ncu_parsers.timelines.nsys import nsys_sqlite
-from ncu_parsers.timelines.nsys import operations as nsys_operations
+from ncu_parsers.timelines.nsys.tables import operations as nsys_operations
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems
@@ -281,7 +281,7 @@ def _use_launches(path: Path, thorough: bool) -> None:
 def bench(data: bytes, thorough: bool) -> None:
     """A table of measured points whose columns are missing or of other types, or a file; points are put behind."""
     with written(data, "bench.parquet") as path:
-        if not data.startswith(checked_open.MAGIC):
+        if not data.startswith(footer.MAGIC):
             pq.write_table(_changed(seeds.point_table(), Choices(data)), path)
         table = reader.read_bench(path)
     hold_table(table)

@@ -97,7 +97,7 @@ SCENARIOS = (
         _model,
         (
             "bench", "model.py:make", "--batch-size", ",".join(map(str, POINTS)), "--max-time", "0.05", "--processes",
-            "1", "--device", "cpu", "-o", "out", "--resume",
+            "1", "--on", "cpu", "-o", "out", "--resume",
         ),
         "out/bench.parquet",
         len(POINTS),

@@ -17,6 +17,8 @@ Row = dict[str, Any]
 KERNELS, CALLS, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 NODES = "CUDA_GRAPH_NODE_EVENTS"
 PROCESS = 7
+GPU_METRICS_TYPE = 72057594037927936 + 0x100
+"""A type of events as nsys numbers them: the lowest 8 bits are the GPU's id."""
 ONE_HOST = 1 << 48
 """An id of nsys with its process and thread, including the upper bits that nsys adds."""
 
@@ -88,3 +90,23 @@ def table_of(path: Path) -> pa.Table:
     table = read(path).table
     assert table is not None
     return table
+
+
+def gpu_metric_names(*names: str, gpu: int = 0, first: int = 0) -> list[Row]:
+    """Rows of TARGET_INFO_GPU_METRICS for the metrics of one GPU, numbered from `first`. Made up, as is what follows."""
+    return [
+        {"typeId": GPU_METRICS_TYPE | gpu, "sourceId": 1, "typeName": "GPU Metrics", "metricId": number,
+         "metricName": name}
+        for number, name in enumerate(names, start=first)
+    ]  # fmt: skip
+
+
+def gpu_metric_samples(times: Sequence[int], *values: Sequence[int | None], gpu: int = 0, first: int = 0) -> list[Row]:
+    """Rows of GPU_METRICS: the values of each metric of `gpu_metric_names` at `times` in ns."""
+    return [
+        {"rawTimestamp": time + 5_000, "timestamp": time, "typeId": GPU_METRICS_TYPE | gpu, "metricId": number,
+         "value": value}
+        for number, of_metric in enumerate(values, start=first)
+        for time, value in zip(times, of_metric, strict=True)
+        if value is not None
+    ]  # fmt: skip

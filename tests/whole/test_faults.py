@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 PROFILE = ("profile", "model.py:make", "--tool", "operators", "--phase", "forward", "-o", "out")
-SWEEP = ("bench", "model.py:make", "--max-time", "0.05", "--processes", "1", "--device", "cpu", "-o", "out")
+SWEEP = ("bench", "model.py:make", "--max-time", "0.05", "--processes", "1", "--on", "cpu", "-o", "out")
 
 
 @pytest.fixture

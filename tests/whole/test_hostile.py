@@ -93,7 +93,7 @@ def saved(launches: list[Launch], folder: Path) -> None:
 
 
 COMMANDS = (
-    "hotspots --top 99 --full-names", "hotspots --diagnose", "hotspots --group nvtx", "layers", "roofline --points launches",
+    "hotspots --top 99 --full-names", "hotspots --diagnose", "hotspots --by nvtx", "layers", "roofline --points launches",
     "compare {run} --anyway",
 )  # fmt: skip
 
@@ -312,7 +312,7 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
         pytest.param("doctor", marks=pytest.mark.nightly),  # by day test_doctor looks at torch alone
         pytest.param("estimate gemm:16,16,16,fp32", marks=pytest.mark.nightly),
         pytest.param("bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", marks=pytest.mark.nightly),
-        "machines measure --device cuda -o run",
+        "machines measure --on cuda -o run",
     ],
 )  # fmt: skip
 def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp_path: Path) -> None:

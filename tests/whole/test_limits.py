@@ -22,8 +22,8 @@ from ncu_parsers.sources.memory import SETTING, TooBig, limit, size_of
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.streaming_reader import stream_report
-from ncu_parsers.timelines.nsys import open_ranges
-from ncu_parsers.timelines.nsys.database import LONGEST_VALUE
+from ncu_parsers.timelines.nsys.tables import open_ranges
+from ncu_parsers.timelines.nsys.tables.database import LONGEST_VALUE
 
 from ncu_tools.cli import run
 from tests.conftest import SAMPLES

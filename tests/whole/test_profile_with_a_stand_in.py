@@ -27,7 +27,7 @@ from pyarrow.parquet import read_table
 from tests.conftest import ROOT, SAMPLES
 from tests.launch.targets.test_examples import EXAMPLES, ON_A_GPU, commands
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.support.stand_in_ncu import half
 from tests.support.timelines import KERNELS, database, kernel
 from tests.tools.cli.test_cli import PYTHONPATH, Result

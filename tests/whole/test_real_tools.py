@@ -121,6 +121,21 @@ def test_ranges_that_a_program_marks_are_nvtx_ranges_of_our_domain_by_their_path
 
 
 @needs_nsys
+def test_the_timeline_of_a_program_without_a_gpu_says_what_was_recorded_instead(tmp_path: Path) -> None:
+    text = "import ncu_tools\nwith ncu_tools.range('step'):\n    pass"
+    traced(sys.executable, "-c", text, cwd=tmp_path)
+    (timeline,) = timelines(tmp_path / "run")
+    for named in ("run", str(timeline)):
+        done = subprocess.run(
+            [*PROGRAM, "timeline", named], capture_output=True, text=True, cwd=tmp_path, check=False,
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "holds no GPU work: no kernel, no copy and no memset" in done.stderr
+        assert "ranges of the host" in done.stderr
+
+
+@needs_nsys
 def test_a_program_that_fails_under_nsys_is_shown_with_its_own_exit_code(tmp_path: Path) -> None:
     done = traced("sh", "-c", "echo broken pipe dream; exit 7", cwd=tmp_path)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The five studies of docs/studies: each small, through its own commands, and the commands and figures of its page."""
+"""The six studies of docs/studies: each small, through its own commands, and the commands and figures of its page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ncu_parsers.schema.bench_table import bench_table
 
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
 STUDIES = ROOT / "docs" / "studies"
-PAGES = sorted(STUDIES.glob("s[1-5]-*.md"))
-QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
+PAGES = sorted(STUDIES.glob("s[1-6]-*.md"))
+QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 NETS = """
 import torch
 from torch import nn
@@ -94,7 +94,7 @@ def commands_in(block: str) -> list[list[str]]:
 class TestThePages:
     def test_exist_for_each_study_and_the_index_links_to_them(self) -> None:
         index = (STUDIES / "README.md").read_text("utf-8")
-        assert [page.name[:2] for page in PAGES] == ["s1", "s2", "s3", "s4", "s5"]
+        assert [page.name[:2] for page in PAGES] == ["s1", "s2", "s3", "s4", "s5", "s6"]
         assert all(f"({page.name})" in index for page in PAGES)
 
     @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -115,6 +115,15 @@ class TestThePages:
     def test_have_only_links_that_lead_to_a_file(self, page: Path) -> None:
         for target in re.findall(r"\]\(([^)\s#]+)", page.read_text("utf-8")):
             assert (page.parent / target).is_file(), target
+
+    @needs_transformers
+    def test_show_the_current_estimates_of_a_language_model(self) -> None:
+        page = next(page for page in PAGES if page.stem.startswith("s6"))
+        (command,) = [
+            words for block in blocks_of(page, "sh") for words in commands_in(block) if words[0] == "estimate"
+        ]
+        shown = [line.split() for line in blocks_of(page, "text")[2].splitlines()]
+        assert [line.split() for line in out_of(*command).splitlines()] == shown
 
     @needs_torchvision
     def test_show_the_current_output_of_commands_that_run_nothing(self) -> None:

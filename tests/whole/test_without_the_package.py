@@ -42,7 +42,9 @@ TAKE_REPORTS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
     "expected": lambda report, folder: [[str(report), "--target", "gemm:64,64,64,fp32"]],
 }  # fmt: skip
 """What each command that takes a report is called with, of a report and a folder to write to."""
-TAKE_NONE = {"profile", "bench", "scaling", "series", "estimate", "metrics", "machines", "doctor", "completion"}
+TAKE_NONE = {
+    "profile", "bench", "scaling", "series", "estimate", "metrics", "machines", "doctor", "completion", "timeline",
+}  # fmt: skip
 
 
 def timeline(folder: Path) -> Path:

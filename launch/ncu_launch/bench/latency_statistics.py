@@ -78,7 +78,8 @@ class Effort:
 
     Timing ends when half the 95 % interval of the mean is at most `precision` times the mean, after at least `least`
     samples and `least_s` seconds; at the latest after `max_s` seconds. Warm-up takes at least `warmup` iterations and
-    `warm_s` seconds, but ends after two iterations once half of `max_s` is over.
+    `warm_s` seconds, but ends after two iterations once half of `max_s` is over. With `power`, a GPU's power is sampled
+    while iterations repeat after timing.
     """
 
     precision: float = 0.01
@@ -88,6 +89,7 @@ class Effort:
     warmup: int = 10
     warm_s: float = 0.2
     most: int = 100_000
+    power: bool = False
 
     def warm(self, iterations: int, seconds: float) -> bool:
         """True if this warm-up was long enough."""

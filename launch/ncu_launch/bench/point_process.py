@@ -18,14 +18,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench.gpu_clocks import GpuState, gpu_state
+from ncu_launch.bench.generation_row import row_of_generation, sizes_of_generation
+from ncu_launch.bench.gpu.gpu_clocks import GpuState, gpu_state
+from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_joule
 from ncu_launch.bench.latency_statistics import Effort, summed_up
-from ncu_launch.bench.timed_iteration import Iteration, iteration_of
+from ncu_launch.bench.memory_and_self_times import allocated_bytes, peak_memory, self_times
+from ncu_launch.bench.timed_iteration import Iteration, iteration_of, untimed, wait_for
 from ncu_launch.bench.torchscript import for_inference
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
@@ -44,8 +47,7 @@ COLLECT_EVERY = 64
 AFTER_COLLECTING = 3
 """Iterations after a garbage collection that fill the caches again."""
 ASKING_S = 5.0
-MEMORY_EVENT = "[memory]"
-BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
+NO_POWER_OF_CPUS = "power is sampled of GPUs, and this ran on the CPU"
 
 Row = dict[str, Any]
 
@@ -82,12 +84,14 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
         if device == "cpu":
             point.row["notes"] += [*_on_load(load.others(), samples, effort), *on_clock(clock, clock_hz())]
         row = timed_row(point, samples)
+        if effort.power:
+            row = _with_power(point, row)
     row["process_peak_bytes"] = process_peak_bytes()
     written(row)
     del point, built
     gc.collect()
     say("counting")
-    written({**row, **expected_work(workload)})
+    written(with_flops_per_joule({**row, **expected_work(workload)}))
 
 
 def ready(workload: Workload, built: Built, step: Step) -> Ready:
@@ -103,7 +107,7 @@ def warm(point: Ready, effort: Effort) -> None:
     unchanged = point.step.versions()
     point.row["warmup_iterations"] = _warm(point.iteration, effort, point.step.device)
     point.row["notes"] += [CHANGES_ITS_INPUTS] if point.step.versions() != unchanged else []
-    point.row["memory_allocated_bytes"] = _allocated(point.step)
+    point.row["memory_allocated_bytes"] = allocated_bytes(point.step)
 
 
 def timed_row(point: Ready, samples: list[float]) -> Row:
@@ -111,8 +115,26 @@ def timed_row(point: Ready, samples: list[float]) -> Row:
     device, row = point.step.device, point.row
     row |= {**_latency(samples, row), **_gpu(point.iteration, device)}
     say("profiling")
-    memory = _memory(point.iteration, row["memory_allocated_bytes"], device)
-    return {**row, **memory, **_self_times(point.iteration, device)}
+    memory = peak_memory(point.iteration, row["memory_allocated_bytes"], device)
+    whole = {**row, **memory, **self_times(point.iteration, device)}
+    generation, language = point.step.generation, point.built.language
+    if generation is None or language is None:
+        return whole
+    return {**whole, **row_of_generation(point.workload, language, generation, whole)}
+
+
+def _with_power(point: Ready, row: Row) -> Row:
+    """The row with power, energy and activity of the GPU, sampled while the point's iteration repeats."""
+    if point.step.device != "cuda":
+        return {**row, "notes": [*row["notes"], NO_POWER_OF_CPUS]}
+    say("sampling power")
+
+    def work() -> None:
+        untimed(point.iteration)
+        wait_for(point.step.device)
+
+    sampled = sampled_row(work, _gpu_uuid(), is_backward=point.workload.phases == ("backward",))
+    return {**row, **sampled, "notes": [*row["notes"], *sampled["notes"]]}
 
 
 def process_peak_bytes() -> int:
@@ -139,20 +161,6 @@ def _warm(iteration: Iteration, effort: Effort, device: str) -> int:
         wait_for(device)
         done += 1
     return done
-
-
-def untimed(iteration: Iteration) -> None:
-    """Run one iteration."""
-    iteration.work(iteration.prepare())
-    iteration.finish()
-
-
-def wait_for(device: str) -> None:
-    """Wait until the device has done its work."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
@@ -239,7 +247,7 @@ def _latency(samples: list[float], row: Row) -> Row:
         "latency_sd_ns": found.deviation,
         "latency_low_ns": found.low,
         "latency_high_ns": found.high,
-        "throughput": items / found.mean * 1e9 if items else None,
+        "throughput": items / found.median * 1e9 if items else None,
         "samples_ns": samples,
     }
 
@@ -250,8 +258,9 @@ def _on_load(others: float | None, samples: list[float], effort: Effort) -> list
         return []
     found = summed_up(samples)
     return [
-        f"other programs took {100 * others:.0f} % of the CPU while it was timed: of its latency the median, "
-        f"{found.median / 1e6:.4g} ms, is more to be trusted than the mean, {found.mean / 1e6:.4g} ms"
+        f"other programs took {100 * others:.0f} % of the CPU while it was timed: the median of its latency, "
+        f"{found.median / 1e6:.4g} ms, is more to be trusted than the mean, {found.mean / 1e6:.4g} ms; "
+        "throughput is by the median"
     ]
 
 
@@ -285,6 +294,8 @@ def _sizes(workload: Workload, built: Built) -> Row:
     The inputs of a function that is no model can mean anything.
     """
     keywords = built.kwargs or {}
+    if built.generation is not None and built.language is not None:
+        return sizes_of_generation(workload, built.language)
     tensors = list(tensors_in((built.args, keywords)))
     images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
     row: Row = dict.fromkeys(("batch_size", "input_size", "sequence_length", "items", "throughput_unit"))
@@ -319,84 +330,6 @@ def expected_work(workload: Workload) -> Row:
         "expected_bytes": float(found["bytes"]),
         "expected_why_not": f"no formula for {unknown}" if unknown else None,
     }
-
-
-# --------------------------------------------------------------------------------------------- memory and self times
-
-
-def _allocated(step: Step) -> int:
-    """Bytes allocated between iterations: parameters, buffers, inputs and optimizer state."""
-    import torch
-
-    if step.device == "cuda":
-        return int(torch.cuda.memory_allocated())
-    inputs = tensors_in((step.arguments, step.keywords))
-    state = tensors_in([] if step.optimizer is None else list(step.optimizer.state.values()))
-    tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state]
-    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
-    return sum(map(int, storages.values()))
-
-
-def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
-    """Peak bytes allocated during an iteration, including what is allocated between iterations."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        untimed(iteration)
-        torch.cuda.synchronize()
-        return {"memory_peak_bytes": int(torch.cuda.max_memory_allocated()), "memory_basis": BY_ALLOCATOR}
-    with suppress(Exception):  # the profiler's events are not a public interface
-        with _profiler(profile_memory=True) as profiler:
-            untimed(iteration)
-        events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
-        changes = [event.nbytes() for event in sorted(events, key=lambda event: int(event.start_ns()))]
-        if changes:
-            return {"memory_peak_bytes": allocated + peak_of(changes), "memory_basis": BY_PROFILER}
-    return {"memory_peak_bytes": None, "memory_basis": None}
-
-
-def peak_of(changes: list[int]) -> int:
-    """The largest running sum of allocations (positive) and releases (negative), at least 0, in bytes."""
-    highest = now = 0
-    for change in changes:
-        now += change
-        highest = max(highest, now)
-    return highest
-
-
-def _self_times(iteration: Iteration, device: str) -> Row:
-    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
-    prepared = iteration.prepare()
-    wait_for(device)
-    try:
-        with _profiler() as profiler:
-            iteration.work(prepared)
-            wait_for(device)
-        totals = profiler.key_averages()
-    except RuntimeError:  # another profiler uses the device
-        return {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
-    finally:
-        iteration.finish()
-    on_gpu = [event.self_device_time_total for event in totals if _is_of_gpu(event)]
-    return {
-        "self_cpu_time_ns": 1e3 * sum(event.self_cpu_time_total for event in totals),
-        "self_gpu_time_ns": 1e3 * sum(on_gpu) if on_gpu else None,
-    }
-
-
-def _is_of_gpu(event: Any) -> bool:
-    return event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False)
-
-
-def _profiler(**options: Any) -> AbstractContextManager[Any]:
-    import torch
-
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    profiler: AbstractContextManager[Any] = torch.profiler.profile(activities=activities, **options)
-    return profiler
 
 
 def _gpu(iteration: Iteration, device: str) -> Row:

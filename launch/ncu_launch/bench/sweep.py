@@ -27,10 +27,11 @@ from ncu_launch.bench.point_process import STAGE
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.run_outcome import last_error_line
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished, own_environment, run
+from ncu_launch.targets.language.settings import causal_name, check
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
 from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, is_function, lacks, sizes_taken
-from ncu_launch.targets.varied_arguments import Variant, settings_in, varied
+from ncu_launch.targets.varied_arguments import SETTINGS, Variant, settings_in, varied
 from ncu_launch.workload.meta_device_process import said_errors
 from ncu_launch.workload_spec import Workload
 
@@ -47,7 +48,8 @@ Environment = Mapping[str, str | None]
 class Sweep:
     """The values to vary. None as a size stands for the target's default size.
 
-    `arguments` are names and values of a user's function, a group of them for each variant; `variants` are those of
+    `arguments` are names and values of a user's function, a group of them for each variant; `languages` the same of
+    causal language models (`ncu_launch.targets.language.settings`); `variants` are those of
     --vary, which may set sizes, type and mode too.
     """
 
@@ -63,6 +65,7 @@ class Sweep:
     channels_last: bool = False
     arguments: tuple[tuple[tuple[str, str], ...], ...] = ((),)
     variants: tuple[Variant, ...] = ((),)
+    languages: tuple[tuple[tuple[str, str], ...], ...] = ((),)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def points(sweep: Sweep) -> list[BenchPoint]:
             sweep.modes,
             sweep.devices,
             sweep.phases,
-            sweep.arguments if is_function(target) else ((),),
+            sweep.arguments if is_function(target) else sweep.languages if causal_name(target) else ((),),
             sweep.variants,
             sweep.sequence_lengths if "sequence" in axes else (None,),
             sweep.input_sizes if "input" in axes else (None,),
@@ -100,11 +103,28 @@ def points(sweep: Sweep) -> list[BenchPoint]:
                 target, batch or 1, size, length, dtype, sweep.autocast, mode, sweep.channels_last, (phase,),
                 device=device, arguments=arguments,
             )  # fmt: skip
-            workload = varied(workload, variant, takes_arguments=is_function(target))
+            workload = varied(workload, variant, takes_arguments=takes_arguments(target))
             workload = _without_sizes(workload, axes) if variant else workload
+            workload = check(_without_length(workload), sweep.phases)
             point = BenchPoint(_name(workload, workload.batch_size if batch else None), workload)
             found.setdefault(point.name, point)
     return list(found.values())
+
+
+def takes_arguments(target: str) -> bool:
+    """True of functions, and of causal language models, whose run and configuration arguments set."""
+    return is_function(target) or causal_name(target) is not None
+
+
+def _without_length(workload: Workload) -> Workload:
+    """The workload without a length that was meant for another phase: prefill and decode have their own."""
+    return replace(workload, sequence_length=None) if workload.generates else workload
+
+
+def argument_names(sweep: Sweep) -> list[str]:
+    """The arguments of functions that a sweep gives values, by --arg and by --vary."""
+    given = [name for arguments in sweep.arguments for name, _ in arguments]
+    return list(dict.fromkeys([*given, *(name for one in sweep.variants for name, _ in one if name not in SETTINGS)]))
 
 
 def point_of(workload: Workload) -> BenchPoint:
@@ -366,7 +386,10 @@ def joined(row: Row, further: Row) -> Row:
 def _latency(row: Row, further: Row) -> Row:
     samples, means = [*row["samples_ns"], *further["samples_ns"]], [*process_means(row), *process_means(further)]
     found, reach = summed_up(samples), half_width(means)
-    rate = row["throughput"]
+    slower = found.median / row["latency_median_ns"]
+    times = {name: row[name] * slower for name in ("first_token_ns", "output_token_ns") if row.get(name) is not None}
+    names = ("throughput", "sequence_throughput")
+    rates = {name: row[name] / slower for name in names if row.get(name) is not None}
     return {
         "samples_ns": samples,
         "process_means_ns": means,
@@ -378,7 +401,8 @@ def _latency(row: Row, further: Row) -> Row:
         "latency_sd_ns": found.deviation,
         "latency_low_ns": None if reach is None else found.mean - reach,
         "latency_high_ns": None if reach is None else found.mean + reach,
-        "throughput": None if rate is None else rate * row["latency_mean_ns"] / found.mean,
+        **times,
+        **rates,
     }
 
 

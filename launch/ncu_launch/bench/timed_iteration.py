@@ -24,6 +24,8 @@ class Iteration:
 def iteration_of(step: Step) -> Iteration:
     """The iteration for the step's phase. Raises `NcuBenchError` for the backward pass alone with a CUDA graph."""
     workload = step.workload
+    if step.generation is not None:
+        return _generated(step, workload.phases[0])
     whole = {"forward": _forward, "backward": _backward, "step": _whole_step}[workload.phases[0]](step)
     if workload.mode != "cudagraph":
         return whole
@@ -32,6 +34,15 @@ def iteration_of(step: Step) -> Iteration:
             "The backward pass of a CUDA graph cannot be timed alone.", advice="Use --phase forward or step."
         )
     return Iteration(_nothing, _captured(partial(whole.work, None)), _nothing)
+
+
+def _generated(step: Step, phase: str) -> Iteration:
+    """Prefill or decode. The cache is put back before each iteration, outside of what is timed."""
+    if step.workload.mode != "cudagraph":
+        return Iteration(lambda: step.cache(phase), lambda cache: step.generate(phase, cache), _nothing)
+    cache = step.cache(phase)
+    replay = _captured(lambda: step.generate(phase, cache), before=lambda: step.cache(phase))
+    return Iteration(lambda: step.cache(phase), replay, _nothing)
 
 
 def _nothing() -> None:
@@ -97,17 +108,36 @@ def _differentiable(output: Any) -> tuple[list[Any], list[Any]]:
     return outputs, [torch.ones_like(tensor) for tensor in outputs]
 
 
-def _captured(work: Callable[[], None]) -> Callable[[Any], None]:
-    """A function that replays a CUDA graph of `work`; capturing requires three runs on a side stream first."""
+def _captured(work: Callable[[], None], before: Callable[[], Any] = _nothing) -> Callable[[Any], None]:
+    """A function that replays a CUDA graph of `work`; capturing requires three runs on a side stream first.
+
+    `before` makes each of them start alike, and is not in the graph.
+    """
     import torch
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
+            before()
             work()
+        before()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
     return lambda _: graph.replay()
+
+
+def untimed(iteration: Iteration) -> None:
+    """Run one iteration."""
+    iteration.work(iteration.prepare())
+    iteration.finish()
+
+
+def wait_for(device: str) -> None:
+    """Wait until the device has done its work."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()

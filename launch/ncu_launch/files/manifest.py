@@ -49,7 +49,8 @@ class Manifest:
 
     `source` is ncu, nsys or operators. `plan` says why there is one run of ncu or two, `expected` sums up the model's
     expected work. `partial`: the run ended early. `place`: the rank (or host and processes) of this part of a
-    distributed run; `ranks`: how each rank ended, in the manifest of the whole run.
+    distributed run; `ranks`: how each rank ended, in the manifest of the whole run. `sampled`: power, clocks and
+    activity of each GPU while the program ran, by its index.
     """
 
     asked: list[str]
@@ -72,6 +73,7 @@ class Manifest:
     partial: bool = False
     notes: list[str] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
+    sampled: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

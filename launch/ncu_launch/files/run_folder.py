@@ -80,7 +80,7 @@ def make_folder(folder: Path) -> Path | None:
         raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
     part = folder
     try:
-        aside = _put_aside(folder) if (folder / REPORTS).exists() else None
+        aside = put_aside(folder) if (folder / REPORTS).exists() else None
         for part in (folder, folder / REPORTS, folder / LOGS):
             part.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -88,7 +88,8 @@ def make_folder(folder: Path) -> Path | None:
     return aside
 
 
-def _put_aside(folder: Path) -> Path:
+def put_aside(folder: Path) -> Path:
+    """Move what is in a folder to a new one beside it, which is returned."""
     aside = Path(tempfile.mkdtemp(prefix=f"{folder.absolute().name}-broken-off-", dir=folder.absolute().parent))
     for entry in folder.iterdir():
         if entry.name != LOCK:

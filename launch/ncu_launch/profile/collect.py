@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,12 +10,13 @@ from pathlib import Path
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import copy_whole, write_whole
 from ncu_launch.files.manifest import Manifest, ToolRun, write_manifest
-from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS, USER_RANGES
+from ncu_launch.files.run_files import COMPILE_LOG, EXPECTED, LOGS, REPORTS, USER_RANGES
 from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.files.typed_json import object_in
 from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Plan, Request
 from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.ncu_progress import following
+from ncu_launch.profilers.sampling.gpu_sampler import GpuSampler, sampling_gpus
 from ncu_launch.profilers.subprocesses import own_environment, run
 from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
@@ -58,7 +59,9 @@ def _collect(
             f"read them with: ncu-bench parse {aside} -o launches.parquet"
         )
     for command in plan.commands:
-        _run(command, folder, request.timeout, on_line, manifest, should_end)
+        with sampling_gpus([str(gpu.index) for gpu in plan.gpus] if request.power else []) as samplers:
+            _run(command, folder, request.timeout, on_line, manifest, should_end)
+        _add_samples(manifest, samplers)
         left_none = manifest.tool_runs[-1].succeeded and not timelines(folder)
         if plan.tool == "nsys" and left_none and not request.ranks:  # a single rank cannot restart
             # An agent left over from an earlier run makes nsys fail once; the second attempt works.
@@ -66,6 +69,18 @@ def _collect(
         if not manifest.tool_runs[-1].succeeded:
             break
     return _finished(manifest, folder)
+
+
+def _add_samples(manifest: Manifest, samplers: Mapping[str, GpuSampler]) -> None:
+    """Add to the manifest what was sampled of each GPU during a run."""
+    for device, sampler in samplers.items():
+        found = sampler.summary
+        if found is not None:
+            manifest.sampled[device] = found.as_json()
+            manifest.notes.append(
+                f"GPU {device} sampled through NVML while the whole program ran, start and warm-up too, whoever used "
+                f"it: {found.in_words()}"
+            )
 
 
 def collect_replayed(
@@ -148,7 +163,14 @@ def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str
         found[RANGES_VARIABLE] = str((folder / USER_RANGES).absolute())
         if manifest.source == OPERATORS_TOOL:
             found[OPERATORS_VARIABLE] = str((folder / REPORTS / command.report).absolute())
-    return found
+    return found | compile_log_environment(folder, manifest)
+
+
+def compile_log_environment(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """What tells PyTorch to write of which operators and lines it makes kernels; {} where it compiles none."""
+    if manifest.workload.get("mode") != "compile" or manifest.source == OPERATORS_TOOL:
+        return {}
+    return {"TORCH_TRACE": str((folder / LOGS / COMPILE_LOG).absolute()), "INDUCTOR_PROVENANCE": "1"}
 
 
 def _finished(manifest: Manifest, folder: Path) -> Manifest:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.profilers.command_line import Version
-from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool, gpus
+from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool, gpus, mig_modes, sampled_gpus_by
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
+from ncu_launch.profilers.tool_failures import recognise
 
 OK, PROBLEM, UNKNOWN = "ok", "problem", "unknown"
 
@@ -109,6 +110,7 @@ class MachineFacts:
     importer: Importer
     free_bytes: int | None
     lock: Lock
+    gpu_metrics: str | None
 
 
 def gather() -> MachineFacts:
@@ -129,6 +131,7 @@ def gather() -> MachineFacts:
         importer=find_importer(nsys),
         free_bytes=free_bytes(Path()),
         lock=find_lock(Path(os.environ.get("TMPDIR") or "/tmp")),  # noqa: S108  where ncu itself puts it
+        gpu_metrics=sampled_gpus_by(nsys),
     )
 
 
@@ -145,6 +148,7 @@ def examine(facts: MachineFacts) -> list[Check]:
         check_torchvision(facts.models),
         check_nvtx(facts.nvtx, facts.nsys),
         check_importer(facts.nsys, facts.importer),
+        check_gpu_metrics(facts.gpu_metrics),
         check_disk(facts.free_bytes),
         check_lock(facts.lock, facts.user),
     ]
@@ -321,6 +325,23 @@ def check_importer(nsys: Tool | None, importer: Importer) -> Check:
     return Check(name, OK, "found beside Debian's nsys")
 
 
+def check_gpu_metrics(answer: str | None) -> Check:
+    """Check that nsys may sample GPU metrics, by what it says of each GPU; None: it was not asked or did not answer."""
+    name = "GPU metrics of nsys"
+    if answer is None or "GPUs not found" in answer:
+        return Check(name, UNKNOWN, "nsys finds no NVIDIA GPU to sample" if answer else "no nsys that could be asked")
+    failure = recognise(answer.splitlines())
+    if failure is not None:
+        return Check(name, PROBLEM, failure[0].meaning, failure[0].advice)
+    gpus_listed = re.findall(r"^\s*\d+: ", answer, re.MULTILINE)
+    if gpus_listed:
+        found = (
+            f"nsys can sample {len(gpus_listed)} GPU{'s' * (len(gpus_listed) > 1)}, while neither ncu nor DCGM counts"
+        )
+        return Check(name, OK, found)
+    return Check(name, UNKNOWN, "nsys does not say which GPUs it can sample", "nsys profile --gpu-metrics-devices=help")
+
+
 def check_disk(free: int | None) -> Check:
     """Check that the current folder has room for reports."""
     name = "disk space"
@@ -359,15 +380,6 @@ def processes(proc: Path = Path("/proc")) -> frozenset[str] | None:
         if rest.split()[:1] not in ([], ["Z"], ["X"]):
             names.add(head.partition("(")[2])
     return frozenset(names) if seen else None
-
-
-def mig_modes() -> tuple[str, ...] | None:
-    """The MIG mode of every GPU, in nvidia-smi's words; None if nvidia-smi gives none."""
-    found = shutil.which("nvidia-smi")
-    answer = ask([found, "--query-gpu=mig.mode.current", "--format=csv,noheader"]) if found else None
-    if answer is None or answer[0] != 0:
-        return None
-    return tuple(line.strip() for line in answer[1].splitlines() if line.strip()) or None
 
 
 def find_importer(nsys: Tool | None) -> Importer:

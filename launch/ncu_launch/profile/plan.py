@@ -23,6 +23,7 @@ from ncu_launch.profile.run_outcome import NCU_CSV
 from ncu_launch.profilers.command_line import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.profilers.installed_tools import Gpu, Tool, find_tool, gpus, listed_metrics
 from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, regex_without_collectives
+from ncu_launch.profilers.sampling.nvml import require_nvml
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.workload.meta_device_process import Expectation
 from ncu_launch.workload_spec import Workload
@@ -33,6 +34,7 @@ OPERATORS_TOOL = "operators"
 TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL)
 ONLY_RANGES = "of a program, only operators of PyTorch inside of ncu_tools.range are collected"
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
+NO_GPU_TO_SAMPLE = "no GPU metrics are sampled, since nvidia-smi lists no NVIDIA GPU"
 STEERS_NCU = {
     "kernel": "--kernel", "launch_skip": "--launch-skip", "launch_count": "--launch-count",
     "nvtx_include": "--nvtx-include", "clock_control": "--clock-control", "cache_control": "--cache-control",
@@ -60,6 +62,8 @@ class Request:
 
     For a run of several `ranks`, `place` is the rank of this process and `meeting_host` the host to which ncu instances
     in lockstep connect. `tool_per` is one of `rank_environment.TOOL_PER`, `collectives` one of its `COLLECTIVES`.
+    `gpu_metrics` is the rate in Hz at which nsys samples the GPUs; None: not at all. With `power`, power and clocks of
+    the GPUs are sampled through NVML while the program runs.
     """
 
     asked: tuple[str, ...]
@@ -82,6 +86,8 @@ class Request:
     collectives: str = "include"
     ranks: int = 0
     meeting_host: str = "127.0.0.1"
+    gpu_metrics: int | None = None
+    power: bool = False
 
     def to_trace(self) -> Request:
         """The request for an nsys timeline before ncu runs: without options that only ncu uses."""
@@ -172,6 +178,8 @@ def make_plan(
         return Plan(WITHOUT_TOOL, (bare,), (), "", here, "the tool is on rank 0 alone")
     ncu = find_tool("ncu", request.ncu)
     chosen, why = _choose(request, here, ncu, dry)
+    _refuse_gpu_metrics(request, chosen)
+    _refuse_power(request, chosen)
     if chosen == "operators":
         if request.tool_per == "node":
             raise WrongUsage(
@@ -198,17 +206,51 @@ def make_plan(
 def _nsys_plan(
     request: Request, folder: Path, program: list[str], here: tuple[Gpu, ...], nsys: Tool, *, dry: bool
 ) -> Plan:
+    has_gpu = bool(here) or dry
     options = NsysOptions(
         output=str(folder / REPORTS / "timeline"),
         version=nsys.version or NEWEST,
         binary=nsys.path,
-        cuda=bool(here) or dry,
+        cuda=has_gpu,
+        gpu_metrics_hz=request.gpu_metrics if has_gpu else None,
         # Inside one nsys around all ranks, the first rank to stop the profiler would stop it for all.
-        from_start=request.workload is None or not (here or dry) or request.tool_per == "node",
+        from_start=request.workload is None or not has_gpu or request.tool_per == "node",
         extra=request.extra,
     )
     command = Command(tuple(nsys_command(options, program)))
-    return Plan("nsys", (command,), tuple(_unused_options_note(request, "nsys")), nsys.version_text, here)
+    notes = [
+        *_unused_options_note(request, "nsys"),
+        *([] if has_gpu or not request.gpu_metrics else [NO_GPU_TO_SAMPLE]),
+    ]
+    return Plan("nsys", (command,), tuple(notes), nsys.version_text, here)
+
+
+def _refuse_gpu_metrics(request: Request, tool: str) -> None:
+    """Raise `WrongUsage` if GPU metrics are asked of a tool that does not sample them, or of one per rank."""
+    if request.gpu_metrics is None:
+        return
+    if tool != "nsys":
+        raise WrongUsage("GPU metrics are sampled by nsys.", f"Here {tool} runs.", "Add: --tool nsys")
+    if request.ranks and request.tool_per == "rank":
+        raise WrongUsage(
+            "GPU metrics can be sampled by one nsys of a machine only, not by one in each rank.",
+            advice="Add: --tool-per node",
+        )
+
+
+def _refuse_power(request: Request, tool: str) -> None:
+    """Raise `WrongUsage` for power under ncu or of ranks, `NcuBenchError` where the package for NVML is missing."""
+    if not request.power:
+        return
+    if tool == "ncu":
+        raise WrongUsage(
+            "Power is that of a program that runs as it does alone.",
+            "ncu replays its kernels, at a clock of its own.",
+            "Add: --tool nsys. The energy of a model's iteration is measured by ncu-bench bench --power.",
+        )
+    if request.ranks:
+        raise WrongUsage("--power is for one process, not for ranks.", advice="Leave it out.")
+    require_nvml()
 
 
 def _unused_options_note(request: Request, tool: str) -> list[str]:

@@ -14,6 +14,13 @@ Version = tuple[int, int]
 
 NEWEST: Version = (9999, 0)
 
+GPU_METRICS_OF_SEVERAL: Version = (2024, 7)
+"""The oldest nsys seen to take --gpu-metrics-devices. Newer ones take the old --gpu-metrics-device with a warning."""
+GPU_METRICS_HZ = 10_000
+"""The rate at which nsys samples GPU metrics by default."""
+LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ = 10, 200_000
+"""The rates that nsys takes, by the help texts of 2022.4 and 2026."""
+
 
 @dataclass(frozen=True)
 class Lockstep:
@@ -85,13 +92,14 @@ def _ncu_filters(options: NcuOptions) -> list[str]:
 
 @dataclass(frozen=True)
 class NsysOptions:
-    """What nsys records. `output` has no suffix: nsys adds its own."""
+    """What nsys records. `output` has no suffix: nsys adds its own. `gpu_metrics_hz`: how often it samples GPUs."""
 
     output: str
     version: Version = NEWEST
     binary: str = "nsys"
     cuda: bool = True
     from_start: bool = True
+    gpu_metrics_hz: int | None = None
     extra: tuple[str, ...] = ()
 
 
@@ -109,6 +117,10 @@ def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
     chosen = any(argument.startswith("--cuda-graph-trace") for argument in options.extra)
     if options.cuda and options.version >= (2022, 4) and not chosen:
         command += ["--cuda-graph-trace", "node"]
+    if options.gpu_metrics_hz is not None:
+        several = "s" if options.version >= GPU_METRICS_OF_SEVERAL else ""
+        command += [f"--gpu-metrics-device{several}", "all"]
+        command += ["--gpu-metrics-frequency", str(options.gpu_metrics_hz)]
     return [*command, *options.extra, *program]
 
 

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ncu_launch.profilers.command_line import Version, nsys_export_command
+from ncu_launch.profilers.command_line import GPU_METRICS_OF_SEVERAL, NEWEST, Version, nsys_export_command
 from ncu_launch.profilers.subprocesses import run
 
 _VERSION = re.compile(r"\b(20\d\d)\.(\d+)(?:\.\d+)*")
@@ -78,6 +78,24 @@ def gpus() -> list[Gpu]:
             memory = int(cells[4]) * MEBIBYTE if cells[4].isdecimal() else None  # integrated GPUs print [N/A]
             result.append(Gpu(int(cells[0]), cells[1], capability, cells[3], memory))
     return result
+
+
+def mig_modes() -> tuple[str, ...] | None:
+    """The MIG mode of every GPU, in nvidia-smi's words; None if nvidia-smi gives none."""
+    found = shutil.which("nvidia-smi")
+    answer = ask([found, "--query-gpu=mig.mode.current", "--format=csv,noheader"]) if found else None
+    if answer is None or answer[0] != 0:
+        return None
+    return tuple(line.strip() for line in answer[1].splitlines() if line.strip()) or None
+
+
+def sampled_gpus_by(nsys: Tool | None) -> str | None:
+    """What nsys says of the GPUs whose metrics it can sample; None without an nsys that answers."""
+    if nsys is None:
+        return None
+    several = "s" if (nsys.version or NEWEST) >= GPU_METRICS_OF_SEVERAL else ""
+    answer = ask([nsys.path, "profile", f"--gpu-metrics-device{several}=help"])
+    return answer[1] if answer is not None else None
 
 
 def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:

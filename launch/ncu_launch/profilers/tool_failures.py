@@ -1,4 +1,4 @@
-"""Known failure messages of Nsight Compute, and of Nsight Systems at start-up, with what to do about each.
+"""Known failure messages of Nsight Compute, and of Nsight Systems as it starts, with what to do about each.
 
 ncu often exits with 0 although it collected nothing, and writes its messages into the file meant for the CSV. So
 failures are recognised by substrings of the output, not by the exit code. Order matters: the first matching entry
@@ -24,10 +24,11 @@ class Failure(NamedTuple):
 FAILURES: tuple[Failure, ...] = (
     Failure(
         "counter-permission",
-        ("ERR_NVGPUCTRPERM",),
+        ("ERR_NVGPUCTRPERM", "Insufficient privilege"),
         "the user may not read the GPU's performance counters (ERR_NVGPUCTRPERM)",
-        "Run ncu as root or with CAP_SYS_ADMIN, add --cap-add=SYS_ADMIN to the container, or have the administrator "
-        "load the driver with NVreg_RestrictProfilingToAdminUsers=0.",
+        "Run it as root or with CAP_SYS_ADMIN, add --cap-add=SYS_ADMIN to the container, or have the administrator "
+        "load the driver with NVreg_RestrictProfilingToAdminUsers=0. nsys traces without it, if --gpu-metrics is left "
+        "out.",
     ),
     Failure(
         "not-permitted-here",
@@ -58,8 +59,8 @@ FAILURES: tuple[Failure, ...] = (
             "requires --nvtx",
             "does not exist or is not an executable",
         ),
-        "ncu refused its command line: an option this version does not have, or a program that is not there",
-        "Compare the options with ncu --help of the same version, and check the program's path.",
+        "the profiler refused its command line: an option this version does not have, or a program that is not there",
+        "Compare the options with ncu --help or nsys profile --help of the same version, and check the program's path.",
     ),
     Failure(
         "unknown-metric",
@@ -69,7 +70,7 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         "counters-in-use",
-        ("driver resource was unavailable",),
+        ("driver resource was unavailable", "Already under profiling", "sampling hardware unit is already in use"),
         "another profiler holds the performance counters, usually DCGM or a second ncu or nsys",
         "Pause it (dcgmi profile --pause) and profile again.",
     ),
@@ -84,6 +85,13 @@ FAILURES: tuple[Failure, ...] = (
         ("UnsupportedGpu", "Profiling is not supported on device"),
         "this ncu does not know the GPU: the GPU is newer than the tool, or too old for it",
         "Use an ncu of the GPU's generation: 2025.1 or newer for Blackwell, at most 2025.3 for Volta.",
+    ),
+    Failure(
+        "gpu-metrics-not-supported",
+        ("None of the installed GPUs are supported", "Illegal --gpu-metrics-device"),
+        "nsys cannot sample GPU metrics here: it knows none of these GPUs, or the driver does not let it",
+        "See what nsys profile --gpu-metrics-devices=help says of each GPU (--gpu-metrics-device=help before 2024.7), "
+        "use an nsys of the GPU's generation, or leave out --gpu-metrics.",
     ),
     Failure(
         "driver-too-old",

@@ -6,7 +6,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ncu_launch.errors import WrongUsage, near_names
@@ -92,8 +92,13 @@ def values_of(
 
     Raises `WrongUsage` for a name that the function does not have, and for a text that is no value of its type.
     """
-    found = {}
-    for name, text in given.items():
+    require_names(target, given, arguments, option)
+    return {name: _value(target, arguments[name], text) for name, text in given.items()}
+
+
+def require_names(target: str, names: Iterable[str], arguments: Mapping[str, Argument], option: str = "--arg") -> None:
+    """Raise `WrongUsage` for a name that a function does not have."""
+    for name in names:
         if name not in arguments:
             near = near_names(name, list(arguments), most=1)
             raise WrongUsage(
@@ -101,8 +106,6 @@ def values_of(
                 f"Its arguments are: {', '.join(map(str, arguments.values())) or 'none'}.",
                 f"Name one of these with {option}.",
             )
-        found[name] = _value(target, arguments[name], text)
-    return found
 
 
 def _value(target: str, argument: Argument, text: str) -> Any:

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
+from ncu_launch.targets.causal_models import build_causal
+from ncu_launch.targets.language.configurations import causal_models
+from ncu_launch.targets.language.facts import LanguageFacts
+from ncu_launch.targets.language.generation import Generation
 from ncu_launch.targets.reference_kernels import build_known_work, is_known_work
 from ncu_launch.targets.torchvision_compat import import_torchvision, operators_load
 from ncu_launch.targets.user_functions import called
@@ -29,7 +33,8 @@ class Built:
     `dtype` is set if the model must keep the type it was built in. `true_flops` maps module -> FLOPs of one forward
     pass, if known analytically. `sizes` are those passed to a user's function, by column of the table of measured
     points. `is_model` is False for a user's function that is no module: it keeps the types of its inputs, and runs
-    forward alone unless a backward pass is asked for.
+    forward alone unless a backward pass is asked for. `generation` runs a language model's prefill
+    and decode, whose inputs `kwargs` holds by phase; `language` is set for any causal model.
     """
 
     name: str
@@ -41,7 +46,19 @@ class Built:
     true_flops: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     is_model: bool = True
+    generation: Generation | None = None
+    language: LanguageFacts | None = None
     notes: list[str] = field(default_factory=list)
+
+    def input_sizes(self) -> tuple[int | None, int | None]:
+        """The width of the images and the length of the token sequences among the inputs; None where there are none."""
+        tokens = (self.kwargs or {}).get("input_ids")
+        values = [*self.args, *(self.kwargs or {}).values()] if self.is_model else []
+        images = [one for one in values if getattr(one, "ndim", 0) == 4 and one.is_floating_point()]
+        return (
+            int(images[0].shape[-1]) if images else None,
+            None if tokens is None or getattr(tokens, "ndim", 0) != 2 else int(tokens.shape[1]),
+        )
 
     @property
     def root(self) -> str:
@@ -68,37 +85,12 @@ HF_CONFIGURATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "LongformerConfig", "LongformerModel",
         {"vocab_size": 50265, "max_position_embeddings": 4098, "type_vocab_size": 1, "attention_window": 512},
     ),
-    **{
-        f"opt-{size}": (
-            "OPTConfig", "OPTModel",
-            {
-                "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "ffn_dim": 4 * hidden,
-                "word_embed_proj_dim": hidden,
-            },
-        )
-        for size, hidden, layers, heads in (
-            ("125m", 768, 12, 12), ("1.3b", 2048, 24, 32), ("2.7b", 2560, 32, 32), ("6.7b", 4096, 32, 32),
-        )
-    },
-    "opt-350m": (
-        "OPTConfig", "OPTModel",
-        {
-            "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096,
-            "word_embed_proj_dim": 512, "do_layer_norm_before": False,
-        },
-    ),
-    "gpt2": ("GPT2Config", "GPT2Model", {}),
     "t5-small": ("T5Config", "T5Model", {"d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}),
     "vit-base": ("ViTConfig", "ViTModel", {}),
-    "llama-like": (
-        "LlamaConfig", "LlamaModel",
-        {
-            "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
-            "num_key_value_heads": 4, "vocab_size": 32000,
-        },
-    ),
+    **{name: (one.configuration, one.model, one.values) for name, one in causal_models().items()},
 }  # fmt: skip
-"""Published model sizes; omitted values are the defaults of the configuration class."""
+"""Published model sizes; omitted values are the defaults of the configuration class. Causal models are a table of their
+own, `language/configurations.toml`."""
 
 POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
 """Unused position embeddings: these models count positions from the padding index."""
@@ -236,6 +228,11 @@ def _transformers(name: str, workload: Workload) -> Built:
         raise _missing("transformers", error) from error
     import torch
 
+    if name in causal_models():
+        made = build_causal(transformers, name, workload, workload.sequence_length or DEFAULT_SEQUENCE)
+        return Built(
+            name, made.model, (), made.inputs, generation=made.generation, language=made.facts, notes=made.notes
+        )  # fmt: skip
     configuration_class, model_class, changes = HF_CONFIGURATIONS[name]
     length = workload.sequence_length or DEFAULT_SEQUENCE
     configuration = getattr(transformers, configuration_class)(**changes)

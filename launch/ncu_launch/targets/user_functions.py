@@ -54,8 +54,40 @@ def in_any_folder(target: str) -> str:
 def sizes_taken(target: str) -> frozenset[str] | None:
     """Which of batch, input and sequence a function, or `make_inputs` beside it, accepts, according to its source.
 
-    None if there is no source, if the name is not that of a plain function in it, or if a decorator may have changed
-    its arguments.
+    None where the source does not tell.
+    """
+    written = _arguments_written(target)
+    return None if written is None else _sizes_among(name for each in written for name in each)
+
+
+def refuse_unknown_arguments(target: str, names: Iterable[str], reference: str | None = None) -> None:
+    """Raise `WrongUsage` for the name of an argument that neither a function nor `make_inputs` beside it has.
+
+    Nothing is refused where the source does not tell. An argument may also be one of `reference` alone.
+    """
+    if not is_function(target) or not (names := list(names)):
+        return
+    written = [_arguments_written(one) for one in (target, reference) if one is not None]
+    if any(each is None for each in written):
+        return
+    own = written[0] or []
+    known = {name for each in written for arguments in each or () for name in arguments}
+    for name in names:
+        if name not in known:
+            near = near_names(name, list(known), most=1)
+            beside = f" Those of {MAKER} beside it: {', '.join(own[1].values())}." if own[1:] and own[1] else ""
+            raise WrongUsage(
+                f"{target} has no argument called {name}." + (f" Did you mean {near[0]}?" if near else ""),
+                f"Its arguments are: {', '.join(own[0].values()) or 'none'}.{beside}",
+                "Name one of these with --arg or --vary.",
+            )
+
+
+def _arguments_written(target: str) -> list[dict[str, str]] | None:
+    """The arguments of a function, and of `make_inputs` beside it, by name as they are written: "n: int = 64".
+
+    None if there is no source, if a name is not that of a plain function in it, or if a decorator may have changed its
+    arguments.
     """
     place, _, name = target.rpartition(":")
     source = Path(place) if place.endswith(".py") else _source_of(place)
@@ -65,11 +97,29 @@ def sizes_taken(target: str) -> frozenset[str] | None:
         return None
     functions = [node for node in (tree.body if tree else []) if isinstance(node, ast.FunctionDef)]
     found = [node for node in functions if node.name == name]
-    if not found or found[-1].decorator_list:
-        return None
     makers = [node for node in functions if node.name == MAKER]
-    taking = [node.args for node in (found[-1], *makers[-1:])]
-    return _sizes_among(argument.arg for each in taking for argument in (*each.args, *each.kwonlyargs))
+    both = [*found[-1:], *makers[-1:]]
+    if not found or any(node.decorator_list for node in both) or (tree and _names_bound(tree) & {name, MAKER, "*"}):
+        return None
+    return [_as_written(node.args) for node in both]
+
+
+def _names_bound(tree: ast.Module) -> set[str]:
+    """The names that imports and assignments of a file bind, wherever they stand."""
+    nodes = list(ast.walk(tree))
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    imported = {one.asname or one.name for node in imports for one in node.names}
+    return imported | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _as_written(arguments: ast.arguments) -> dict[str, str]:
+    places = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(places) - len(arguments.defaults)) + arguments.defaults
+    every = [*zip(places, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    return {
+        one.arg: ast.unparse(ast.arg(one.arg, one.annotation)) + (f" = {ast.unparse(default)}" if default else "")
+        for one, default in every[len(arguments.posonlyargs) :]
+    }
 
 
 def lacks(target: str, size: str, has: Iterable[str] | None = None) -> WrongUsage:

@@ -43,7 +43,7 @@ _NAMES_FREE_OF_CONTRACTIONS = """
     pixel_shuffle native_channel_shuffle rrelu_with_noise reflection_pad2d replication_pad2d random_ uniform_
     normal_ exponential_ randperm randint randn rand hardswish_ hardtanh_backward threshold_backward
     gelu_backward silu_backward sigmoid_backward tanh_backward hardsigmoid_backward hardswish_backward
-    leaky_relu_backward elu_backward slice_scatter select_scatter
+    leaky_relu_backward elu_backward floor_divide histc slice_scatter select_scatter
 """
 FREE_OF_CONTRACTIONS = frozenset(f"aten::{name}" for name in _NAMES_FREE_OF_CONTRACTIONS.split())
 """Operators that hold no contraction, beyond those that PyTorch tags as pointwise or as reductions."""

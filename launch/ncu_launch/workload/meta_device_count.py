@@ -40,7 +40,9 @@ class EstimateSummary:
     or without one its inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of
     modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
     buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
-    without temporary tensors, workspaces and what an allocator keeps in reserve. `seconds` go from the start of this
+    without temporary tensors, workspaces and what an allocator keeps in reserve. KV caches are among them. `language`
+    are the fields of a causal model's `LanguageFacts`. `input_size` is the width of images, `sequence_length` the
+    number of tokens. `seconds` go from the start of this
     program until the model was built: starting to profile it takes at least about as long.
     """
 
@@ -54,6 +56,9 @@ class EstimateSummary:
     operators: int
     unknown_operators: dict[str, int]
     seconds: float
+    language: dict[str, Any] | None = None
+    input_size: int | None = None
+    sequence_length: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -76,6 +81,8 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
             with replacing(operators_path) as path:
                 summary = _run(step, path, seconds)
     summary.notes = [*notes, *built.notes]
+    summary.input_size, summary.sequence_length = built.input_sizes()
+    summary.language = asdict(built.language) if built.language is not None else None
     write_whole(summary_path, (json.dumps(asdict(summary)) + "\n").encode())
 
 
@@ -267,11 +274,12 @@ class _Alive:
         """What was kept count of, gradients and the optimizer's state."""
         step = self._step
         gradients = [parameter for parameter in step.watched.parameters() if parameter.requires_grad]
+        cached = [] if step.generation is None else step.generation.tensors()
         state = [] if step.optimizer is None else list(tensors_in(list(step.optimizer.state.values())))
         return (
             sum(int(storage.nbytes()) for storage in self._storages.values())
             + (sum(map(_bytes, gradients)) if step.workload.wants_backward else 0)
-            + sum(map(_bytes, state))
+            + sum(map(_bytes, [*state, *cached]))
         )
 
 

@@ -10,9 +10,12 @@ belongs to no module, and is counted as such.
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 Listener = Callable[[str], None]
@@ -122,6 +125,22 @@ class Attribution:
                 node.register_prehook(lambda gradients, path=path: self._enter(path))
                 node.register_hook(lambda inputs, outputs, path=path: self._leave(path))
             waiting += [following for following, _ in node.next_functions if following is not None]
+
+
+def forward_functions(model: Any, root: str) -> dict[str, tuple[str, int, str]]:
+    """File, first line and name of each module's forward function, by the module's path; `model` is called `root`.
+
+    Files below the working folder are named from there. Modules whose function is not Python are left out.
+    """
+    here = f"{Path.cwd()}{os.sep}"
+    found = {}
+    for name, module in model.named_modules():
+        function = inspect.unwrap(getattr(module.forward, "__func__", module.forward))
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            path = f"{root}.{name}" if name else root
+            found[path] = (code.co_filename.removeprefix(here), code.co_firstlineno, code.co_name)
+    return found
 
 
 def _nodes(value: Any) -> set[Any]:

@@ -7,6 +7,7 @@ program by two environment variables where to write; without them, and without a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -23,7 +24,8 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.nvtx_ranges import Ranges
 
 RANGES_VARIABLE = "NCU_BENCH_RANGES"
-"""File to which every range is appended as it ends: a JSON object with its path, nanoseconds, FLOPs and bytes."""
+"""File to which every range is appended as it ends: a JSON object with its path, nanoseconds, FLOPs and bytes, and the
+place in the program that opened it."""
 OPERATORS_VARIABLE = "NCU_BENCH_OPERATORS"
 """File that the operator collector writes inside of ranges."""
 
@@ -52,6 +54,7 @@ def range(name: str, *, flops: float | None = None, bytes: float | None = None) 
     _check(name, flops, bytes)
     paths: list[str] = _of_thread.__dict__.setdefault("paths", [])
     paths.append(f"{paths[-1]}.{name}" if paths else name)
+    opened_in = _opened_in() if os.environ.get(RANGES_VARIABLE) else None
     began = time.perf_counter_ns()
     try:
         with _ranges().during(paths[-1]), _collected(paths):
@@ -60,7 +63,21 @@ def range(name: str, *, flops: float | None = None, bytes: float | None = None) 
         nanoseconds = time.perf_counter_ns() - began
         path = paths.pop()
         if file := os.environ.get(RANGES_VARIABLE):
-            _append(file, {"range": path, "ns": nanoseconds, "flops": flops, "bytes": bytes})
+            record = {"range": path, "ns": nanoseconds, "flops": flops, "bytes": bytes, "opened_in": opened_in}
+            _append(file, record)
+
+
+def _opened_in() -> tuple[str, int, str] | None:
+    """File, line and function that opened a range: the innermost frame outside of this file and contextlib.
+
+    Files below the working folder are named from there.
+    """
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in (__file__, contextlib.__file__):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame.f_code.co_filename.removeprefix(f"{Path.cwd()}{os.sep}"), frame.f_lineno, frame.f_code.co_name
 
 
 def _check(name: str, flops: float | None, amount: float | None) -> None:

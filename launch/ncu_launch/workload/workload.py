@@ -22,12 +22,14 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.files.run_files import MODULES
 from ncu_launch.nvtx_ranges import Ranges
 from ncu_launch.profilers.subprocesses import end_with_the_parent
+from ncu_launch.targets.language.generation import Generation
 from ncu_launch.targets.models import Built, build
 from ncu_launch.workload.cpu_load import CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
-from ncu_launch.workload.module_attribution import Attribution, tensors_in
+from ncu_launch.workload.module_attribution import Attribution, forward_functions, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
 from ncu_launch.workload.repeated_timing import Records, repeated
 from ncu_launch.workload.warm_step import other_operators, tuned_inside
@@ -68,6 +70,8 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
+    functions = forward_functions(step.watched, step.root)
+    write_whole(facts_path.with_name(MODULES), json.dumps(functions).encode())
     unchanged = step.versions()
     collects = operators_path is not None and workload.mode != "cudagraph"
     for _ in range(workload.warmup - collects):  # the collector sees the last step, to compare the others with it
@@ -96,7 +100,7 @@ def device_here(asked: str) -> str:
         raise NcuBenchError(
             "There is no CUDA device here.",
             "PyTorch sees none: no GPU, no driver, or a CPU build of PyTorch.",
-            "Use --device cpu.",
+            "Use --on cpu.",
         )
     return asked if asked != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -118,6 +122,7 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
         training=_trains(workload, built),
         versions=_versions(),
         true_flops=built.true_flops,
+        language=asdict(built.language) if built.language is not None else None,
         notes=list(built.notes),
     )
 
@@ -216,7 +221,7 @@ def assembled(
             advice="Use --phase forward, or forward,backward where its inputs need gradients.",
         )
     optimizer = torch.optim.SGD(watched.parameters(), lr=1e-3) if workload.wants_step else None
-    return Step(workload, watched, model, arguments, keywords, optimizer, device, built.root)
+    return Step(workload, watched, model, arguments, keywords, optimizer, device, built.root, built.generation)
 
 
 def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], device: str) -> Any:
@@ -239,7 +244,7 @@ def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywor
 class Step:
     """One iteration of a workload, ready to run: `watched` is the model as built, `model` what is called.
 
-    `root` is what the model's own module path is called.
+    `root` is what the model's own module path is called. With `generation`, `keywords` are inputs by phase.
     """
 
     workload: Workload
@@ -250,6 +255,7 @@ class Step:
     optimizer: Any
     device: str
     root: str
+    generation: Generation | None = None
 
     def leaves(self) -> Iterator[Any]:
         """The tensors that a backward pass can give gradients: parameters and inputs."""
@@ -265,6 +271,9 @@ class Step:
         import torch
 
         workload = self.workload
+        if self.generation is not None:
+            self._generate(self.generation, during)
+            return
         with ExitStack() as stack:
             if not workload.wants_backward:
                 stack.enter_context(torch.no_grad())
@@ -281,6 +290,30 @@ class Step:
                 self.optimizer.step()
         for leaf in self.leaves():
             leaf.grad = None
+        if self.device == "cuda" and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+    def cache(self, phase: str) -> Any:
+        """The KV cache as a phase of generation finds it; None without generation."""
+        import torch
+
+        if self.generation is None:
+            return None
+        return self.generation.prepared(phase, self.device, getattr(torch, TORCH_DTYPES[self.workload.dtype]))
+
+    def generate(self, phase: str, cache: Any) -> None:
+        """Prefill or decode with a cache."""
+        if self.generation is not None:
+            self.generation.run(phase, self.model, self.keywords[phase], cache)
+
+    def _generate(self, generation: Generation, during: Callable[[str], AbstractContextManager[None]]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for phase in self.workload.run_phases:
+                cache = self.cache(phase)
+                with during(phase):
+                    self.generate(phase, cache)
         if self.device == "cuda" and not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
 
@@ -365,6 +398,8 @@ def _profile(step: Step) -> list[str]:
     attribution.attach(step.watched, step.root)
     wanted = step.workload.profiled_phases
     whole = wanted == step.workload.run_phases
+    for phase in wanted if step.generation is not None else ():
+        step.cache(phase)  # filled before the profiler is on; nsys ends at the first stop, so that is on for all phases
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:

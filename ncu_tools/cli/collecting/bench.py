@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.bench.sweep import BenchPoint, Sweep, has_all, points, process_means, rows_of, sizes_of
+from ncu_launch.bench.sweep import BenchPoint, Sweep, argument_names, has_all, points, process_means, rows_of
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import write_manifest
@@ -23,13 +22,18 @@ from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
 from ncu_launch.files.run_folder import begin_sweep, writing
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.user_functions import refuse_unknown_arguments
 from ncu_launch.targets.varied_arguments import variants_of
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
 from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
-from ncu_tools.cli.collecting.profiled_points import COUNTERS, count, counting_notes
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.collecting.bench_notes import notes_of_sweep, plus_minus
+from ncu_tools.cli.collecting.profiled_points import COUNTERS, count
+from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.renamed_option import RenamedListOption
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     argument_option,
@@ -62,7 +66,16 @@ COLUMNS = (
     Column("iterations", "n", "count"),
     Column("processes", "processes", "count"),
     Column("rate", "throughput", spare=0),
+    Column("first_token_ns", "first token", "time", "ns"),
+    Column("output_token_ns", "per output token", "time", "ns"),
+    Column("sequence_throughput", "token/s of a sequence", "number", "token/s"),
     Column("memory_peak_bytes", "peak memory", "byte", "byte"),
+    Column("weight_bytes", "weights", "byte", "byte"),
+    Column("kv_cache_bytes", "KV cache", "byte", "byte"),
+    Column("activation_bytes", "activations", "byte", "byte"),
+    Column("mfu", "MFU", "fraction"),
+    Column("mbu", "MBU", "fraction"),
+    Column("of_the_roof", "of the roof", "fraction"),
     *COUNTERS,
     Column("self_cpu_time_ns", "self CPU", "time", "ns"),
     Column("self_gpu_time_ns", "self GPU", "time", "ns"),
@@ -71,9 +84,12 @@ COLUMNS = (
     Column("reason", "reason", prose=True),
 )
 SIZE = click.IntRange(min=1)
-NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
+NOT_SHOWN = ("samples_ns", "process_means_ns", "notes", "language_facts")
+UTILISATION = tuple(column for column in COLUMNS if column.name in ("mfu", "mbu", "of_the_roof"))
 AT = [column.name for column in COLUMNS].index("latency_mean_ns")
 """Where the columns of arguments are: behind the sizes."""
+POWER_AT = [column.name for column in COLUMNS].index("self_cpu_time_ns")
+"""Where the columns of what was sampled are: behind the counters."""
 Row = dict[str, Any]
 
 
@@ -92,10 +108,14 @@ class SweepOptions:
     channels_last: bool
     arguments: tuple[str, ...]
     variants: tuple[str, ...]
+    language: LanguageOptions
 
     def of(self, targets: tuple[str, ...]) -> Sweep:
         """The sweep of these models. Raises `WrongUsage` for an argument or a variation that is not written as such."""
+        self.language.require_causal(targets)
         options = asdict(self) | {"arguments": (split(self.arguments),), "variants": variants_of(self.variants)}
+        del options["language"]
+        options["languages"] = self.language.combinations()
         for name in ("input_sizes", "sequence_lengths"):
             options[name] = options[name] or (None,)
         return Sweep(targets, **options)
@@ -108,11 +128,12 @@ class EffortOptions:
     precision: float
     max_time: float
     warmup: int
+    power: bool
 
     @property
     def effort(self) -> Effort:
         """The options as the timing processes expect them."""
-        return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup)
+        return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup, power=self.power)
 
 
 @click.command()
@@ -131,10 +152,14 @@ class EffortOptions:
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
 @list_option("--mode", "modes", type=click.Choice(MODES), default=("eager",), help="Modes.  [default: eager]")
 @click.option("--channels-last", is_flag=True)
-@list_option("--device", "devices", type=click.Choice(DEVICES), default=("auto",), help="Devices.  [default: auto]")
+@click.option(
+    "--on", "devices", type=click.Choice(DEVICES), default=("auto",), multiple=True,
+    help="Where to run.  [default: auto]", cls=RenamedListOption, former="--device",
+)  # fmt: skip
 @list_option(
     "--phase", "phases", type=click.Choice(PHASES), default=("forward",),
-    help="Phases; backward is timed alone, a step is both and the optimizer.  [default: forward]",
+    help="Phases; backward is timed alone, a step is both and the optimizer; prefill and decode are of causal language "
+    "models.  [default: forward]",
 )  # fmt: skip
 @click.option("--precision", type=click.FloatRange(0.01, 50), default=1.0, show_default=True, metavar="PERCENT",
     help="Time until the 95 % interval of the mean is within this on either side.",
@@ -143,6 +168,9 @@ class EffortOptions:
     help="How long to time a point at most, however wide its interval is.",
 )  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True, help="Iterations before timing.")
+@click.option("--power", is_flag=True,
+    help="Sample each GPU's power, energy, clocks and activity too, for 3 s after timing a point (NVML).",
+)  # fmt: skip
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
     help="Measure each point by so many processes, in rounds over all points: the interval is then that between "
     "processes, which compare needs to tell a change from noise.",
@@ -160,6 +188,7 @@ class EffortOptions:
     help="Count too, in a profiled run of each point: groups, names and patterns as for profile. Times stay those of "
     "runs without a profiler.",
 )  # fmt: skip
+@language_options
 @against_options
 @format_option
 @options_in(AgainstOptions, "pairing")
@@ -192,18 +221,25 @@ def command(
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench kernels.py:softmax --vary n=1024..16384*2 --metrics flops,dram -o sizes
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+      ncu-bench bench hf:llama-3.2-1b --phase decode --context-length 256,1024,4096 --batch-size 1,8 --dtype bf16
       ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """
     refuse_unknown(metrics)
-    pairing.check(resume=resume, dask=dask, metrics=metrics)
+    pairing.check(resume=resume, dask=dask, metrics=metrics, power=timing.power)
     if metrics and dask:
         raise WrongUsage("--metrics counts on this machine, and --dask measures on others.", advice="Leave one out.")
+    if timing.power and not dask:
+        from ncu_launch.profilers.sampling.nvml import require_nvml
+
+        require_nvml()
     elsewhere = dask not in (None, "local")  # the workers may have another torchvision
     wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
     if len(wrong) == len(targets):
         raise wrong[0]
     echo_notes([f"{error.paragraph} The others are measured." for error in wrong])
     sweep, effort = points_asked.of(targets), timing.effort
+    for target in targets:
+        refuse_unknown_arguments(target, argument_names(sweep), pairing.against)
     requested = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
@@ -233,7 +269,13 @@ def command(
         click.echo(f"{_of(number, len(requested))} left; the same command with -o {folder} --resume goes on.", err=True)
         raise click.Abort
     rows = _rows_of(folder, requested)
-    show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
+    if any(row["language_facts"] for row in rows):
+        from ncu_tools.bench.generation_points import with_utilisation
+
+        rows, on_utilisation = with_utilisation(rows)
+    else:
+        on_utilisation = []
+    show(_table(rows, [*notes_of_sweep(rows, sweep, effort, folder), *on_utilisation], output_format), output_format)
     if not any(row["outcome"] == OK for row in rows):
         raise NcuBenchError(
             "No point could be measured.", f"The first: {rows[0]['reason'].rstrip('.')}.", "See its row and log."
@@ -381,16 +423,10 @@ def _left(seconds: float, done: int, total: int) -> str:
 def _in_words(row: Row) -> str:
     if row["outcome"] != OK:
         return f"{row['outcome']} ({row['reason']})"
-    spread = _plus_minus(row)
+    spread = plus_minus(row)
     if spread is None:
         return duration(row["latency_mean_ns"])
     return f"{duration(row['latency_mean_ns'])} ± {100 * spread:.{2 if spread < 0.1 else 3}g} %"
-
-
-def _plus_minus(row: Row) -> float | None:
-    if row["latency_high_ns"] is None:
-        return None
-    return float(row["latency_high_ns"] / row["latency_mean_ns"] - 1)
 
 
 # ---------------------------------------------------------------------------------------------------------- the table
@@ -400,11 +436,17 @@ def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
     from ncu_parsers.schema.bench_table import COLUMN_NAMES
     from ncu_parsers.schema.bench_table import COLUMNS as ALL
 
-    own = columns_of_arguments([name for name in rows[0] if name not in COLUMN_NAMES], rows, spare=0)
+    sampled = [one for one in EVERY if one.name in rows[0]]
+    shares = {column.name for column in UTILISATION}
+    known = COLUMN_NAMES.union(shares, (one.name for one in sampled))
+    names = dict.fromkeys(name for row in rows for name in row if name not in known)
+    own = columns_of_arguments(list(names), rows, spare=0)
     if output_format in MACHINE_FORMATS:
         columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
-        return Table("bench", [*columns, *own], rows, notes)
-    return Table("bench", (*COLUMNS[:AT], *own, *COLUMNS[AT:]), [_for_people(row) for row in rows], notes)
+        further = UTILISATION if any(row.get("mfu") is not None or row.get("mbu") is not None for row in rows) else ()
+        return Table("bench", [*columns, *sampled, *further, *own], rows, notes)
+    columns = [*COLUMNS[:AT], *own, *COLUMNS[AT:POWER_AT], *SHOWN, *COLUMNS[POWER_AT:]]
+    return Table("bench", columns, [_for_people(row) for row in rows], notes)
 
 
 def _for_people(row: Row) -> Row:
@@ -414,45 +456,8 @@ def _for_people(row: Row) -> Row:
     rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
     number = len(process_means(row))
     several = number if number > 1 else None
-    return {**row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None}
-
-
-def _notes_of_points(rows: list[Row]) -> list[str]:
-    """The notes of the points; one that several have, whatever their arguments, once."""
-    having: dict[str, list[tuple[str, str]]] = {}
-    for row in rows:
-        for note in row["notes"] or []:
-            having.setdefault(re.sub(r"^(\w+)\([^)]*\)", r"\1(...)", note), []).append((row["point"], note))
-    return [
-        f"{len(found)} points: {alike}" if len(found) > 1 else f"{found[0][0]}: {found[0][1]}"
-        for alike, found in having.items()
-    ]
-
-
-def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
-    notes = _notes_of_points(rows)
-    wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
-    between = [row for row in wide if len(process_means(row)) > 1]
-    wide = [row for row in wide if len(process_means(row)) == 1]
-    if between:
-        notes.append(
-            f"from one process to the next, {counted(len(between), 'point scatters', 'points scatter')} more than "
-            f"± {100 * effort.precision:g} %: more --processes narrow that"
-        )
-    if wide:
-        notes.append(
-            f"{counted(len(wide), 'point was', 'points were')} timed for --max-time, with an interval wider than "
-            f"± {100 * effort.precision:g} %"
-        )
-    throttled = [row["point"] for row in rows if row["throttling"] not in (None, "none")]
-    if throttled:
-        notes.append(f"clocks were held down in {counted(len(throttled), 'point', 'points')}: {', '.join(throttled)}")
-    machines = sorted({row["device_name"] for row in rows if row["device"] == "cpu" and row["device_name"]})
-    threads = sorted({row["threads"] for row in rows if row["threads"] is not None})
-    if machines:
-        notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
-    notes += counting_notes(rows)
-    own = [target for target in sweep.targets if not sizes_of(target)]
-    if own and (len(sweep.batch_sizes) > 1 or sweep.input_sizes != (None,)):
-        notes.append(f"sizes were not varied for targets that make their own inputs: {', '.join(own)}")
-    return [*notes, f"every column and sample is in {folder / BENCH_FILE}"]
+    weights = row["parameter_bytes"] if row["kv_cache_bytes"] is not None else None
+    return {
+        **row, "rate": rate, "plus_minus": plus_minus(row), "processes": several, "outcome": None,
+        "weight_bytes": weights,
+    }  # fmt: skip

@@ -65,12 +65,13 @@ class AgainstOptions:
     against: str | None
     tolerance: float | None
 
-    def check(self, *, resume: bool, dask: str | None, metrics: tuple[str, ...]) -> None:
+    def check(self, *, resume: bool, dask: str | None, metrics: tuple[str, ...], power: bool) -> None:
         """Raise `WrongUsage` for options that do not go together."""
         if self.tolerance is not None and self.against is None:
             raise WrongUsage("--agree-within goes with --against.", advice="Name a reference with --against.")
-        if self.against is not None and (resume or dask or metrics):
-            other = "--resume" if resume else "--dask" if dask else "--metrics"
+        others = {"--resume": resume, "--dask": dask, "--metrics": metrics, "--power": power}
+        if self.against is not None and any(others.values()):
+            other = next(name for name, given in others.items() if given)
             raise WrongUsage(
                 f"--against does not go with {other}.",
                 "Both functions are measured by one process here, in one go.",

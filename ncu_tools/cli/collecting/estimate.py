@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.targets.language.settings import causal_name, check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload.meta_device_process import Expectation, expectations_of
-from ncu_launch.workload_spec import DTYPES, PHASES, Workload
+from ncu_launch.workload_spec import DTYPES, GENERATION_PHASES, PHASES, Workload
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
 from ncu_tools.cli.terminal_notes import MoreToSee
+from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER as TYPES
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -25,13 +28,26 @@ LOWER = "flops_operators_lower_bound"
 COLUMNS = (
     Column("target", "model", wide=True),
     Column("batch_size", "batch", "count", spare=0),
+    Column("input_size", "image", "count", spare=9),
+    Column("sequence_length", "tokens", "count", spare=9),
     Column("dtype", "type"),
+    Column("weights_type", "weights as"),
+    Column("cache_type", "cache as"),
     Column("phase", "phase", spare=0),
+    Column("prompt_length", "prompt", "count", spare=0),
+    Column("context_length", "context", "count", spare=0),
+    Column("new_tokens", "new", "count"),
+    Column("head", "LM head", spare=8),
     Column("parameters", "parameters", "count"),
     Column("flops", "FLOPs", "flop", "FLOP", spare=0),
     Column("flops_operators", "FLOPs (operators)", "flop", "FLOP", lower_bound_if=LOWER),
     Column("integer_operations", "integer OPs", "op", "OP"),
     Column("bytes_model", "bytes (model)", "byte", "byte"),
+    Column("weights_read_bytes", "weights read", "byte", "byte", spare=1),
+    Column("cache_read_bytes", "KV cache read", "byte", "byte", spare=1),
+    Column("cache_written_bytes", "written", "byte", "byte"),
+    Column("activation_bytes", "activations", "byte", "byte"),
+    Column("bytes_per_token", "bytes/token", "byte", "byte", spare=0),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
     Column("integer_intensity", "OP/B", "number", "OP/byte"),
@@ -40,9 +56,18 @@ COLUMNS = (
     Column("time_model_ns", "at best", "time", "ns", spare=0),
     Column("bound", "bound"),
     Column("time_operators_ns", "per operator", "time", "ns"),
+    Column("least_token_ns", "least per token", "time", "ns", spare=0),
+    Column("tokens_per_s", "token/s at most", "number", "token/s", spare=1),
+    Column("sequence_tokens_per_s", "of a sequence", "number", "token/s"),
+    Column("compute_bound_batch", "compute bound from batch", "count", spare=1),
+    Column("cache_outweighs_context", "cache > weights from context", "count", spare=1),
+    Column("cached_bytes_per_token", "KV/token", "byte", "byte"),
+    Column("weights_resident_bytes", "weights resident", "byte", "byte"),
+    Column("cache_resident_bytes", "KV cache resident", "byte", "byte"),
     Column("unknown_operators", "not known"),
     Column("failed", "failed", prose=True),
 )
+HEAD = {True: "yes", False: "no", None: None}
 NOT_RUN = "nothing was run: times are what the roofline allows at best"
 CONVENTIONS = (
     "FLOPs are those of products, convolutions and "
@@ -51,7 +76,21 @@ CONVENTIONS = (
     "and writes; FLOP/B (FLOPs per byte), at best and bound are all from FLOPs and the bytes that stand beside them as "
     "of bytes, per operator from those of operators"
 )
-MACHINE_READABLE = (Column("uncounted_operators", "not counted"), Column(LOWER, "lower bound"))
+GENERATION = (
+    "bytes of prefill and decode (of bytes: as read) are the least that has to be read and written: weights that are "
+    "active, of T tokens that go to k of E experts at random those of E x (1 - (1 - k/E)^T), the KV cache as far back "
+    "as layers attend, what is added to it, and inputs and outputs of products; resident is not read"
+)
+WEIGHT_ONLY = (
+    "--weights and --kv-cache change bytes and not FLOPs: products are computed in --dtype, and scales of groups of "
+    "weights are not in the bytes; bytes (operators) and per operator are those of --dtype"
+)
+NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
+MACHINE_READABLE = (
+    Column("flops_arithmetic", "FLOPs by arithmetic", "flop", "FLOP"),
+    Column("uncounted_operators", "not counted"),
+    Column(LOWER, "lower bound"),
+)
 
 
 @click.command()
@@ -65,6 +104,9 @@ MACHINE_READABLE = (Column("uncounted_operators", "not counted"), Column(LOWER, 
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @list_option("--phase", "phases", type=click.Choice(PHASES), help="Forward and backward if not given.")
 @click.option("--unit", help="The peak to use whatever the type, such as tensor_fp16 (see ncu-bench machines NAME).")
+@click.option("--weights", type=click.Choice(list(TYPES)), help="Type of a language model's weights, by bytes alone.")
+@click.option("--kv-cache", type=click.Choice(list(TYPES)), help="Type of its cached keys and values, by bytes alone.")
+@language_options
 @format_option
 def command(
     targets: tuple[str, ...],
@@ -75,6 +117,9 @@ def command(
     seq_len: int | None,
     phases: tuple[str, ...],
     unit: str | None,
+    weights: str | None,
+    kv_cache: str | None,
+    language: LanguageOptions,
     output_format: str,
 ) -> None:
     """Estimate parameters, FLOPs, bytes and the time that a machine needs at best, with nothing run.
@@ -88,35 +133,68 @@ def command(
     Example:
       ncu-bench estimate resnet18 alexnet vgg16 --machine a100-sxm4-40gb,t4 --batch-size 256 --phase forward
       ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
+      ncu-bench estimate hf:llama-3-8b --phase decode --context-length 1024,8192 --dtype bf16 --machine h100-sxm
     """
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.model.expected.estimate import estimates, failed
     from ncu_tools.model.expected.operators_of_layers import operators_of
+    from ncu_tools.model.language.language_estimate import Types
 
     machines = [find_machine(name) for name in machine_names]
     wrong = [misspelt(target) for target in targets]
     if wrong[0] is not None and all(wrong):
         raise wrong[0]
-    workloads = [
-        Workload(
-            target, batch, input_size, seq_len, own_dtype(target) or dtype,
-            phases=phases or default_phases(target), device="cpu",
+    language.require_causal(targets)
+    asked = tuple(phases)
+    workloads = list(dict.fromkeys(
+        check(workload, asked)
+        for target in targets
+        for dtype in dtypes
+        for arguments in (language.combinations() if causal_name(target) else ((),))
+        for batch in batches
+        for workload in one_by_one(
+            Workload(
+                target, batch, input_size, seq_len, own_dtype(target) or dtype,
+                phases=asked or default_phases(target), device="cpu", arguments=arguments,
+            )
         )
-        for target in targets for dtype in dtypes for batch in batches
-    ]  # fmt: skip
+    ))  # fmt: skip
+    if (weights or kv_cache) and not any(workload.generates for workload in workloads):
+        raise WrongUsage(
+            "--weights and --kv-cache are of prefill and decode, and neither is estimated here.",
+            advice="Add --phase decode, or leave them out.",
+        )
     rows: list[Estimate] = []
     expectations = _expectations(workloads)
     for workload, expectation in zip(workloads, expectations, strict=True):
         if expectation.why_not:
             rows.append(failed(workload, expectation.why_not))
         else:
-            rows += estimates(workload, operators_of(expectation), expectation.summary, machines, unit)
+            rows += estimates(
+                workload, operators_of(expectation), expectation.summary, machines, unit, Types(weights, kv_cache)
+            )  # fmt: skip
     notes = [NOT_RUN, MoreToSee(CONVENTIONS), *_notes(rows, with_machines=bool(machines))]
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    show(Table("estimate", columns, [asdict(row) for row in rows], notes), output_format)
+    show(Table("estimate", columns, [_cells(row) for row in rows], notes), output_format)
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", advice)
+
+
+def one_by_one(workload: Workload) -> list[Workload]:
+    """A workload for each phase of generation, which differ in their lengths; any other workload as it is."""
+    if not workload.generates:
+        return [workload]
+    rest = tuple(phase for phase in workload.phases if phase not in GENERATION_PHASES)
+    generated = [phase for phase in workload.phases if phase in GENERATION_PHASES]
+    found = [replace(workload, phases=(phase,), sequence_length=None) for phase in generated]
+    return [*([replace(workload, phases=rest)] if rest else []), *found]
+
+
+def _cells(row: Estimate) -> dict[str, object]:
+    """A row as cells, those of a language model among them."""
+    cells = asdict(row)
+    return {**cells, **(cells.pop("language") or {}), "head": HEAD[row.has_head]}
 
 
 def _expectations(workloads: list[Workload]) -> list[Expectation]:
@@ -129,9 +207,28 @@ def _expectations(workloads: list[Workload]) -> list[Expectation]:
         return expectations_of(workloads)
 
 
+def _on_generation(rows: list[Estimate]) -> list[str]:
+    """What the bytes of language models are, and what never turns."""
+    found = [row for row in rows if row.language is not None]
+    if not found:
+        return []
+    changed = any(row.language and (row.language.weights_type or row.language.cache_type) for row in found)
+    never = {
+        f"{row.target} on {row.machine}"
+        for row in found
+        if row.bound and row.phase == "decode" and row.language and row.language.compute_bound_batch is None
+    }
+    return [
+        GENERATION,
+        *([WEIGHT_ONLY] if changed else []),
+        *([NEVER.format(", ".join(sorted(never)))] if never else []),
+    ]
+
+
 def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
     uncounted = sorted({row.uncounted_operators for row in rows if row.uncounted_operators})
     notes = [f"FLOPs (operators) are without those of {'; '.join(uncounted)}: no formula"] if uncounted else []
+    notes += _on_generation(rows)
     if not with_machines:
         return [*notes, "name machines with --machine for times"]
     without = sorted(

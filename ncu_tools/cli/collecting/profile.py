@@ -13,12 +13,15 @@ from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.counters.replay_plan import PLANS
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.plan import TOOLS, Request
+from ncu_launch.profilers.command_line import GPU_METRICS_HZ, LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
 from ncu_tools.cli.collecting.terminal_listener import Terminal
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
 from ncu_tools.cli.options import (
     argument_option,
     echo_notes,
@@ -79,6 +82,8 @@ class ToolOptions:
     cache_control: str
     ncu: str | None
     ncu_args: str
+    gpu_metrics: int | None
+    power: bool
     timeout: float | None
 
     def request(self, workload: Workload | None, program: tuple[str, ...]) -> Request:
@@ -108,6 +113,22 @@ class RunsOptions:
         options = asdict(self)
         budget = options.pop("budget")
         return ProfileRequest(run, budget_s=seconds_of(budget) if budget is not None else None, **options)
+
+
+@dataclass(frozen=True)
+class VariedOptions:
+    """The options on the points of a profile of several."""
+
+    variants: tuple[str, ...]
+    resume: bool
+    retry_failed: bool
+
+    def check(self) -> None:
+        """Raise `WrongUsage` for options that do not go together."""
+        if self.resume and not self.variants:
+            raise WrongUsage("--resume goes with --vary.", "One point is profiled whole.", "Leave --resume out.")
+        if self.retry_failed and not self.resume:
+            raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
 
 
 @dataclass(frozen=True)
@@ -153,6 +174,8 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
 @argument_option
 @vary_option
+@click.option("--resume", is_flag=True, help="With --vary, go on in this run folder: profile what has no row yet.")
+@click.option("--retry-failed", is_flag=True, help="With --resume, profile points again that are not ok.")
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True)
@@ -164,13 +187,16 @@ def _words(arguments: str) -> tuple[str, ...]:
     "phases",
     type=click.Choice(PHASES),
     help="What to profile: forward and backward if not given (gemm: and conv: forward only). "
-    "A step is both and the optimizer.",
+    "A step is both and the optimizer; prefill and decode are of causal language models.",
 )
 @click.option(
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
 )
 @click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True)
+@click.option(
+    "--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.",
+    cls=RenamedOption, former="--device",
+)  # fmt: skip
 @click.option("--kernel", metavar="REGEX", help="Profile only kernels whose name matches (ncu).")
 @click.option("--launch-skip", type=click.IntRange(min=0), help="Launches to pass over first (ncu).")
 @click.option("--launch-count", type=click.IntRange(min=1), help="Launches to profile (ncu).")
@@ -184,6 +210,15 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option("--cache-control", type=click.Choice(("all", "none")), default="all", show_default=True)
 @click.option("--ncu", metavar="PATH", help="The ncu to use, if not the one on PATH.")
 @click.option("--ncu-args", default="", help="More arguments for the tool, as one string.")
+@click.option(
+    "--gpu-metrics",
+    type=click.IntRange(LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ),
+    is_flag=False,
+    flag_value=GPU_METRICS_HZ,
+    metavar="[HZ]",
+    help=f"Sample what the GPU's units do meanwhile, {GPU_METRICS_HZ} times a second or as often as said (nsys).",
+)
+@click.option("--power", is_flag=True, help="Sample power, clocks and activity of the GPUs meanwhile (NVML; not ncu).")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
@@ -227,11 +262,13 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="Without a GPU's report, measure a machine whose ceilings nobody knows, once, for at most 10 s after the run.",
 )
+@language_options
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
 @top_option("kernels")
 @machine_option
 @format_option
 @options_in(WorkloadOptions, "model")
+@options_in(VariedOptions, "points")
 @options_in(ToolOptions, "collecting")
 @options_in(RunsOptions, "runs")
 @options_in(ShownOptions, "shown")
@@ -239,7 +276,8 @@ def command(
     target: str | None,
     program: tuple[str, ...],
     model: WorkloadOptions,
-    variants: tuple[str, ...],
+    points: VariedOptions,
+    language: LanguageOptions,
     collecting: ToolOptions,
     runs: RunsOptions,
     shown: ShownOptions,
@@ -258,29 +296,36 @@ def command(
     Example:
       ncu-bench profile resnet18 --metrics flops,dram
       ncu-bench profile hf:bert-base --batch-size 8 --dtype bf16 --phase forward
+      ncu-bench profile hf:llama-3.2-1b --phase prefill,decode --prompt-length 512 --dtype bf16
       ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
+      ncu-bench profile --tool nsys --gpu-metrics -- python train.py
       ncu-bench profile --nproc 4 -- train.py
       ncu-bench profile kernels.py:softmax --vary n=1024..8192*2 -o sizes
     """
     workload: Workload | None = None
     words: tuple[str, ...] = ()
     if _is_program(target) and target is not None:
+        language.require_causal(())
         words = (target, *program)
     elif target is not None:
         if program:
             raise WrongUsage(
                 f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
             )
-        workload = model.of(target) if variants else checked_workload(model.of(target))
+        asked = model.of(target)
+        asked = replace(asked, arguments=language.of(asked))
+        workload = asked if points.variants else checked_workload(asked)
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
     request = runs.around(collecting.request(workload, words))
-    if variants:
+    points.check()
+    if points.variants:
         from ncu_tools.cli.collecting.profiled_points import profile_varied
 
+        how: dict[str, Any] = {"resume": points.resume, "retry_failed": points.retry_failed, "dry_run": dry_run}
         shown_as: dict[str, Any] = {"top": shown.top, "output_format": shown.output_format}
-        profile_varied(request, variants, Terminal(), dry_run=dry_run, **shown_as)
+        profile_varied(request, points.variants, Terminal(), **how, **shown_as)
         return
     if dry_run:
         planned = plan_profile(request, Terminal())

@@ -11,6 +11,7 @@ from ncu_launch.targets.varied_arguments import variants_of
 
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, hidden_rows, rows_shown, show
 from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def profile_varied(
     texts: tuple[str, ...],
     listener: Listener,
     *,
+    resume: bool,
+    retry_failed: bool,
     top: int | None,
     output_format: str,
     dry_run: bool,
@@ -59,7 +62,12 @@ def profile_varied(
 
     import click
 
-    from ncu_tools.profiling.varied_profile import plan_points, profile_points, varied_points
+    from ncu_tools.profiling.varied_profile import (
+        plan_points,
+        points_to_keep,
+        profile_points,
+        varied_points,
+    )
 
     if request.run.workload is None:
         raise WrongUsage("--vary is for model targets and functions.", advice="A program takes its arguments itself.")
@@ -72,7 +80,13 @@ def profile_varied(
             click.echo(shlex.join(command))
         echo_notes(planned.notes)
         return
-    found = profile_points(request, points, listener)
+    kept = points_to_keep(request, points, retry_failed=retry_failed) if resume else None
+    if kept is not None:
+        done = len(kept)
+        click.echo(
+            f"{done} of {counted(len(points), 'point', 'points')} {'is' if done == 1 else 'are'} there.", err=True
+        )
+    found = profile_points(request, points, listener, kept)
     rows: list[Row] = found.table.drop_columns(["samples_ns"]).to_pylist()
     top = rows_shown(top, output_format)
     notes = [*found.notes, *hidden_rows(len(rows), top, "more point", "more points")]

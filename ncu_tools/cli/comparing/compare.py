@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
@@ -22,11 +24,19 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
-from ncu_tools.cli.tables.compare.kernels_and_layers import compared_kernels, compared_layers
+from ncu_tools.cli.tables.compare.kernels_and_layers import compared_categories, compared_kernels, compared_layers
 from ncu_tools.cli.tables.compare.places import PLACES, compared_places
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareOptions, CompareRequest
+from ncu_tools.cli.tables.compare.shared import (
+    CATEGORY,
+    KERNEL,
+    LAYER,
+    OPERATOR,
+    RUN,
+    Compared,
+    CompareOptions,
+    CompareRequest,
+)
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:
@@ -40,13 +50,23 @@ GATE_COLUMNS = (
     Column("reason", "numbers", prose=True),
 )
 SUMMARY = Column("sentence", "summary")
+ROWS = Words(
+    (KERNEL, LAYER, OPERATOR, CATEGORY, *PLACES),
+    "What a row is: a kernel, layer, call of an operator or category of kernels, or in one kernel a line, opcode or "
+    "function.",
+    KERNEL,
+)
+ORDER = Words(
+    ("change", "time"),
+    "What rows are ordered by: the change of time, or time.  [default: change; points keep the order of the sweep]",
+)
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="BASE NEW [MORE]...")
-@click.option("--layers", is_flag=True, help="Compare layers, forward and backward apart, and not kernels.")
-@click.option("--operators", is_flag=True, help="Compare calls of the operators of traces, and not kernels.")
-@click.option("--depth", type=click.IntRange(min=0), help="With --layers, how many levels below the model.")
+@click.option("--layers", is_flag=True, help="The same as --by layer: forward and backward apart.")
+@click.option("--operators", is_flag=True, help="The same as --by operator, of traces.")
+@click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
 @list_option(
     "--across",
     callback=dimensions,
@@ -54,11 +74,7 @@ SUMMARY = Column("sentence", "summary")
     help="Of runs of bench: compare all their points across machine, dtype, mode, channels-last, phase, torch or "
     "threads. One run is enough; the first value is the base.",
 )
-@click.option(
-    "--by", type=click.Choice(("change", "time", *PLACES)),
-    help="What to sort by: the change of time, or time. Points keep the order of the sweep, others go by change. Or "
-    "compare the inside of one kernel by its lines, opcodes or functions.",
-)  # fmt: skip
+@rows_and_order(ROWS, ORDER)
 @click.option(
     "--top", type=click.IntRange(min=1),
     help=f"How many rows to show.  [default: {ROWS_SHOWN} kernels or layers, all points; JSON, CSV: all]",
@@ -66,7 +82,7 @@ SUMMARY = Column("sentence", "summary")
 @click.option(
     "--fail-on", "gates", multiple=True, metavar="GATE",
     help='Exit with 3 where a measure grew by more: "time>5%", "dram_bytes>1%", "memory>2%", "flops>0%", '
-    '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "point:REGEX:memory>2%". May be repeated.',
+    '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "category:GEMM:time>5%", "point:REGEX:memory>2%". Repeatable.',
 )  # fmt: skip
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the gates as JUnit XML too."
@@ -97,7 +113,7 @@ def command(
     """Show what changed from the run BASE to the run NEW, and hold the change to limits. More runs are compared too.
 
     Runs of a profiler are compared kernel by kernel, per launch; after a rename by grid, block, NVTX range and similar
-    names, or by --pair; or with --layers by module and phase; traces with --operators per call of an operator. Runs of
+    names, or by --pair; or --by layer, its module and phase; traces --by operator, per call. Runs of
     ncu-bench bench are compared point by point, in whatever all of BASE has and none of NEW (dtype, mode, machine),
     with a sentence for each model. Counts are exact. Times are noisy, so their change has a 95 % interval; where it
     holds no change at all, none was shown.
@@ -107,7 +123,7 @@ def command(
 
     \b
     Example:
-      ncu-bench compare before after --by time --top 10 --format markdown
+      ncu-bench compare before after --sort time --top 10 --format markdown
       ncu-bench compare before.csv after.csv --pair rms_norm=norm_v2 --fail-on "kernel:norm:time>5%"
       ncu-bench compare before after --layers --fail-on "time>5%" --junit gates.xml
       ncu-bench compare before.ncu-rep after.ncu-rep --by line --kernel softmax
@@ -116,13 +132,14 @@ def command(
     """
     from ncu_tools.compare.gate import evaluate, exit_code, not_evaluated, parse_gate
 
+    how = how.with_group_of_flags()
     limits = [parse_gate(text) for text in gates]
     if junit is not None and not limits:
         raise WrongUsage("--junit has nothing to write.", "It writes how gates ended.", 'Add one: --fail-on "time>5%"')
     if junit is not None:
         require_other_output(junit, runs)
-    if how.depth is not None and not how.layers:
-        raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
+    if how.depth is not None and how.group != LAYER:
+        raise WrongUsage("--depth goes with layers.", advice="Add --by layer.")
     require_no_dask(only, dask)
     machine_readable = output_format in MACHINE_FORMATS
     try:
@@ -169,23 +186,26 @@ def _compared(request: CompareRequest) -> Compared:
     repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
-    if request.how.by in PLACES:
+    if request.how.group in PLACES:
         return compared_places(request)
     of_bench = are_bench_runs(request.runs, request.how.across)
-    if request.how.operators and (of_bench or request.how.layers):
-        raise WrongUsage("--operators goes with traces, and not with --layers.", advice="Leave one of them out.")
-    if request.how.pairs and (of_bench or request.how.layers):
-        raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
+    if request.how.pairs and (of_bench or request.how.group in (LAYER, CATEGORY)):
+        raise WrongUsage("--pair goes with kernels.", advice="Leave it out: whatever else is compared keeps its name.")
     if not of_bench:
-        return compared_layers(request) if request.how.layers else compared_kernels(request)
-    if request.how.layers:
-        raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
+        compared = {LAYER: compared_layers, CATEGORY: compared_categories}.get(request.how.group, compared_kernels)
+        return compared(request)
+    if request.how.group != KERNEL:
+        raise WrongUsage(
+            f"A measured point has no {request.how.group}.",
+            "A sweep of ncu-bench bench holds times of whole points.",
+            f"Leave --by {request.how.group} out, or compare runs of profile.",
+        )
     if request.dask:
         raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
     if request.only is not None:
         raise WrongUsage(
             "Measured points have no launches to choose from.",
-            advice="Leave out --kernel, --phase, --layer, --device and --rank.",
+            advice="Leave out --kernel, --phase, --layer, --device, --rank and --point.",
         )
     return compared_points(request)
 

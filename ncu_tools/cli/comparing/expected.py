@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.nvtx_ranges import RUN_PHASES
-from ncu_launch.targets.model_name_check import misspelt
-from ncu_launch.targets.reference_kernels import default_phases, own_dtype
-from ncu_launch.workload_spec import DTYPES, Workload
+from ncu_launch.targets.language.settings import check
+from ncu_launch.workload_spec import DTYPES
 
 from ncu_tools.cli.comparing.expected_ranges import show_ranges
-from ncu_tools.cli.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.comparing.what_ran import WhatRan
+from ncu_tools.cli.option_kinds.language_options import language_options
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    format_option,
+    hidden_rows,
+    machine_option,
+    options_in,
+    progress,
+    rows_shown,
+    show,
+    top_option,
+)
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -73,19 +84,23 @@ NOT_THE_SAME_FLOPS = (
 @click.option("--input-size", type=click.IntRange(min=8), help="With --target: image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="With --target: sequence length.")
 @click.option("--dtype", type=click.Choice(DTYPES), help="With --target: the type of its numbers. [default: fp32]")
+@language_options
 @click.option("--iterations", type=click.IntRange(min=1), help="With --target: how many were profiled. [default: 1]")
+@click.option(
+    "--tokens-per-step",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of prefill and decode: the tokens of all sequences in a step, for MFU and MBU.",
+)
+@machine_option
 @top_option("layers")
 @format_option
+@options_in(WhatRan, "ran")
 def command(
     run: str,
     depth: int | None,
     phases: tuple[str, ...],
-    target: str | None,
-    batch_size: int | None,
-    input_size: int | None,
-    seq_len: int | None,
-    dtype: str | None,
-    iterations: int | None,
+    ran: WhatRan,
     top: int | None,
     output_format: str,
 ) -> None:
@@ -97,12 +112,17 @@ def command(
     Expected FLOPs are those of contractions, from the shapes of its operators, and beside them those of all operators.
     Where measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
 
+    Prefill and decode of a language model, ours or a serving engine's, have a table of their own: time of a step,
+    token/s, bytes as they have to be read, MFU and MBU.
+
     \b
     Example:
       ncu-bench expected runs/resnet18-20260102T030405Z
       ncu-bench expected RUN --depth 2 --phase backward --format csv
       ncu-bench expected report.csv --target resnet18 --batch-size 256 --phase forward
+      ncu-bench expected trace.json.gz --target hf:qwen3-8b --phase decode --tokens-per-step 32 --dtype bf16
     """
+    from ncu_tools.cli.comparing.expected_generation import generation_of
     from ncu_tools.model.expected.both_sides import Collection
     from ncu_tools.model.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
     from ncu_tools.model.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
@@ -110,17 +130,22 @@ def command(
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import of_phases
 
-    sizes = (batch_size, input_size, seq_len, dtype, iterations)
-    if target and (wrong := misspelt(target)) is not None:
-        raise wrong
-    workload = _workload(target, batch_size, input_size, seq_len, dtype, phases) if target else None
-    if workload is None and any(sizes):
-        raise WrongUsage("Sizes, a type or iterations were given without --target.", advice="Say what ran: --target")
+    workload = ran.workload(phases)
     with progress("Reading") as reading:
         measured = load(run, reading=reading)
     if workload is None and (passes := passes_in(run)):
         show_ranges(measured.table, passes, list(measured.notes), output_format)
         return
+    generation = generation_of(run, measured.table, workload, ran, phases)
+    if generation is not None and not generation.has_counters:
+        generation.show(list(measured.notes), output_format)
+        return
+    if ran.tokens_per_step and generation is None:
+        raise WrongUsage(
+            "--tokens-per-step is of prefill and decode, and nothing says that this is either.",
+            advice="Say what ran, as --target hf:llama-3-8b --phase decode, or leave it out.",
+        )
+    workload = check(workload) if workload is not None else None
     if workload is not None and phases:
         measured = of_phases(measured, phases)
     _refuse_formulas(run, measured.table)
@@ -128,7 +153,7 @@ def command(
         comparison = compare_by_shapes(measured.table, depth=depth)
     else:
         expected = expected_of_workload(workload) if workload else expected_of(run)
-        collection = Collection(iterations=iterations or 1) if workload else _collection(run)
+        collection = Collection(iterations=ran.iterations or 1) if workload else _collection(run)
         comparison = compare(measured.table, expected, collection=collection, depth=depth)
     rows = [row for row in comparison.rows if row.scope in (MODEL, OPERATOR) or not phases or row.phase in phases]
     heads = [row for row in rows if row.scope not in (LAYER, OPERATOR)]
@@ -139,27 +164,16 @@ def command(
     shown = [*heads, *layers[:top], *operators[:top]]
     notes += _notes(comparison, shown)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    extra = {"iterations": comparison.iterations}
+    extra: dict[str, Any] = {"iterations": comparison.iterations}
+    if generation is not None and output_format == "json":
+        extra["generation"] = [asdict(row) for row in generation.rows]
+        notes += generation.notes
     show(
         Table("expected", columns, [_cells(row) for row in shown], [*notes, *measured.notes], extra),
         output_format,
     )
-
-
-def _workload(
-    target: str,
-    batch_size: int | None,
-    input_size: int | None,
-    seq_len: int | None,
-    dtype: str | None,
-    phases: tuple[str, ...],
-) -> Workload:
-    """The workload that the user describes."""
-    return Workload(
-        target, batch_size or 1, input_size, seq_len, own_dtype(target) or dtype or DTYPES[0],
-        phases=tuple("step" if phase == "optimizer" else phase for phase in phases) or default_phases(target),
-        device="cpu",
-    )  # fmt: skip
+    if generation is not None and output_format in ("text", "markdown"):
+        generation.show([], output_format)
 
 
 def _refuse_formulas(run: str, table: pa.Table) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.report.table import Column, Table
 
@@ -43,10 +43,10 @@ COLLECTIVE = Column("is_collective", "collective")
 @click.argument("run")
 @click.option(
     "--by",
-    type=click.Choice(("kernel", "layer", "rank")),
+    type=click.Choice(("kernel", "layer", "category", "rank")),
     default="kernel",
     show_default=True,
-    help="A row per kernel, per layer, or per rank.",
+    help="A row per kernel, layer, category of kernels, or rank.",
 )
 @click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
 @top_option("rows")
@@ -62,17 +62,19 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
     Example:
       ncu-bench skew run
       ncu-bench skew run --by layer --depth 1
+      ncu-bench skew run --by category
       ncu-bench skew run --by rank
     """
     from ncu_tools.kernels.operator_times import clocks_of
     from ncu_tools.model.layers.rank_skew import NEEDED, skew
     from ncu_tools.runs.selection import load_only
+    from ncu_tools.runs.varied_run import points_summed
 
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
-    result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
+    result = skew(loaded.table, by="kernel" if by == "rank" else by, depth=depth)
     clocks = clocks_of(loaded.table)
-    notes = [*result.notes, *loaded.notes, *operator_notes(clocks)]
+    notes = [*points_summed(run, only), *result.notes, *loaded.notes, *operator_notes(clocks)]
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
         show(titled_times(ranks, clocks), output_format)

@@ -9,8 +9,8 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ NOT_A_TIMELINE = (
     "--depth", type=click.IntRange(min=0),
     help="How many levels below the model go into a trace or a table of layers; all if not given.",
 )  # fmt: skip
+@click.option(
+    "--lanes", is_flag=True,
+    help="With --as perfetto, of a recording: GPU streams, gaps by cause, threads and steps as they were.",
+)  # fmt: skip
 @machine_option
 @selection_options
 @format_option
@@ -60,13 +64,15 @@ def command(
     form: str,
     of: str | None,
     depth: int | None,
+    lanes: bool,
     machine_name: str | None,
     output_format: str,
     only: Selection | None,
 ) -> None:
     """Write a run in the format of another tool.
 
-    A trace shows one iteration: its phases, and in each the modules that ran, as long as their launches took. In CSV
+    A trace shows one iteration: its phases, and in each the modules that ran, as long as their launches took; with
+    --lanes it is a recording of nsys or PyTorch's profiler itself, with what timeline finds of its gaps. In CSV
     for spreadsheets what is unknown is an empty cell, and a text that would run as a formula begins with an apostrophe.
     Sections are the long CSV of ncu's details page with the metrics that the report held, every digit and base units,
     and with NVTX ranges and results of NVIDIA's rules where the report had them.
@@ -75,6 +81,7 @@ def command(
     Example:
       ncu-bench export run -o trace.json --as speedscope
       ncu-bench export run -o trace.json --as perfetto --depth 2
+      ncu-bench export recording.sqlite -o trace.json --as perfetto --lanes
       ncu-bench export report.ncu-rep -o kernels.csv --as csv
       ncu-bench export sweep -o points.csv --as csv
       ncu-bench export report.ncu-rep -o details.csv --as sections
@@ -83,10 +90,16 @@ def command(
     from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
     from ncu_tools.runs.loading import locate
+    from ncu_tools.runs.varied_run import points_summed
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
     require_other_output(output, [run, *(str(Path(run) / name) for name in (LAUNCHES, BENCH_FILE, POINTS_FILE))])
+    if lanes:
+        _require_lanes(form, depth, only)
+        text, rows, notes = _lanes(run)
+        _written(output, form, text, rows, notes, output_format)
+        return
     if of == "points" or is_bench(run):
         _require_points(run, form, of, only)
         text, rows, notes = _points(run)
@@ -106,6 +119,8 @@ def command(
             text, rows, notes = _sections(run, *_read(found))
         else:
             text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
+        if form != "csv" or of == "layers":
+            notes = [*points_summed(run, only), *notes]
     _written(output, form, text, rows, notes, output_format)
 
 
@@ -117,6 +132,29 @@ def _written(output: Path, form: str, text: str, rows: int, notes: list[str], ou
         temporary.write_bytes(text.encode("utf-8", "replace"))
     row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
     show(Table("export", COLUMNS, [row], notes), output_format)
+
+
+def _require_lanes(form: str, depth: int | None, only: Selection | None) -> None:
+    """Raise `WrongUsage` for what lanes cannot be written with."""
+    if form != "perfetto":
+        raise WrongUsage(f"--lanes does not go with --as {form}.", advice="Use --as perfetto.")
+    if depth is not None or only is not None:
+        raise WrongUsage(
+            "--lanes writes a whole recording.", "Levels of a model and selected launches are of a table of launches.",
+            "Leave them out.",
+        )  # fmt: skip
+
+
+def _lanes(run: str) -> tuple[str, int, list[str]]:
+    """A recording as lanes, how many slices it has, and notes."""
+    from ncu_tools.report.export.timeline_lanes import to_lanes
+    from ncu_tools.timeline.load_activity import load_activity
+    from ncu_tools.timeline.timeline import timeline
+
+    with progress("Reading") as reading:
+        found = timeline(load_activity(run, reading))
+    text = to_lanes(found)
+    return text, text.count('"ph": "X"'), [*found.notes, f"open {OPEN_IN['perfetto']} and drop the file there"]
 
 
 def _require_points(run: str, form: str, of: str | None, only: Selection | None) -> None:
@@ -201,5 +239,5 @@ def _no_layers(run: str, notes: list[str]) -> NcuBenchError:
     return NcuBenchError(
         f"{run} has no layers to show.",
         "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1]),
-        "For its kernels as a table: --as csv --table kernels",
+        "For its kernels as a table: --as csv --table kernels; a recording as it was: --as perfetto --lanes",
     )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -16,15 +18,17 @@ from ncu_tools.cli.options import (
     engine_of,
     format_option,
     formulas_option,
-    group_option,
+    inductor_option,
     machine_option,
     options_in,
     progress,
     rows_shown,
     show,
+    terminal_width,
     top_option,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources
+from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
@@ -66,6 +70,7 @@ COLUMNS = (
     Column("headroom_share", "of run, at most", "fraction", spare=6),
 )
 MACHINE_READABLE = (
+    Column("kernel_id", "id"),
     Column("unit", "unit"),
     Column("flops_basis", "basis"),
     Column(LOWER, "lower bound"),
@@ -77,10 +82,8 @@ BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headro
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """Lower bound of a unit -> the text in the basis that indicates it."""
-GROUPS_OF_KERNELS = ("name", "short", "grid")
+GROUPS_OF_KERNELS = ("name", "short", "grid", "category")
 """Groupings that need nothing but kernels and their shapes."""
-OPERATORS = "operator"
-"""The grouping, and the title of its rows."""
 IS_TOTAL = Column("is_total", "total")
 MIX = (
     Column("kernel", "kernel", wide=True),
@@ -88,6 +91,11 @@ MIX = (
     Column("launches", "launches", "count", spare=3),
     Column("counted_launches", "counted", "count", spare=3),
     Column("instructions", "warp instructions", "number", "inst", spare=2),
+)
+ORDER = Words(
+    ("time", "headroom", "flops", "dram"),
+    "What rows are ordered by; headroom is the time that reaching its roof would save.",
+    "time",
 )
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 """Order -> its column, which stays on narrow terminals; that of time stays anyway."""
@@ -103,18 +111,18 @@ class AskedTable:
     rules: bool
     columns: tuple[str, ...]
 
-    def require_one_table(self, by: str, group: str, dask: str | None) -> None:
+    def require_one_table(self, order: str, group: str, dask: str | None) -> None:
         """Raise `WrongUsage` for options that exclude each other."""
         others = self.units or self.diagnose
         if self.mix and (others or self.rules or self.columns or dask or group != "name"):
             raise WrongUsage(
                 "--mix is a table of its own.",
-                advice="Leave out --units, --diagnose, --rules, --columns, --group and --dask.",
+                advice="Leave out --units, --diagnose, --rules, --columns, --by and --dask.",
             )
-        if self.rules and (others or self.columns or by != "time"):
+        if self.rules and (others or self.columns or order != "time"):
             raise WrongUsage(
                 "--rules is a table of its own, ranked by what NVIDIA's rules could save.",
-                advice="Leave out --units, --diagnose, --columns and --by.",
+                advice="Leave out --units, --diagnose, --columns and --sort.",
             )
         if self.columns and self.units:
             raise WrongUsage("--units chooses the columns, as --columns does.", advice="Leave one of them out.")
@@ -127,15 +135,8 @@ class AskedTable:
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "--by",
-    type=click.Choice(("time", "headroom", "flops", "dram")),
-    default="time",
-    show_default=True,
-    help="What to sort by; headroom is the time that reaching its roof would save.",
-)
+@rows_and_order(KERNEL_ROWS, ORDER)
 @top_option("kernels")
-@group_option
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--mix", is_flag=True, help="Show what the instructions of each kernel do: shares by kind of opcode.")
@@ -145,15 +146,16 @@ class AskedTable:
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 @dask_option
 @format_option
 @options_in(AskedTable, "asked")
 def command(
     runs: tuple[str, ...],
-    by: str,
-    top: int | None,
     group: str,
+    order: str,
+    top: int | None,
     machine_name: str | None,
     full_names: bool,
     dask: str | None,
@@ -175,38 +177,40 @@ def command(
     \b
     Example:
       ncu-bench hotspots report.csv --top 10
-      ncu-bench hotspots launches.parquet --by dram --group grid --format csv
+      ncu-bench hotspots launches.parquet --by grid --sort dram --format csv
       ncu-bench hotspots report.csv --units
       ncu-bench hotspots report.ncu-rep --mix
       ncu-bench hotspots run --phase backward --kernel gemm
-      ncu-bench hotspots report.csv --by headroom --diagnose
+      ncu-bench hotspots report.csv --sort headroom --diagnose
       ncu-bench hotspots report.ncu-rep --columns occupancy,registers,l1_hit,top_stall
       ncu-bench hotspots report.ncu-rep --columns memory --format csv
       ncu-bench hotspots report.ncu-rep --rules
       ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
     """
+    from ncu_tools.kernels.kernel_row import GROUPS
+
     machine = None
     if machine_name:
         from ncu_tools.ceilings.machine_files import find_machine
 
         machine = find_machine(machine_name)
     require_no_dask(only, dask)
-    asked.require_one_table(by, group, dask)
+    asked.require_one_table(order, group, dask)
     top = rows_shown(top, output_format)
     with engine_of(dask) as engine:
         found_runs = _located(runs, engine, only, ranges=asked.needs_ranges(group, only))
         if asked.rules:
             table = _rules(found_runs, group, top, output_format)
-            table.notes = [*_pooled(runs), *table.notes]
+            table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
         else:
-            result, sums = _kernels(found_runs, machine, by, group, diagnose=asked.diagnose)
+            result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
             chosen = _chosen_columns(found_runs, asked.columns, group)
-    several = not asked.rules and any(row.point for row in result.rows)
+    several = not asked.rules and len({tuple(row.point.items()) for row in result.rows}) > 1
     if several and (asked.units or asked.mix or asked.diagnose or asked.columns):
         raise WrongUsage(
             "--units, --mix, --diagnose and --columns are of one point.",
             f"{', '.join(runs)} holds launches of several.",
-            "Name the run folder of one of them, which lies in that of the run.",
+            "Choose one with --point, as n=64, or name its run folder, which lies in that of the run.",
         )
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
@@ -215,7 +219,8 @@ def command(
         return
     notes = [
         *_pooled(runs),
-        *hidden_kernels(result.rows, top, noun=OPERATORS if group == OPERATORS else "kernel"),
+        *(_summed(runs, only) if dask is not None or len(runs) > 1 else ()),
+        *hidden_kernels(result.rows, top, noun=GROUPS[group]),
         *result.notes,
     ]
     shown = result.rows[:top]
@@ -225,25 +230,42 @@ def command(
         {**row.point, **asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None}
         for row in shown
     ]
-    columns = _columns(result.rows, by, group, output_format, diagnose=asked.diagnose)
+    columns = _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
     if asked.units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
+    for row in rows:
+        row["kernel_id"] = _id_of(row, group)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
     if asked.diagnose:
         table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+    if group not in ("operator", LOCATION):
+        table = with_sources(table)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
+    if group == LOCATION and output_format == "text" and not full_names:
+        table = with_short_paths(table, terminal_width())
     show(table, output_format, full_names=full_names)
 
 
-def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *, diagnose: bool) -> Sequence[Column]:
+def _id_of(row: dict[str, Any], group: str) -> str | None:
+    """The key of a row's kernel, which --id takes; None for rows that are not one kernel by its full name."""
+    from ncu_tools.runs.kernel_ids import kernel_id
+
+    return kernel_id(row["kernel"]) if group == "name" and not row.get(IS_TOTAL.name) else None
+
+
+def _columns(
+    rows: Sequence[Hotspot], order: str, group: str, output_format: str, *, diagnose: bool
+) -> Sequence[Column]:
     """The columns of the table of kernels."""
-    columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    from ncu_tools.kernels.kernel_row import GROUPS
+
+    columns = [one._replace(spare=0) if one.name == SORTED_BY.get(order) else one for one in COLUMNS]
     points = [row.point for row in rows]
     arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
-    columns = [columns[0], *arguments, *columns[1:]]
-    if group == OPERATORS:
-        columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
+    columns = [columns[0]._replace(title=GROUPS[group]), *arguments, *columns[1:]]
+    if group == LOCATION:
+        columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]
     if output_format in MACHINE_FORMATS:
         return (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     if diagnose:
@@ -285,12 +307,12 @@ def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None,
 
 
 def _kernels(
-    found: OnDisk | Run, machine: Machine | None, by: str, group: str, *, diagnose: bool
+    found: OnDisk | Run, machine: Machine | None, order: str, group: str, *, diagnose: bool
 ) -> tuple[Hotspots, DiagnosisSums | None]:
     """The kernels of the runs; with `diagnose` also its sums."""
     from ncu_tools.kernels.kernel_cache import hotspots_of
 
-    result = hotspots_of(found, machine, by=by, group=group)
+    result = hotspots_of(found, machine, by=order, group=group)
     if not diagnose:
         return result, None
     from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
@@ -338,6 +360,13 @@ def _pooled(runs: Sequence[str]) -> list[str]:
     if len(runs) == 1:
         return []
     return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
+
+
+def _summed(runs: Sequence[str], only: Selection | None) -> list[str]:
+    """Notes on the runs whose points are summed."""
+    from ncu_tools.runs.varied_run import points_summed
+
+    return [note for run in runs for note in points_summed(run, only)]
 
 
 def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str = "kernel") -> list[str]:

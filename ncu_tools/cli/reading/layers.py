@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import percent
@@ -32,6 +32,8 @@ COLUMNS = (
     Column("forward_ns", "forward", "time", "ns"),
     Column("backward_ns", "backward", "time", "ns"),
     Column("optimizer_ns", "optimizer", "time", "ns"),
+    Column("prefill_ns", "prefill", "time", "ns"),
+    Column("decode_ns", "decode", "time", "ns"),
     Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=1),
     Column("dram_bytes", "DRAM", "byte", "byte", spare=3),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=2),
@@ -95,6 +97,7 @@ def command(
     """
     from ncu_tools.model.layers.layers import NEEDED, layers
     from ncu_tools.runs.selection import load_only
+    from ncu_tools.runs.varied_run import points_summed
 
     if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
@@ -102,6 +105,7 @@ def command(
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
+    loaded.notes = [*points_summed(run, only), *loaded.notes]
     if forward_backward:
         _show_ratios(loaded, depth, output_format)
         return

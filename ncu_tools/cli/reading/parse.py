@@ -15,7 +15,6 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.instance_table import INSTANCES_FILE
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source, find_sources
 
-from ncu_tools.cli.binary_report import check_table, contents_table
 from ncu_tools.cli.options import (
     capture_option,
     dask_option,
@@ -27,6 +26,7 @@ from ncu_tools.cli.options import (
     require_parquet_output,
     show,
 )
+from ncu_tools.cli.tables.binary_report import check_table, contents_table
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table, printable
 

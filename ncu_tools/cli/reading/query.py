@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, show
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -41,16 +41,17 @@ class AnswerTable(Table):
 def command(run: str, sql: str, machine_name: str | None, output_format: str, only: Selection | None) -> None:
     """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
 
-    The tables are launches, a row per launch with every metric of the report under its name, and kernels, a row per
-    kernel name with what bounds it, rules, a row per message of NVIDIA's rules, and metrics, what is known of each
-    metric; of a sweep of ncu-bench bench there is points, a row per point. Units are in the names; NULL is unknown and
-    shown as nothing. Names with dots take double quotes. A query reads these tables and
+    The tables are launches, a row per launch with its category and every metric of the report under its name, and
+    kernels, a row per kernel name with its category and what bounds it, rules, a row per message of NVIDIA's rules, and
+    metrics, what is known of each metric; of a sweep of ncu-bench bench there is points, a row per point. Units are in
+    the names; NULL is unknown and shown as nothing. Names with dots take double quotes. A query reads these tables and
     nothing else: no files, no network, no changes.
 
     \b
     Example:
       ncu-bench query report.csv "SELECT kernel_short, sum(duration_ns) FROM launches GROUP BY ALL ORDER BY 2 DESC"
       ncu-bench query report.csv "SELECT kernel, bound FROM kernels WHERE bound_fraction < 0.5" --format csv
+      ncu-bench query trace.json "SELECT category, sum(duration_ns) FROM launches GROUP BY ALL ORDER BY 2 DESC"
       ncu-bench query report.csv "DESCRIBE launches"
       ncu-bench query report.ncu-rep "SELECT rule, message, metrics FROM rules WHERE speedup_type = 'global'"
       ncu-bench query report.ncu-rep "SELECT metric, unit, description FROM metrics WHERE in_run"
@@ -110,24 +111,33 @@ def _launches(run: OnDisk | Run) -> tuple[QueryTable, list[str]]:
     from ncu_parsers.parquet.arrow_dataset import scanned
     from ncu_parsers.parquet.reader import filled_columns
 
+    from ncu_tools.kernels.names.categories import CATEGORY, category_of_rows
     from ncu_tools.runs.loading import Run
-    from ncu_tools.runs.sql_query import QueryTable, held_in_memory
+    from ncu_tools.runs.sql_query import ComputedColumn, QueryTable, held_in_memory
 
+    of_name = ComputedColumn(CATEGORY, ("kernel_name", "operator"), category_of_rows)
     if isinstance(run, Run):
-        return held_in_memory(run.table), run.notes
+        held = held_in_memory(run.table)
+        return QueryTable(held.rows, lambda: [*held.held(), CATEGORY], of_name), run.notes
     found = scanned(run.file)
-    return QueryTable(found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
+    return QueryTable(found.launches, lambda: [*filled_columns(run.file), CATEGORY], of_name), run.notes or found.notes
 
 
 def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
     """The kernels of a run, summed when a query needs them."""
+    from ncu_parsers.schema import arrays
+
     from ncu_tools.kernels.kernel_cache import hotspots_of
-    from ncu_tools.kernels.kernel_row import kernels_table
+    from ncu_tools.kernels.kernel_row import CATEGORY, kernels_table
+    from ncu_tools.kernels.view.columns.column_sums import categories_of_kernels
     from ncu_tools.runs.sql_query import QueryTable, held_in_memory
 
     @cache
     def table() -> QueryTable:
-        return held_in_memory(kernels_table(hotspots_of(run, machine).rows))
+        rows = hotspots_of(run, machine).rows
+        of_kernels = categories_of_kernels(run)
+        categories = arrays.dictionary([of_kernels.get(row.kernel) for row in rows])
+        return held_in_memory(kernels_table(rows).append_column(CATEGORY, categories))
 
     return QueryTable(lambda: table().rows(), lambda: table().held())
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, group_option, machine_option, progress
-from ncu_tools.cli.selection_options import selection_options
+from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import selection_options
+from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, inductor_option, machine_option, progress
 from ncu_tools.cli.terminal_notes import WrittenFile
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
     "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
     help="Look for the text of source lines below this folder.",
 )  # fmt: skip
-@group_option
+@rows_and_order(KERNEL_ROWS)
 @machine_option
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 def command(
     runs: tuple[str, ...],
@@ -100,11 +102,12 @@ def _reported(
 ) -> ReportedRun:
     """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
     from ncu_tools.report.html.html_content import ReportedRun
+    from ncu_tools.runs.varied_run import points_summed
 
     run, inside, has_launches = _with_inside(name, only, reading)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
-    notes = [*run.notes, *unreadable, *inside.notes]
+    notes = [*points_summed(name, only), *run.notes, *unreadable, *inside.notes]
     source = inside.source_text(source_root)
     return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source, has_launches)
 

@@ -12,7 +12,9 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -20,15 +22,14 @@ from ncu_tools.cli.options import (
     engine_of,
     format_option,
     formulas_option,
-    group_option,
     hidden_rows,
+    inductor_option,
     options_in,
     progress,
     rows_shown,
     show,
     top_option,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
     Style,
@@ -160,9 +161,10 @@ class PointOptions:
 )  # fmt: skip
 @click.option("--title", default="", help="A title for the picture.")
 @top_option("points")
-@group_option
+@rows_and_order(KERNEL_ROWS)
 @formulas_option
 @capture_option
+@inductor_option
 @selection_options
 @dask_option
 @format_option
@@ -211,7 +213,7 @@ def command(
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
-            advice="Leave out --kernel, --phase, --layer, --device and --rank, or name runs.",
+            advice="Leave out --kernel, --phase, --layer, --device, --rank and --point, or name runs.",
         )
     if drawn_again(runs, style):
         return
@@ -345,7 +347,7 @@ def _table(
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
     with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
-    first = COLUMNS[0]._replace(title=result.view.removesuffix("s") if not result.density else "kernel")
+    first = COLUMNS[0]._replace(title="kernel" if result.density else result.noun)
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE

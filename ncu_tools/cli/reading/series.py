@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.pictures import FORMATS

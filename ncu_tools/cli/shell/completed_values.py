@@ -131,7 +131,7 @@ VALUES: dict[str, Values] = {
     "profile target": _models, "estimate targets": _models, "bench targets": _models, "--target": _models,
     "--kernel": _kernels, "kernel name": _kernels,
     "--units": _units, "--unit": _units, "--levels": _levels,
-    "--dtype": _types, "--mode": _modes, "--phase": _phases, "--device": _devices,
+    "--dtype": _types, "--mode": _modes, "--phase": _phases, "--on": _devices,
     "--dask": _engines,
 }  # fmt: skip
 """Option, or command and argument -> its values. Choices of click know theirs, and every other argument is a file."""

@@ -142,7 +142,7 @@ def next_commands(look: FolderLook) -> list[tuple[str, str]]:
         page = _quoted(look.newest(SOURCE)[0])
         commands.append((f"ncu-bench source {page}", "the hottest lines of a kernel"))
         if not launches:
-            commands.append((f"ncu-bench source {page} --by executed", "where most instructions are executed"))
+            commands.append((f"ncu-bench source {page} --sort executed", "where most instructions are executed"))
     if launches:
         commands.append((f"ncu-bench report {_quoted(launches[0])} -o report.html", "all of it as one page"))
     elif sweeps:

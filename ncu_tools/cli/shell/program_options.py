@@ -13,10 +13,14 @@ COMPLETE = "_NCU_BENCH_COMPLETE"
 
 @dataclass
 class Asked:
-    """What the options of the program asked for, in the context's `obj` of the program and its command."""
+    """What the options of the program asked for, in the context's `obj` of the program and its command.
+
+    `told` is set once a command has written JSON: an error after that is told on stderr alone.
+    """
 
     debug: bool = False
     notes: bool = False
+    told: bool = False
 
 
 def _debug(context: click.Context, parameter: click.Parameter, given: bool) -> None:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.kernels.kernel_name_spelling import drop_parameters, normalised_name
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, normalised_name
+from ncu_tools.runs.kernel_ids import is_kernel_id, of_ids
 
 NEAR_NAMES = 3
 _LEAST_ALIKE = 0.5
@@ -60,7 +61,9 @@ def _asked(text: str, before: set[str], after: set[str]) -> AskedPair:
 
 
 def _named(text: str, names: set[str]) -> frozenset[str]:
-    """The names that a text stands for, in the strictest spelling that matches any."""
+    """The names that a text stands for: as a key of a kernel, or in the strictest spelling that matches any."""
+    if is_kernel_id(text.strip()):
+        return of_ids(names, [text.strip()])
     for spelling in (normalised_name, drop_parameters, short_name):
         wanted = text.strip() if spelling is short_name else spelling(text.strip())
         found = frozenset(name for name in names if spelling(name) == wanted)

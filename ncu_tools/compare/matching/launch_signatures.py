@@ -19,7 +19,7 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, short_name
 
-from ncu_tools.kernels.kernel_name_spelling import drop_parameters, is_bare, normalised_name
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, is_bare, normalised_name
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

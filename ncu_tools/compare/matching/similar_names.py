@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.kernels.kernel_name_spelling import drop_parameters
+from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _WAYS_AND_TYPES = """

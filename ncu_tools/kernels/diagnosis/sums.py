@@ -21,7 +21,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.ceilings.machine_files import machine_of_device
 from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, stall_reasons
-from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_sums import NamedSums
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run

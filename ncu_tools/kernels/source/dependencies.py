@@ -39,7 +39,7 @@ class Flow:
 
     texts: list[str]
     turns: dict[int, int | None]
-    _parsed: dict[int, Instruction | None] = field(default_factory=dict)
+    _parsed: dict[str, Instruction | None] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """How many instructions there are."""
@@ -47,9 +47,10 @@ class Flow:
 
     def instruction(self, place: int) -> Instruction | None:
         """The instruction at a place; None where its text is none."""
-        if place not in self._parsed:
-            self._parsed[place] = parse_instruction(self.texts[place])
-        return self._parsed[place]
+        text = self.texts[place]
+        if text not in self._parsed:
+            self._parsed[text] = parse_instruction(text)
+        return self._parsed[text]
 
     def follows(self, place: int) -> tuple[int, ...] | None:
         """The places that can run right after a place; None where they cannot be told."""

@@ -27,7 +27,7 @@ MEASURE_OF = {
     "sectors": "l2_sectors",
     "conflicts": "shared_wavefronts",
 }
-"""What --by ranks by -> its column; of conflicts the column less its ideal."""
+"""What --sort orders by -> its column; of conflicts the column less its ideal."""
 
 Ranks = npt.NDArray[np.int64]
 
@@ -137,6 +137,9 @@ SUMMED = {
     "shared_wavefronts_ideal": "shared_wavefronts_ideal",
 }
 """What a place sums over its instructions -> its column."""
+
+MEASURES_SHOWN = frozenset({*SUMMED.values(), *(f"stall_{reason}" for reason in REASONS)})
+"""The columns of counts that rows are made of."""
 
 
 def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:

@@ -106,7 +106,7 @@ def _sources(path: str) -> list[Source]:
 
 
 def _is_binary(source: Source) -> bool:
-    from ncu_parsers.ncu_rep.blocks import MAGIC
+    from ncu_parsers.ncu_rep import MAGIC
 
     return source.head(len(MAGIC)) == MAGIC
 

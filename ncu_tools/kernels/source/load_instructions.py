@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parquet.checked_open import is_parquet
-from ncu_parsers.parquet.reader import read_instructions_table
+from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside, joined_instructions
 from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.sources.sources import Source
@@ -32,21 +31,26 @@ class RunInstructions:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
-def load_instructions(path: str, reading: Callable[[Source], None] = lambda source: None) -> RunInstructions:
+def load_instructions(
+    path: str, reading: Callable[[Source], None] = lambda source: None, wanted: Container[str] | None = None
+) -> RunInstructions:
     """The instructions of the run that `path` names: a report, reports in a folder, or what `parse` wrote of them.
 
+    Where only some columns of counts are `wanted`, others may be null, which saves time.
     Raises `NcuBenchError` where none can be read or the run has none, saying what to collect.
     """
     from ncu_parsers.ncu.instructions.read import read_instructions, source_files  # slow to import
 
     written = _written(Path(path))
     if written is not None:
+        from ncu_parsers.parquet.reader import read_instructions_table  # imports Arrow's Parquet
+
         table = read_instructions_table(written)
         return RunInstructions(table, list(table_metadata(table).get("notes", ())))
     parts, files, sizes = [], dict[str, str](), dict[str, int]()
     for source in _reports(Path(path)):
         reading(source)
-        found = read_instructions(source, files)
+        found = read_instructions(source, files, wanted)
         if found is not None:
             parts.append(found)
             held = source_files(source)

@@ -64,7 +64,7 @@ def _commands(rule: str, busiest: str) -> list[str]:
 
 def _has_counts(view: KernelView, command: str) -> bool:
     """True if instructions of the kernel have the counts that the command ranks by."""
-    by = re.search(r"--by (\w+)", command)
+    by = re.search(r"--sort (\w+)", command)
     return any(getattr(place, COUNTS[by[1]] if by else "samples") is not None for place in view.places)
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 
-from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
 

@@ -2,11 +2,12 @@
 
 Times follow from the roofline model: for the model, the greater of bytes / bandwidth and FLOPs / peak; for operators,
 the sum of each operator's own greater one. Both are lower bounds. Bytes and FLOPs come in two conventions. Bytes of the
-`model` are inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass), its FLOPs those of
+`model` are inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass), and of prefill and
+decode those that are read and written (`ncu_tools.model.language.step_work`); its FLOPs are those of
 products, convolutions and attention (PyTorch's counter, published figures). Those of `operators` are what each of them
 reads, writes and computes by its formula: element-wise arithmetic too, which CUDA cores do, and nothing that a causal
-mask skips. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass), else
-`operators`.
+mask skips. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass),
+`as read` of prefill and decode, else `operators`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.model.language.language_estimate import (
+    ITS_OWN,
+    LanguageEstimate,
+    Types,
+    facts_in,
+    language_estimate,
+    work_of_phase,
+)
+from ncu_tools.model.language.step_work import StepWork
 
 UNITS_OF_TYPE = {
     "fp64": ("tensor_fp64", "fp64"), "fp32": ("fp32",), "tf32": ("tensor_tf32",), "fp16": ("tensor_fp16", "fp16"),
@@ -38,11 +48,13 @@ class Estimate:
     """One phase of a model on one machine, or without one. Times in ns; None if a needed value is unknown.
 
     `arithmetic_intensity` (FLOP/byte), `integer_intensity` (OP/byte, None without integer operations), `time_model_ns`
-    and `bound` use the same bytes; `whole_bytes` names their convention: `model` or `operators`. `flops` are those of
-    contractions, `flops_operators` all that operators compute; the two are never added. `unknown_operators` may hold a
-    contraction and have no formula, so FLOPs and values that need them are unknown. `uncounted_operators` hold none and
+    and `bound` use the same bytes; `whole_bytes` names their convention: `model`, `as read` or `operators`.
+    `flops` are those of contractions, `flops_operators` all that operators compute; the two are never added.
+    `unknown_operators` may hold a contraction and have no formula, so FLOPs and values that need them are unknown.
+    `uncounted_operators` hold none and
     have no formula: without them `flops_operators` is a lower bound. `failed` is the reason why nothing could be
-    estimated.
+    estimated. `has_head` says whether a causal language model has its LM head, None of other models; `language` is of
+    its prefill and decode.
     """
 
     target: str
@@ -66,6 +78,10 @@ class Estimate:
     uncounted_operators: str | None = None
     flops_operators_lower_bound: bool = False
     failed: str | None = None
+    input_size: int | None = None
+    sequence_length: int | None = None
+    has_head: bool | None = None
+    language: LanguageEstimate | None = None
 
 
 def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str | None:
@@ -87,6 +103,7 @@ def estimates(
     summary: dict[str, Any],
     machines: Sequence[Machine],
     unit: str | None = None,
+    types: Types = ITS_OWN,
 ) -> list[Estimate]:
     """A row per phase of the operators and machine; without machines one row per phase, without times."""
     phases = tables.words(operators, "phase")
@@ -94,7 +111,8 @@ def estimates(
     for phase in dict.fromkeys(phases):
         here = np.array([other == phase for other in phases], dtype=bool)
         work = _Work(operators, here, summary if phase == "forward" else {})
-        rows += [_on(machine, workload, phase, work, summary, unit) for machine in machines or (None,)]
+        work.read = work_of_phase(facts_in(summary), phase, types)
+        rows += [_on(machine, workload, phase, work, summary, unit, types) for machine in machines or (None,)]
     return rows
 
 
@@ -117,6 +135,14 @@ class _Work:
         self.uncounted = Counter(names[np.isnan(everything) & (self.flops == 0)].tolist())
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
         self.model_bytes = None if None in parts else float(sum(part for part in parts if part is not None))
+        self.read: StepWork | None = None
+
+    @property
+    def whole(self) -> tuple[str, float]:
+        """The bytes of the model, and the name of their convention."""
+        if self.read is not None:
+            return "as read", self.read.bytes
+        return ("operators", float(self.bytes.sum())) if self.model_bytes is None else ("model", self.model_bytes)
 
     @property
     def total_flops(self) -> float | None:
@@ -146,9 +172,10 @@ def _on(
     work: _Work,
     summary: dict[str, Any],
     unit_name: str | None,
+    types: Types,
 ) -> Estimate:
     flops, moved = work.total_flops, float(work.bytes.sum())
-    whole_bytes, whole = ("operators", moved) if work.model_bytes is None else ("model", work.model_bytes)
+    whole_bytes, whole = work.whole
     time_model = time_operators = None
     bound = None
     unit = unit_of(machine, workload.dtype, unit_name) if machine is not None else None
@@ -164,6 +191,9 @@ def _on(
         ", ".join(f"{name} ({calls} calls)" for name, calls in found.items())
         for found in (summary.get("unknown_operators", {}), work.uncounted)
     )
+    facts, language = facts_in(summary), None
+    if facts is not None and work.read is not None and phase is not None:
+        language = language_estimate(facts, phase, types, machine, unit, time_model)
     return Estimate(
         target=workload.target,
         batch_size=workload.batch_size,
@@ -174,7 +204,7 @@ def _on(
         flops=flops,
         flops_operators=work.everything if flops is not None else None,
         integer_operations=integers,
-        bytes_model=work.model_bytes,
+        bytes_model=work.model_bytes if work.read is None else work.read.bytes,
         bytes_operators=moved,
         arithmetic_intensity=None if np.isnan(intensity) else intensity,
         integer_intensity=integers / whole if integers is not None and whole else None,
@@ -185,6 +215,10 @@ def _on(
         unknown_operators=unknown or None,
         uncounted_operators=uncounted or None,
         flops_operators_lower_bound=bool(uncounted),
+        input_size=summary.get("input_size"),
+        sequence_length=summary.get("sequence_length"),
+        has_head=facts.has_head if facts is not None else None,
+        language=language,
     )
 
 

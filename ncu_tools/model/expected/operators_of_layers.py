@@ -41,11 +41,16 @@ def expected_of_workload(workload: Workload) -> pa.Table:
 
     Raises `NcuBenchError` if that is not possible.
     """
+    return operators_of(expectation_or_error(workload))
+
+
+def expectation_or_error(workload: Workload) -> Expectation:
+    """A workload counted on the meta device. Raises `NcuBenchError` if that is not possible."""
     expectation = expectation_of(workload)
     if expectation.why_not:
         advice = expectation.advice or "Check its name and sizes."
         raise NcuBenchError(f"{workload.target} cannot be counted.", expectation.why_not, advice)
-    return operators_of(expectation)
+    return expectation
 
 
 def operators_of(expectation: Expectation) -> pa.Table:

@@ -56,6 +56,8 @@ class Layer:
     forward_ns: float | None
     backward_ns: float | None
     optimizer_ns: float | None
+    prefill_ns: float | None
+    decode_ns: float | None
     time_share: float | None
     flops: float | None
     flops_lower_bound: bool
@@ -288,6 +290,8 @@ class _Launches:
             forward_ns=times["forward"],
             backward_ns=times["backward"],
             optimizer_ns=times["optimizer"],
+            prefill_ns=times["prefill"],
+            decode_ns=times["decode"],
             time_share=time / whole if time is not None and whole else None,
             flops=flops,
             flops_lower_bound=flops is not None and bool(self.partial[rows].any()),

@@ -20,6 +20,8 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels import operator_times
+from ncu_tools.kernels.names.categories import CATEGORY, categories_in
+from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
@@ -27,7 +29,7 @@ COLLECTIVES = "(collectives)"
 """The row of collectives in a table of layers; they belong to no layer."""
 NEEDED = (
     "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
-    "duration_ns", "source", *operator_times.NEEDED,
+    "duration_ns", "source", "operator", *operator_times.NEEDED,
 )  # fmt: skip
 """The columns of launches that skew is computed from."""
 Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]
@@ -81,7 +83,7 @@ class Skews:
 
 
 def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Skews:
-    """Compare the kernels (`by` = "kernel") or layers ("layer") of a run across its ranks.
+    """Compare the kernels, layers or categories of a run across its ranks: `by` is "kernel", "layer" or "category".
 
     With `depth`, launches of deeper layers count for the layer of that depth, else each launch for its own layer.
     Launches that failed or have no rank are left out, with a note.
@@ -93,9 +95,10 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
         result.notes.append("there are no two ranks to compare: profile with --nproc, or inside srun or mpirun")
         return result
     result.slowest = _slowest(result.ranks)
-    rows = launches.across_ranks(launches.names if by == "kernel" else launches.layers(depth), result.slowest)
+    coded = {"kernel": lambda: launches.names, "layer": lambda: launches.layers(depth), CATEGORY: launches.categories}
+    rows = launches.across_ranks(coded[by](), result.slowest)
     result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
-    result.notes += summary(result)
+    result.notes += [*summary(result), *(notes_on_other(table) if by == CATEGORY else [])]
     return result
 
 
@@ -160,12 +163,18 @@ class _Launches:
             for codes, texts in (tables.codes(table, name) for name in ("kernel_name", "module", HOST, "device_name"))
         )
         self.device_ids = tables.floats(table, "device_id")[kept]
+        self._table, self._kept = table, kept
 
     def layers(self, depth: int | None) -> Coded:
         """The layer of each launch; collectives have a row of their own."""
         codes, modules = self.modules
         names = [module_at_depth(module or NO_MODULE, depth) for module in modules] + [COLLECTIVES]
         return np.where(self.collective, len(names) - 1, codes), names
+
+    def categories(self) -> Coded:
+        """The category of each launch."""
+        codes, categories = categories_in(self._table)
+        return codes[self._kept], categories
 
     def rank_times(self) -> list[RankTime]:
         """The times of each rank."""

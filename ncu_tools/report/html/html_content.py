@@ -22,13 +22,14 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
+from ncu_tools.kernels.kernel_row import GROUPS
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
-from ncu_tools.numbers.number_format import more_kernels, percent, scaled
+from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled
 from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
 from ncu_tools.report.html.html_page import embedded, room_beside
 from ncu_tools.report.html.page_columns import (
@@ -37,7 +38,6 @@ from ncu_tools.report.html.page_columns import (
     KERNEL_DETAILS,
     LAYER_COLUMNS,
     kernel_columns,
-    noun_of,
     summary_columns,
     timed,
 )
@@ -99,7 +99,7 @@ def content(
     """The content of the page for runs with different names: the `top` hottest kernels of each, or as many as fit.
 
     `machine` gives ceilings that the runs lack; `group` is the grouping of kernels
-    (`ncu_tools.kernels.hotspots.GROUPS`).
+    (`ncu_tools.kernels.kernel_row.GROUPS`).
     """
     look = Look(group=group, levels=LEVELS, follow=len(runs) > 1)
     result = roofline({run.name: run.table for run in runs}, machine, look=look)
@@ -113,7 +113,7 @@ def content(
     }
     room = (LETTERS_OF_ROWS - PAIRS_LETTERS * (len(runs) > 1)) / len(runs) if top is None else math.inf
     made = {name: _kernels(found, labels[name], known[labels[name]], room) for name, found in shown.items()}
-    notes += _notes_on_the_rest(kernels, made, labels, noun_of(group))
+    notes += _notes_on_the_rest(kernels, made, labels, GROUPS[group])
     rows = sorted((row for of_run in made.values() for row in of_run), key=lambda row: -(row["time_total_ns"] or 0.0))
     found = {
         "title": title or title_of(list(labels.values())),
@@ -126,7 +126,8 @@ def content(
             [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
         ),
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
-        "noun": noun_of(group),
+        "noun": GROUPS[group],
+        "nouns": plural(GROUPS[group]),
         "kernels": _table(kernel_columns(group, result.time_title), rows),
         "areas": _areas(rows, result),
         "time_title": result.time_title,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ncu_parsers.ncu.instructions.time_series import TimeSeries
 from ncu_parsers.schema.tables import Floats, table_metadata, words
 
-from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.source.dependencies import flow_of, live_registers
 from ncu_tools.kernels.source.hot_places import LINES, MEASURE_OF, SASS, HotPlace, hottest
 from ncu_tools.kernels.source.inside_of_run import Inside

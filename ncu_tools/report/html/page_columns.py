@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ncu_tools.ceilings.ceilings import unit_title
+from ncu_tools.kernels.kernel_row import GROUPS, KERNEL
+from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.table import Column
 from ncu_tools.roofline.scene import LEVELS
 
 LOWER = "flops_lower_bound"
-KERNEL = "kernel"
-NOUNS = {"operator": "operator"}
-"""What the rows of a grouping are called where that is not a kernel."""
 
 KERNEL_COLUMNS = (
     Column("kernel", "kernel"),
@@ -77,6 +76,8 @@ LAYER_COLUMNS = (
     Column("forward_ns", "forward", "time"),
     Column("backward_ns", "backward", "time"),
     Column("optimizer_ns", "optimizer", "time"),
+    Column("prefill_ns", "prefill", "time"),
+    Column("decode_ns", "decode", "time"),
     Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
@@ -94,11 +95,6 @@ CEILING_COLUMNS = (
 )
 
 
-def noun_of(group: str) -> str:
-    """What a row of a grouping is called: "kernel" or "operator"."""
-    return NOUNS.get(group, KERNEL)
-
-
 def timed(columns: Sequence[Column], title: str) -> list[Column]:
     """The columns, with the one of times titled `title`."""
     return [column._replace(title=title) if column.title == "time" else column for column in columns]
@@ -107,11 +103,11 @@ def timed(columns: Sequence[Column], title: str) -> list[Column]:
 def summary_columns(group: str, time_title: str) -> list[Column]:
     """The columns of the table of runs."""
     columns = timed(SUMMARY_COLUMNS, time_title)
-    return [one._replace(title=f"{noun_of(group)}s") if one.name == "kernels" else one for one in columns]
+    return [one._replace(title=plural(GROUPS[group])) if one.name == "kernels" else one for one in columns]
 
 
 def kernel_columns(group: str, time_title: str) -> list[Column]:
     """The columns of the table of kernels, and those beside the plot; titled as in `ncu-bench hotspots`."""
-    noun = noun_of(group)
+    noun = GROUPS[group]
     columns = timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), time_title)
     return [one._replace(title=noun) if one.name == KERNEL else one for one in columns]

@@ -17,7 +17,8 @@ import pyarrow as pa
 from ncu_parsers.schema import arrays
 
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
-from ncu_tools.kernels.hotspots import Hotspot, grouping
+from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.hotspots import Hotspot
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
 from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
 from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part, title_of

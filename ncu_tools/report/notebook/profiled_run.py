@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.source.load_instructions import RunInstructions
     from ncu_tools.report.notebook.source_view import SourceView
+    from ncu_tools.report.notebook.timeline_view import TimelineView
     from ncu_tools.report.notebook.views import Listing, Picture
     from ncu_tools.runs.loading import Run
 
 BARS_SHOWN = 20
+NS_PER_S = 1e9
 
 
 def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
@@ -133,8 +135,8 @@ class ProfiledRun:
     ) -> Listing:
         """The hottest kernels, with their bounds; `table` has all of them, `top` are shown.
 
-        `by` is time, headroom, flops or dram; `group` is name, short, grid or nvtx; `diagnose` adds a sentence on the
-        causes of a kernel's time. Raises `WrongUsage` for other values.
+        `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator or category; `diagnose`
+        adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
         """
         from ncu_tools.kernels.diagnosis.diagnose import diagnoses
         from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
@@ -189,6 +191,24 @@ class ProfiledRun:
             return draw_bars(found.deepest, kind, title=title, bytes_title=found.bytes_title, time_title=times)
 
         return Picture("layers", _frame(layers_table(found.rows)), drawn, found.notes)
+
+    def timeline(self, *, step: str | None = None, trim: tuple[float, float] | None = None) -> TimelineView:
+        """Where the time of a recording goes on each GPU, as `ncu-bench timeline`; `table` has the steps.
+
+        `step` is a regular expression of the ranges that are steps, `trim` a start and an end in seconds. Raises
+        `NcuBenchError` for a run without times of a timeline or without GPU work, `WrongUsage` for what is not there.
+        """
+        from ncu_tools.report.notebook.timeline_view import TimelineView
+        from ncu_tools.runs.selection import pattern_of
+        from ncu_tools.timeline.load_activity import load_activity
+        from ncu_tools.timeline.timeline import timeline
+
+        between = None if trim is None else (round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
+        found = timeline(
+            load_activity(os.fspath(self.folder or self.name)), step=pattern_of(step) if step else None, trim=between,
+            machine=self._machine,
+        )  # fmt: skip
+        return TimelineView(found)
 
     @cached_property
     def _instructions(self) -> RunInstructions:

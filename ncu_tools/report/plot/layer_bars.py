@@ -14,7 +14,10 @@ from ncu_tools.report.table import printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PHASE_COLOURS = {"forward_ns": "#0072B2", "backward_ns": "#E69F00", "optimizer_ns": "#009E73"}
+PHASE_COLOURS = {
+    "forward_ns": "#0072B2", "backward_ns": "#E69F00", "optimizer_ns": "#009E73", "prefill_ns": "#56B4E9",
+    "decode_ns": "#D55E00",
+}  # fmt: skip
 OTHER_COLOUR = "#777777"
 MOST_BARS = 60
 NAME_LENGTH = 34

@@ -235,9 +235,14 @@ def _units(canvas: Canvas) -> list[Line]:
             colours.setdefault(canvas.theme.of_unit(unit), []).append(unit_title(unit))
         result = [Line("colour: most FLOPs by", quiet=True)]
         result += [Line(", ".join(titles), sign=_marker(canvas, colour, "o")) for colour, titles in colours.items()]
-    if any(mark.lower_bound for mark in scene.marks):
+    reasons = {
+        "a lower bound": any(mark.lower_bound for mark in scene.marks),
+        "an estimate from shapes": any(mark.estimated for mark in scene.marks),
+    }
+    if any(reasons.values()):
         sign = _marker(canvas, canvas.theme.quiet, "o", is_open=True)
-        result.append(Line("FLOPs are a lower bound", sign=sign))
+        found = " or ".join(reason for reason, is_there in reasons.items() if is_there)
+        result.append(Line(f"FLOPs are {found}", sign=sign))
     return [*result, Line(lines=0.6)] if result else []
 
 

@@ -50,7 +50,7 @@ def draw_marks(canvas: Canvas) -> None:
     for place, mark in enumerate(marks):
         for spot in mark.places:
             layer = place * 4 // max(len(marks), 1)  # a scatter is one layer, so a few of them keep the order
-            kind = (marker_of(canvas, mark, spot.level), canvas.colour_of(mark), mark.lower_bound, layer)
+            kind = (marker_of(canvas, mark, spot.level), canvas.colour_of(mark), mark.is_open, layer)
             kinds.setdefault(kind, []).append((spot.intensity, mark.flops_per_s, canvas.radius(mark.weight)))
     for (marker, colour, is_open, layer), points in sorted(kinds.items(), key=lambda item: item[0][3]):
         x, y, radii = zip(*points, strict=True)
@@ -128,7 +128,7 @@ def draw_numbers(canvas: Canvas, count: int) -> None:
         width, height = canvas.width_of(text, size, bold=True), 0.75 * size
         inside = Spot(x - width / 2, y - height / 2, width, height)
         fits = 1.6 * radius > math.hypot(width, height)
-        if fits and not mark.lower_bound and not canvas.room.has_words(inside):
+        if fits and not mark.is_open and not canvas.room.has_words(inside):
             canvas.room.take(inside.boxes())
             colour = readable_on(canvas.colour_of(mark))
             canvas.write(x - width / 2, y - height / 2, text, fontsize=size, fontweight="bold", color=colour, zorder=6)

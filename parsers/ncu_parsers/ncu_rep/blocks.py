@@ -21,11 +21,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
+from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source, unreadable
 
-MAGIC = b"NVR\0"
 SIZE_BYTES = 4
 BLOCKS_BETWEEN_CHECKS = 10_000
 MOST_ATTRIBUTES = 10_000

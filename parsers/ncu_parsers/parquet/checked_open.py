@@ -19,6 +19,7 @@ from ncu_parsers.parquet.footer import (
     GZIP,
     LZ4,
     LZ4_RAW,
+    MAGIC,
     SNAPPY,
     UNCOMPRESSED,
     ZSTD,
@@ -33,23 +34,11 @@ DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
 CHECKED = {"page_checksum_verification": True}
 """Verifies page checksums, if the file has them; files written by this release do."""
 
-MAGIC = b"PAR1"
-"""The first and last bytes of a Parquet file."""
-
 DECODED = {UNCOMPRESSED, SNAPPY, GZIP, LZ4, ZSTD, LZ4_RAW}
 """Accepted compressions: zstd is written here, the others by libraries that rewrite such a file."""
 
 MOST_FOOTERS = 1 << 16
 """Bytes; a longer footer takes a second read."""
-
-
-def is_parquet(path: Path) -> bool:
-    """True if a file starts like Parquet."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(4) == MAGIC
-    except OSError:
-        return False
 
 
 @contextmanager

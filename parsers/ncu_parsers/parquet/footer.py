@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+MAGIC = b"PAR1"
+"""The first and last bytes of a Parquet file."""
 
 UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW = range(8)
 """Compression numbers of the format."""
@@ -40,6 +44,15 @@ class FooterColumns(NamedTuple):
 
     empty: frozenset[str]
     compressions: frozenset[int]
+
+
+def is_parquet(path: Path) -> bool:
+    """True if a file starts like Parquet."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
 
@@ -69,8 +69,8 @@ KINDS: tuple[FileKind, ...] = (
         in_parts=True,
         ranges_apart=True,
     ),
-    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
-    FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
+    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True, in_parts=True),
+    FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst"), in_parts=True),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
 

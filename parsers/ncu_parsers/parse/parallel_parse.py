@@ -254,7 +254,7 @@ def _streamed_here(source: Source, stream: StreamReport) -> Part | None:
     except NotStreamed:
         return None
     part = Part(report, table=concatenated(tables))
-    for table in tables:
+    for table in tables if report.origin == Report.origin else ():
         _note_ids(part.ids, table)
     return part
 

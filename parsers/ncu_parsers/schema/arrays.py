@@ -121,6 +121,13 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     )
 
 
+def wholes(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
+    """int32 or int64, null where negative."""
+    numbers: npt.NDArray[np.int32 | np.int64] = values.astype(np.int32 if kind == pa.int32() else np.int64)
+    bitmap = _buffer(np.packbits(numbers >= 0, bitorder="little")) if len(numbers) and numbers.min() < 0 else None
+    return pa.Array.from_buffers(kind, len(numbers), [bitmap, _buffer(np.maximum(numbers, 0))])
+
+
 def indices(codes: npt.NDArray[np.int32]) -> pa.Array:
     """int32, null where negative."""
     if not len(codes) or codes.min() >= 0:
@@ -161,6 +168,20 @@ def dictionary(values: Sequence[str | None]) -> pa.Array:
     places: dict[str, int] = {}
     codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
     return coded(np.array(codes, np.int32), list(places))
+
+
+def recoded(codes: npt.NDArray[np.integer], values: Sequence[str | None]) -> pa.Array:
+    """What `dictionary` gives for the value at each place; null where that is negative. `values` may repeat."""
+    places: dict[str, int] = {}
+    first = np.full(len(values) + 1, -1)  # with a place more, which -1 means
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several assignments the last one holds
+    known = np.flatnonzero(first[:-1] >= 0)
+    translated = np.full(len(values) + 1, -1, np.int32)
+    for code in known[np.argsort(first[known])].tolist():
+        value = values[code]
+        if value is not None:
+            translated[code] = places.setdefault(value, len(places))
+    return coded(translated[codes], list(places))
 
 
 def text_lists(values: Sequence[Sequence[str] | None]) -> pa.Array:

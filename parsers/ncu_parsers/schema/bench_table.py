@@ -33,6 +33,7 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 _NOT_OK = "the outcome is not ok"
 _LOST = "it was lost with its dask worker"
 _GPU = "not a GPU, or nvidia-smi does not say"
+_NO_PREFILL, _NO_DECODE, _NO_GENERATION = "not prefill, or not ok", "not decode, or not ok", "neither, or not ok"
 _NOT_PROFILED = "not asked for, or not counted: profiled_why_not"
 _NOT_COUNTED = "could not be counted: expected_why_not"
 
@@ -45,11 +46,11 @@ COLUMNS: tuple[Field, ...] = (
     Field("autocast", pa.bool_(), "", "the weights are fp32, and PyTorch chose the type per operator", "never"),
     Field("mode", _NAME, "", "eager, jit, compile or cudagraph", "never"),
     Field("channels_last", pa.bool_(), "", "memory format of 4-dimensional tensors", "never"),
-    Field("phase", _NAME, "", "what is timed: forward, backward or step", "never"),
+    Field("phase", _NAME, "", "what is timed: forward, backward, step, prefill or decode", "never"),
     Field("batch_size", pa.int64(), "", "samples per iteration", "a target of known work, or of unknown size"),
     Field("input_size", pa.int64(), "pixel", "width of the images", "no images, or not ok and the target's own size"),
     Field("sequence_length", pa.int64(), "token", "tokens per sample", "no tokens, or not ok and not asked for"),
-    Field("arguments", pa.string(), "", "what a function was given, as n=64, dtype=fp16", "no function, or nothing"),
+    Field("arguments", pa.string(), "", "what a function or language model was given", "neither, or nothing"),
     Field("outcome", _NAME, "", "ok, out of memory, failed, crashed or timed out", "never"),
     Field("reason", pa.string(), "", "why it is not ok", "it is ok"),
     Field("latency_mean_ns", pa.float64(), "ns", "mean time of an iteration", _NOT_OK),
@@ -63,8 +64,14 @@ COLUMNS: tuple[Field, ...] = (
     Field("warmup_iterations", pa.int64(), "", "how many ran before, in all processes", _NOT_OK),
     Field("samples_ns", pa.list_(pa.float64()), "ns", "every timed iteration, in order", _NOT_OK),
     Field(_MEANS, pa.list_(pa.float64()), "ns", "mean time of each process", "not ok, or of a file that has none"),
-    Field("throughput", pa.float64(), "1/s", "what an iteration works on / mean time", "no inputs to count"),
+    Field("throughput", pa.float64(), "1/s", "what an iteration works on / median time", "no inputs to count"),
     Field("throughput_unit", _NAME, "", "image/s, token/s or sample/s", "no inputs to count"),
+    Field("first_token_ns", pa.float64(), "ns", "mean time to the first token: that of prefill", _NO_PREFILL),
+    Field("output_token_ns", pa.float64(), "ns", "mean time of each token that decode adds", _NO_DECODE),
+    Field("sequence_throughput", pa.float64(), "1/s", "tokens of one sequence / mean time", _NO_GENERATION),
+    Field("kv_cache_bytes", pa.int64(), "byte", "keys and values that stay in the cache", _NO_GENERATION),
+    Field("activation_bytes", pa.int64(), "byte", "memory_peak_bytes - memory_allocated_bytes", _NO_GENERATION),
+    Field("language_facts", pa.string(), "", "sizes of the model and its run, as JSON, for estimates", _NO_GENERATION),
     Field("memory_peak_bytes", pa.int64(), "byte", "most allocated at a time in an iteration", "not known, or not ok"),
     Field("memory_allocated_bytes", pa.int64(), "byte", "of it, what stays between iterations", _NOT_OK),
     Field("memory_basis", _NAME, "", "who counted the peak: CUDA's allocator, or tensors on a CPU", "no peak"),

@@ -58,6 +58,15 @@ def instructions_beside(launches: Path) -> Path:
     return launches.with_name(f"{launches.stem}.{INSTRUCTIONS_FILE}")
 
 
+def launches_beside(instructions: Path) -> Path | None:
+    """The file of launches that a file of instructions lies beside; None where there is none."""
+    before, named, _ = instructions.name.rpartition(INSTRUCTIONS_FILE)
+    if not named:
+        return None
+    launches = instructions.with_name(f"{before}parquet" if before else _LAUNCHES)
+    return launches if launches.is_file() else None
+
+
 def ptx_file(kernel_name: str) -> str:
     """What the PTX of a kernel is called among source files."""
     return f"PTX of {kernel_name}"

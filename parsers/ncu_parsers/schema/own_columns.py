@@ -1,7 +1,8 @@
-"""Columns that a table of measured points has of its own: arguments of functions, and counters asked for by name.
+"""Columns that a table of measured points has of its own: arguments, counters asked for by name, and sampled power.
 
-A row holds them as dicts, under "argument_values" (texts) and "metric_values" (numbers). The file's metadata names the
-columns, under "arguments" and "metrics". An argument is a column of numbers where all its values are numbers.
+A row holds them as dicts, under "argument_values" (texts), "metric_values" (numbers) and "sampled_values" (what
+`ncu_launch.bench.iteration_energy` read). The file's metadata names the columns, under "arguments", "metrics" and
+"sampled". An argument is a column of numbers where all its values are numbers.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import pyarrow as pa
 
 from ncu_parsers.schema.tables import field_entries, field_metadata, table_metadata
 
-ARGUMENTS, METRICS = "arguments", "metrics"
+ARGUMENTS, METRICS, SAMPLED = "arguments", "metrics", "sampled"
 """Keys of the file's metadata."""
-VALUES = {ARGUMENTS: "argument_values", METRICS: "metric_values"}
+VALUES = {ARGUMENTS: "argument_values", METRICS: "metric_values", SAMPLED: "sampled_values"}
 """Key of the metadata -> key of a row."""
-UNITS = "metric_units"
-"""Key of a row: the unit of each counter."""
+UNITS = {METRICS: "metric_units", SAMPLED: "sampled_units"}
+"""Key of the metadata -> key of a row: the unit of each counter or sampled value."""
 PREFIX = "arg_"
 """In front of an argument whose name another column has."""
 GREATEST = 2**63 - 1
 _MEANINGS = {
     ARGUMENTS: "argument {} of the function",
     METRICS: "{} in the profiled run: sums added, maxima the greatest, others a mean over time",
+    SAMPLED: "{} while the iteration was repeated after timing, sampled through NVML (docs/activity.md)",
 }
 
 Row = dict[str, Any]
@@ -51,7 +53,7 @@ def own_fields(rows: Sequence[Row], taken: Collection[str]) -> OwnColumns:
                 column = PREFIX + column
             used.add(column.lower())
             values = _typed([(row.get(key) or {}).get(name) for row in rows])
-            unit = next((found for row in rows if (found := (row.get(UNITS) or {}).get(name))), "")
+            unit = next((found for row in rows if (found := (row.get(UNITS.get(kind, "")) or {}).get(name))), "")
             metadata = field_metadata(meaning=_MEANINGS[kind].format(name), label=name, unit=unit)
             columns.append((pa.field(column, _type_of(values), metadata=metadata), values))
             names.setdefault(kind, []).append(column)
@@ -79,13 +81,17 @@ def _own_values(table: pa.Table) -> Iterator[Row]:
         key: {_label(table.schema.field(name)): table.column(name).to_pylist() for name in own_names(table, kind)}
         for kind, key in VALUES.items()
     }
-    fields = [table.schema.field(name) for name in own_names(table, METRICS)]
-    units = {_label(one): field_entries(one).get("unit", "") for one in fields}
+    units = {key: _units(table, kind) for kind, key in UNITS.items()}
     for place in range(len(table)):
-        yield {UNITS: units} | {
+        yield units | {
             key: {name: values[place] for name, values in columns.items() if values[place] is not None}
             for key, columns in held.items()
         }
+
+
+def _units(table: pa.Table, kind: str) -> dict[str, str]:
+    fields = [table.schema.field(name) for name in own_names(table, kind)]
+    return {_label(one): field_entries(one).get("unit", "") for one in fields}
 
 
 def _label(field: pa.Field) -> str:

@@ -330,25 +330,42 @@ class Lines:
         self.head, self._damage = _up_to_damage(self.stream, HEAD)
 
     def __iter__(self) -> Iterator[str]:
+        for lines in self.blocks():
+            if isinstance(lines, LongLine):
+                yield self._checked(lines)
+            else:
+                yield from map(self._checked, lines.split("\n"))
+
+    def blocks(self) -> Iterator[str]:
+        """Yield the same lines many at once, with the line ends between them, "\\r" too; a `LongLine` stands alone.
+
+        Nothing is counted in `replaced`.
+        """
         decoder = codecs.getincrementaldecoder(encoding_of(self.head))("replace")
         longest = memory.longest_line()
         pending = ""
         block = self.head or self._block()
         while block:
             memory.require_memory(self.name)
-            lines = (pending + decoder.decode(block)).split("\n")
-            if isinstance(pending, LongLine):
-                lines[0] = pending
-            pending = lines.pop()
-            for line in lines:
-                yield self._checked(line)
+            whole, ended, rest = decoder.decode(block).rpartition("\n")
+            if ended and isinstance(pending, LongLine):
+                yield pending
+                _, others, whole = whole.partition("\n")  # its rest is left out
+                pending = rest
+                if others:
+                    yield whole
+            elif ended:
+                yield pending + whole
+                pending = rest
+            elif not isinstance(pending, LongLine):
+                pending += rest
             if len(pending) > longest:
                 pending = LongLine(pending[: LongLine.KEPT])
             block = self._block()
         pending = pending if isinstance(pending, LongLine) else pending + decoder.decode(b"", final=True)
         self.complete = not pending
         if pending:
-            yield self._checked(pending)
+            yield pending
 
     def _block(self) -> bytes:
         if self._damage is not None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ncu_launch.bench.gpu_clocks import GpuState, parsed_state
+from ncu_launch.bench.gpu.gpu_clocks import GpuState, parsed_state
 from ncu_launch.bench.latency_statistics import _STUDENT_975, Effort, half_width, summed_up
-from ncu_launch.bench.point_process import peak_of
+from ncu_launch.bench.memory_and_self_times import peak_of
 from ncu_launch.bench.sweep import Sweep, joined, measured, points, rows_of
 from ncu_launch.bench.torchscript import for_inference
 from ncu_launch.errors import WrongUsage
@@ -33,7 +33,7 @@ from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from tests.conftest import ROOT
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
@@ -264,7 +264,7 @@ class TestAPoint:
         assert row["iterations"] == len(row["samples_ns"]) >= 5
         assert row["latency_low_ns"] < row["latency_mean_ns"] < row["latency_high_ns"]
         assert min(row["samples_ns"]) <= row["latency_median_ns"] <= max(row["samples_ns"])
-        assert row["throughput"] == pytest.approx(4 / row["latency_mean_ns"] * 1e9)
+        assert row["throughput"] == pytest.approx(4 / row["latency_median_ns"] * 1e9)
         assert row["parameters"] == 16 * 32 + 32 + 32 * 8 + 8
         forward = 2 * 4 * (16 * 32 + 32 * 8)
         gradients = forward + 2 * 4 * 32 * 8  # of both weights, and of the second layer's input
@@ -368,7 +368,7 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
 ) -> None:
     (tmp_path / "hang").touch()
     arguments = ["bench", f"{targets}:mlp", f"{targets}:hangs", "--max-time", "0.1", "--warmup", "1"]
-    arguments += ["--device", "cpu", "-o", str(tmp_path / "run")]
+    arguments += ["--on", "cpu", "-o", str(tmp_path / "run")]
     process = subprocess.Popen([sys.executable, "-c", "from ncu_tools.cli import main; main()", *arguments])
     child = pid_in(tmp_path / "pid")
     os.kill(process.pid, number)
@@ -391,10 +391,10 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
 
 def row_of(samples: list[float], **changes: Any) -> dict[str, Any]:
     """The row of a point measured in one process, as returned by `measured`."""
-    mean = float(np.mean(samples))
+    mean, median = float(np.mean(samples)), float(np.median(samples))
     return {
         "point": "a", "outcome": "ok", "samples_ns": samples, "process_means_ns": [mean], "latency_mean_ns": mean,
-        "iterations": len(samples), "warmup_iterations": 3, "throughput": 4 / mean * 1e9, "device_name": "cpu",
+        "latency_median_ns": median, "iterations": len(samples), "warmup_iterations": 3, "throughput": 4 / median * 1e9, "device_name": "cpu",
         "torch": "2.6", "threads": 2, "seconds": 1.0, "log": "point-0001.txt", "notes": [], **changes,
     }  # fmt: skip
 
@@ -405,7 +405,7 @@ class TestSeveralProcesses:
         assert (row["samples_ns"], row["process_means_ns"]) == ([8.0, 10.0, 10.0, 14.0], [9.0, 12.0])
         assert (row["latency_mean_ns"], row["latency_median_ns"]) == (10.5, 10.0)
         assert row["latency_high_ns"] - 10.5 == pytest.approx(12.706 * np.std([9, 12], ddof=1) / 2**0.5)
-        assert row["throughput"] == pytest.approx(4 / 10.5 * 1e9)
+        assert row["throughput"] == pytest.approx(4 / 10.0 * 1e9)
         assert (row["iterations"], row["warmup_iterations"], row["seconds"]) == (4, 6, 2.0)
         assert (row["throttling"], row["process_peak_bytes"], row["gpu_clock_hz"]) == ("power cap", 5, None)
 
@@ -449,7 +449,7 @@ class TestSeveralProcesses:
     def test_resuming_a_real_sweep_with_two_adds_the_second_to_the_row_of_the_first(
         self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        arguments = ["bench", f"{targets}:mlp", "--max-time", "0.1", "--warmup", "1", "--device", "cpu"]
+        arguments = ["bench", f"{targets}:mlp", "--max-time", "0.1", "--warmup", "1", "--on", "cpu"]
         arguments += ["-o", str(tmp_path / "run")]
         assert run(arguments) == 0
         (one,) = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profile import doctor
 from ncu_launch.profile.doctor import OK, PROBLEM, UNKNOWN, Check, Importer, Lock, MachineFacts, Models
+from ncu_launch.profilers import installed_tools
 from ncu_launch.profilers.installed_tools import Gpu, Tool
 from ncu_parsers.streaming.cells import compiled_loops
 
@@ -26,6 +27,11 @@ from tests.conftest import ROOT
 pytestmark = pytest.mark.slow
 
 H200 = Gpu(0, "NVIDIA H200", "9.0", "570.86.15")
+SAMPLES_GPUS = (
+    "Possible --gpu-metrics-devices values are:\n\t0: NVIDIA H200 PCI[0000:17:00.0]\n"
+    "\tall: Select all supported GPUs\n\tnone: Disable GPU Metrics [Default]\n"
+)
+"""As NVIDIA's user guide prints the answer."""
 ROOT_CAPABILITIES, CONTAINER_CAPABILITIES = 0x1FFFFFFFFFF, 0xA80425FB
 ADMIN_ONLY, EVERYONE = "RmMsg: \nRmProfilingAdminOnly: 1\nX: 2\n", "RmProfilingAdminOnly: 0\n"
 
@@ -50,6 +56,7 @@ def healthy() -> MachineFacts:
         importer=Importer(debian=False, installed=False, linked=False),
         free_bytes=10**11,
         lock=Lock("/tmp/nsight-compute-lock"),  # noqa: S108
+        gpu_metrics=SAMPLES_GPUS,
     )
 
 
@@ -82,6 +89,42 @@ class TestTools:
     def test_a_tool_without_a_version_is_unknown(self) -> None:
         assert says(doctor.check_ncu(tool("ncu", None)), UNKNOWN, "", "--version")
         assert says(doctor.check_nsys(tool("nsys", None)), UNKNOWN, "", "--version")
+
+
+class TestGpuMetrics:
+    def test_gpus_that_nsys_lists_can_be_sampled(self) -> None:
+        assert says(
+            doctor.check_gpu_metrics(SAMPLES_GPUS), OK, "nsys can sample 1 GPU, while neither ncu nor DCGM counts"
+        )
+
+    @pytest.mark.parametrize(
+        ("answer", "advice"),
+        [
+            ("None of the installed GPUs are supported:\n\tNVIDIA GB10 - Insufficient privilege, see ERR_NVGPUCTRPERM",
+             "NVreg_RestrictProfilingToAdminUsers=0"),
+            ("None of the installed GPUs are supported:\n\tNVIDIA L40S - Already under profiling", "dcgmi profile --pause"),
+            ("None of the installed GPUs are supported:\n\tTesla P4", "--gpu-metrics-devices=help"),
+        ],
+        ids=["permission", "in use", "not supported"],
+    )  # fmt: skip
+    def test_a_gpu_that_cannot_be_sampled_is_a_problem_with_advice(self, answer: str, advice: str) -> None:
+        assert says(doctor.check_gpu_metrics(answer), PROBLEM, "", advice)
+
+    def test_without_a_gpu_or_an_answer_it_is_unknown(self) -> None:
+        answer = "Possible --gpu-metrics-device values are:\n\tNVIDIA GPUs not found, feature is not available\n"
+        assert says(doctor.check_gpu_metrics(answer), UNKNOWN, "finds no NVIDIA GPU")
+        assert says(doctor.check_gpu_metrics(None), UNKNOWN, "no nsys")
+        assert says(doctor.check_gpu_metrics("something else"), UNKNOWN, "does not say", "--gpu-metrics-devices=help")
+
+    @pytest.mark.parametrize(
+        ("version", "option"), [((2022, 4), "--gpu-metrics-device=help"), ((2025, 1), "--gpu-metrics-devices=help")]
+    )
+    def test_nsys_is_asked_in_the_words_of_its_version(
+        self, version: tuple[int, int], option: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(installed_tools, "ask", lambda command: (0, " ".join(command)))
+        assert installed_tools.sampled_gpus_by(tool("nsys", version)) == f"/usr/bin/nsys profile {option}"
+        assert installed_tools.sampled_gpus_by(None) is None
 
 
 class TestGpus:
@@ -189,8 +232,8 @@ class TestSharing:
         self, answer: tuple[int, str] | None, modes: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-        monkeypatch.setattr(doctor, "ask", lambda asked: answer)
-        assert doctor.mig_modes() == modes
+        monkeypatch.setattr(installed_tools, "ask", lambda asked: answer)
+        assert installed_tools.mig_modes() == modes
 
 
 class TestTorch:
@@ -406,11 +449,11 @@ class TestTheWhole:
     def test_a_healthy_machine_has_no_problem_and_check_names_are_unique(self) -> None:
         checks = doctor.examine(healthy())
         assert {check.status for check in checks} == {OK}
-        assert len({check.name for check in checks}) == len(checks) == 12
+        assert len({check.name for check in checks}) == len(checks) == 13
 
     def test_the_facts_of_this_machine_can_be_gathered_and_examined(self) -> None:
         checks = doctor.examine(doctor.gather())
-        assert len(checks) == 12
+        assert len(checks) == 13
         assert {check.status for check in checks} <= {OK, PROBLEM, UNKNOWN}
 
     def test_gathering_imports_no_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,7 +498,7 @@ class TestTheCommand:
         lines = result.output.splitlines()
         assert result.exit_code == 0
         assert lines[0].split() == ["check", "status", "found", "what", "to", "do"]
-        assert len(lines) == 2 + 13
+        assert len(lines) == 2 + 14
         assert "…" not in result.output
         assert "install Nsight Compute and put ncu on PATH" in next(line for line in lines if line.startswith(" ncu "))
 

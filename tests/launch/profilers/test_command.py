@@ -238,6 +238,19 @@ def test_newer_nsys_is_told_to_stop_at_the_end_of_the_capture(version: Version) 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("version", "devices"),
+    [((2022, 4), "--gpu-metrics-device"), ((2024, 5), "--gpu-metrics-device"), ((2024, 7), "--gpu-metrics-devices"),
+     (NEWEST, "--gpu-metrics-devices")], ids=str,
+)  # fmt: skip
+def test_nsys_samples_gpu_metrics_of_all_gpus_at_a_rate(version: Version, devices: str) -> None:
+    assert nsys_command(NsysOptions("out", version, gpu_metrics_hz=20_000), PROGRAM) == [
+        "nsys", "profile", "--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none",
+        "--force-overwrite", "true", "--output", "out", "--cuda-graph-trace", "node",
+        devices, "all", "--gpu-metrics-frequency", "20000", "python", "train.py",
+    ]  # fmt: skip
+
+
 def test_nsys_exports_to_sqlite() -> None:
     assert nsys_export_command("timeline.nsys-rep", "timeline.sqlite") == [
         "nsys", "export", "--type", "sqlite", "--force-overwrite", "true",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -91,7 +91,7 @@ def folder(tmp_path: Path) -> Path:
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160"}
     return subprocess.run(
-        [*MAIN, *words, "--device", "cpu", "-o", "run"], capture_output=True, text=True, check=False, cwd=folder,
+        [*MAIN, *words, "--on", "cpu", "-o", "run"], capture_output=True, text=True, check=False, cwd=folder,
         env=environment, timeout=120,
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def test_profile_names_what_is_wrong_in_one_paragraph(
     target: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models_run_here(monkeypatch)
-    result = called_here("profile", target, "--device", "cpu", "-o", "run", cwd=folder)
+    result = called_here("profile", target, "--on", "cpu", "-o", "run", cwd=folder)
     assert result.code in (1, 2)
     (error,) = [line for line in result.err.splitlines() if line.startswith("Error")]
     assert says in error

@@ -18,7 +18,7 @@ from ncu_parsers.sources.sources import Source
 
 from tests.launch.workload.test_operators import rows
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import models_run_here, profiled_here
+from tests.support.models.models_here import models_run_here, profiled_here
 
 pytestmark = pytest.mark.slow
 

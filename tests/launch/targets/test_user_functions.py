@@ -10,7 +10,7 @@ import torch
 from ncu_launch.errors import WrongUsage
 from ncu_launch.targets.function_arguments import arguments_of, parsed, split, values_of
 from ncu_launch.targets.models import build
-from ncu_launch.targets.user_functions import called
+from ncu_launch.targets.user_functions import called, refuse_unknown_arguments
 from ncu_launch.workload_spec import Workload
 
 SOURCE = """
@@ -192,3 +192,48 @@ class TestArguments:
         ):
             with pytest.raises(WrongUsage, match=says):
                 split(wrong)
+
+
+class TestArgumentsThatAFunctionDoesNotHave:
+    """`refuse_unknown_arguments`: by the source, before anything is imported."""
+
+    def refused(self, tmp_path: Path, source: str, *names: str, reference: str | None = None) -> str:
+        file = tmp_path / "own.py"
+        file.write_text(source, encoding="utf-8")
+        try:
+            refuse_unknown_arguments(f"{file}:work", names, reference and f"{file}:{reference}")
+        except WrongUsage as error:
+            return error.paragraph.replace(f"{file}:", "")
+        return ""
+
+    def test_are_refused_with_those_that_it_has_and_their_defaults(self, tmp_path: Path) -> None:
+        source = "def work(x, /, n: int = 64, *, kind='a', size): pass\ndef make_inputs(rows: int = 8): pass\n"
+        said = self.refused(tmp_path, source, "n", "rows", "kindd")
+        assert said == (
+            "work has no argument called kindd. Did you mean kind? Its arguments are: n: int = 64, kind = 'a', size. "
+            "Those of make_inputs beside it: rows: int = 8. Name one of these with --arg or --vary."
+        )
+        assert self.refused(tmp_path, source, "n", "size", "rows") == ""
+        assert self.refused(tmp_path, "def work(): pass\n", "n").startswith("work has no argument called n. Its arg")
+
+    def test_may_be_those_of_the_reference_alone(self, tmp_path: Path) -> None:
+        source = "def work(n=1): pass\ndef other(dim=2): pass\n"
+        assert self.refused(tmp_path, source, "dim", reference="other") == ""
+        assert "no argument called dam" in self.refused(tmp_path, source, "dam", reference="other")
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "@wraps\ndef work(n=1): pass\n",
+            "from elsewhere import *\ndef work(n=1): pass\n",
+            "from elsewhere import make_inputs\ndef work(n=1): pass\n",
+            "def work(n=1): pass\nwork = changed(work)\n",
+            "work = made()\n",
+            "def work(\n",
+        ],
+    )
+    def test_are_left_to_the_process_where_the_source_does_not_tell(self, tmp_path: Path, source: str) -> None:
+        assert self.refused(tmp_path, source, "foo") == ""
+
+    def test_models_have_none_that_could_be_refused_here(self) -> None:
+        refuse_unknown_arguments("resnet18", ["foo"])

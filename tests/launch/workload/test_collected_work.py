@@ -11,7 +11,7 @@ from ncu_launch.operators.table import FORMULAS
 from ncu_launch.operators.user_formulas import SETTING
 from ncu_launch.workload.collected_work import FREE_OF_CONTRACTIONS, MOVES, CollectedWork, work_of_call
 
-from tests.support.meta_models import parameters_on_meta
+from tests.support.models.meta_models import parameters_on_meta
 
 pytestmark = pytest.mark.slow
 

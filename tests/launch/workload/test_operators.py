@@ -23,7 +23,7 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
 from tests.conftest import ROOT
-from tests.support.models_here import profiled_here
+from tests.support.models.models_here import profiled_here
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow

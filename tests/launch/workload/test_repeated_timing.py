@@ -14,7 +14,7 @@ from ncu_launch.workload.cpu_load import CpuLoad
 from ncu_launch.workload.repeated_timing import MOST, Records, repeated
 
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.models_here import profiled_here
+from tests.support.models.models_here import profiled_here
 
 
 def run_of(*times: float, operator: str = "aten.mm") -> Records:
@@ -115,7 +115,7 @@ def test_a_point_of_a_sweep_that_stayed_imprecise_says_what_took_the_cpu() -> No
     wide, tight = [1e6, 9e6, 2e6, 1e6] * 10, [1e6, 1.0001e6] * 20
     (note,) = _on_load(0.46, wide, Effort())
     assert note == (
-        "other programs took 46 % of the CPU while it was timed: of its latency the median, 1.5 ms, is more to be trusted "
-        "than the mean, 3.25 ms"
+        "other programs took 46 % of the CPU while it was timed: the median of its latency, 1.5 ms, is more to be trusted "
+        "than the mean, 3.25 ms; throughput is by the median"
     )
     assert _on_load(0.46, tight, Effort()) == _on_load(0.05, wide, Effort()) == _on_load(None, wide, Effort()) == []

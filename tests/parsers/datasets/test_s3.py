@@ -112,7 +112,7 @@ def test_a_dataset_is_written_and_read_as_on_disk(store: Store, tmp_path: Path) 
     (run,) = (folder.name for folder in Path(local).iterdir())
     for command in (
         ["hotspots", "{root}"],
-        ["hotspots", "{root}/{run}", "--group", "grid"],
+        ["hotspots", "{root}/{run}", "--by", "grid"],
         ["roofline", "{root}", "--levels", "all"],
         ["compare", "{root}", "{root}/"],
         ["layers", "{root}"],

@@ -9,12 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ncu_launch.operators.backward_calls import backward_call
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.table import FORMULAS
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
-from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.kineto.kineto import read_report
@@ -79,13 +79,22 @@ class TestABackwardOperatorWithoutShapes:
         assert flops_of_backward(trace(tmp_path, gelu, *backward_mm(100, 7)))["aten::mm"] is None
 
 
-def test_of_several_nodes_around_an_operator_the_innermost_counts() -> None:
-    known = ForwardOperators()
-    for number in (1, 2):
-        known.take(number, "thread", 0.0, f"of {number}", RecordedInputs())
-    assert known.behind([RecordedInputs(backward_of=1), RecordedInputs(backward_of=2), RecordedInputs()]) == (
-        "of 2", RecordedInputs(),
-    )  # fmt: skip
+def test_of_several_nodes_around_an_operator_the_innermost_counts(tmp_path: Path) -> None:
+    wide = numbered(operator("aten::mm", 50, 20, [[5, 6], [6, 7]], ["float"] * 2, ["", ""]), 8)
+    outer = numbered(host("cpu_op", f"{NODE}: OuterBackward0", 90, 80), 8, 1)
+    report = trace(tmp_path, forward_mm(0, 7), wide, outer, *backward_mm(100, 7))
+    assert flops_of_backward(report)["aten::mm"] == 2 * 2 * 3 * 4
+
+
+def test_the_operator_that_began_last_with_a_number_is_known_by_its_place() -> None:
+    numbers, threads = np.array([7, -1, 7, 9, 9, 8]), np.array([0, 0, 0, 0, 1, 1])
+    known = ForwardOperators(numbers, threads, np.array([1.0, 2.0, 0.5, 3.0, 3.0, 4.0]))
+    assert known.behind(np.array([7, 8, 9, 6])).tolist() == [0, 5, -1, -1]
+
+
+def test_without_numbers_no_operator_is_known() -> None:
+    known = ForwardOperators(np.array([-1, -2]), np.array([0, 0]), np.array([0.0, 1.0]))
+    assert known.behind(np.array([0, 1])).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -132,6 +132,41 @@ def test_any_text_is_read_without_a_traceback(text: str) -> None:
         assert len(set(table.titles)) == len(table.titles)
 
 
+@given(st.text(alphabet='"0x1,-\n\r KernelNamAdrsSouc#', max_size=400))
+def test_rows_read_together_are_the_tables_of_single_lines(text: str) -> None:
+    import io
+
+    from ncu_parsers.ncu.instructions.source_pages import PageTable, page_tables, rows_together
+    from ncu_parsers.sources.sources import Lines
+
+    def plain(table: PageTable) -> PageTable:
+        lines = [line.rstrip("\r") for line in "\n".join(table.rows).split("\n")]
+        return table._replace(rows=[line for line in lines if line])
+
+    page = ('"Kernel Name","k"\n"Address","Source"\n' + text).encode()
+    together = page_tables(rows_together(Lines(io.BytesIO(page))))
+    one_by_one = page_tables(Lines(io.BytesIO(page)))
+    assert list(map(plain, together)) == list(map(plain, one_by_one))
+
+
+def test_only_the_wanted_counts_are_read_and_the_others_are_null() -> None:
+    some = read_source_pages(Source(str(SAMPLE)), wanted={"samples", "stall_barrier"})
+    assert some is not None
+    read, every = ("samples", "stall_barrier", "sass", "line", "offset", "file"), sample()
+    assert some.select(read).equals(every.select(read))
+    assert some["inst_executed"].null_count == some["access"].null_count == len(some)
+
+
+def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
+    text = SAMPLE.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    path = tmp_path / "source.csv"
+    for ending in ("\n", "\r\n"):
+        path.write_bytes(text.replace("\n", ending).encode())
+        table = read_source_pages(Source(str(path)))
+        assert table is not None
+        assert table.drop_columns(["report"]).to_pylist() == sample().drop_columns(["report"]).to_pylist()
+
+
 @needs_ncu
 @needs_shared_reports
 @pytest.mark.slow

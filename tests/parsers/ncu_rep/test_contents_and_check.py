@@ -16,7 +16,7 @@ from ncu_parsers.ncu_rep.package_check import check
 from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.sources.sources import Source
 
-from ncu_tools.cli.binary_report import contents_table
+from ncu_tools.cli.tables.binary_report import contents_table
 from tests.parsers.ncu_rep.test_instances import ALL_KINDS, REAL, made
 from tests.support.binary_reports import Kernel, field, nvtx_state, report_of, sized, value
 from tests.support.ran import Ran, ran

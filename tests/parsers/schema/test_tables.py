@@ -220,3 +220,18 @@ def test_numbers_of_two_types_in_one_column_stay_numbers() -> None:
 def test_numbers_in_one_table_and_texts_in_another_become_text() -> None:
     joined = concatenated([pa.table({"m": [1.5]}), pa.table({"m": ["CachePreferNone"]})])
     assert joined.column("m").to_pylist() == ["1.5", "CachePreferNone"]
+
+
+@given(values=st.lists(st.sampled_from([None, "a", "b", "a c"]), min_size=1), picks=st.lists(st.integers(-1, 9)))
+def test_texts_by_their_places_are_the_dictionary_of_the_texts(values: list[str | None], picks: list[int]) -> None:
+    codes = np.array([min(pick, len(values) - 1) for pick in picks], np.int32)
+    found = arrays.recoded(codes, values)
+    expected = arrays.dictionary([None if code < 0 else values[code] for code in codes.tolist()])
+    assert found.to_pylist() == expected.to_pylist()
+    assert found.dictionary.to_pylist() == expected.dictionary.to_pylist()
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
+def test_negative_places_are_null_numbers(kind: pa.DataType) -> None:
+    assert arrays.wholes(np.array([3, -1, 0]), kind).to_pylist() == [3, None, 0]
+    assert arrays.wholes(np.array([], np.int64), kind).to_pylist() == []

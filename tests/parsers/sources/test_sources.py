@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parse.parse import Parsed, parse
-from ncu_parsers.sources.sources import Source, encoding_of, find_sources
+from ncu_parsers.sources import memory, sources
+from ncu_parsers.sources.sources import Lines, Source, encoding_of, find_sources
 
 from tests.conftest import SAMPLES
 
@@ -188,3 +191,26 @@ class TestAPathAtWhichNothingIs:
         monkeypatch.setattr("os.scandir", refuse)
         with pytest.raises(NcuBenchError, match="does not exist"):
             find_sources([str(tmp_path / "missing.csv")])
+
+
+@given(st.text(alphabet="ab\n\r\u00e9", max_size=60), st.integers(1, 7), st.sampled_from(["utf-8", "utf-16"]))
+def test_lines_and_blocks_of_lines_are_those_of_the_text_wherever_it_is_cut(
+    text: str, at_once: int, encoding: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "HEAD", 4)
+        patch.setattr(Lines, "_block", lambda self: self.stream.read(at_once))
+        lines = list(Lines(io.BytesIO(text.encode(encoding))))
+        blocks = list(Lines(io.BytesIO(text.encode(encoding))).blocks())
+    expected = text.split("\n") if text and not text.endswith("\n") else text.split("\n")[:-1]
+    assert lines == [line.rstrip("\r") for line in expected]
+    assert [line for block in blocks for line in block.split("\n")] == expected
+
+
+def test_of_a_line_that_is_too_long_the_beginning_is_left_and_the_next_one_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "longest_line", lambda: 1000)
+    long = b"x" * 3_000_000
+    found = list(Lines(io.BytesIO(b"before\n" + long + b"\nbehind\n" + long)))
+    assert found == ["before", "x" * 200, "behind", "x" * 200]

@@ -149,5 +149,5 @@ def test_a_capture_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.C
 
 @needs_shared_reports
 def test_a_real_decode_step_without_its_capture_says_how_to_name_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["hotspots", str(SHARED / "reports" / "kineto" / SGLANG), "--group", "operator"]) == 0
+    assert run(["hotspots", str(SHARED / "reports" / "kineto" / SGLANG), "--by", "operator"]) == 0
     assert "--capture TRACE takes them from there" in capsys.readouterr().err

@@ -18,11 +18,11 @@ from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source, find_sources
 from ncu_parsers.timelines.host_ranges import DEEPEST
-from ncu_parsers.timelines.nsys import database as nsys_database
 from ncu_parsers.timelines.nsys import nsys_rep
-from ncu_parsers.timelines.nsys.database import opened
 from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
-from ncu_parsers.timelines.nsys.nvtx import read_ranges
+from ncu_parsers.timelines.nsys.tables import database as nsys_database
+from ncu_parsers.timelines.nsys.tables.database import opened
+from ncu_parsers.timelines.nsys.tables.nvtx import read_ranges
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots

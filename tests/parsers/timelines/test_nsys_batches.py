@@ -20,11 +20,12 @@ from ncu_parsers.parse.parse import parse_into
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys import database as nsys_database
-from ncu_parsers.timelines.nsys import nsys_sqlite, open_ranges
-from ncu_parsers.timelines.nsys.api_calls import ApiCalls
-from ncu_parsers.timelines.nsys.database import MISSING, opened
-from ncu_parsers.timelines.nsys.nvtx import NvtxRanges
+from ncu_parsers.timelines.nsys import nsys_sqlite
+from ncu_parsers.timelines.nsys.tables import database as nsys_database
+from ncu_parsers.timelines.nsys.tables import open_ranges
+from ncu_parsers.timelines.nsys.tables.api_calls import ApiCallIndex
+from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
+from ncu_parsers.timelines.nsys.tables.nvtx import NvtxRanges
 
 from ncu_tools.cli.reading.hotspots import command
 from tests.support.timelines import (
@@ -154,7 +155,7 @@ class TestReadingInParts:
     def test_finds_the_earliest_of_the_calls_with_an_id(self, tmp_path: Path) -> None:
         calls = [call(100 - at, at % 5, thread=at) for at in range(40)]
         with opened(Source(str(database(tmp_path / "t.sqlite", {CALLS: calls}))), "t") as timeline:
-            found = ApiCalls(timeline).of(np.array([global_id(), MISSING]), np.array([2, 9]))
+            found = ApiCallIndex(timeline).of(np.array([global_id(), MISSING]), np.array([2, 9]))
         assert (found.start.tolist(), found.is_known.tolist()) == ([63, MISSING], [True, False])
         assert found.thread[0] == global_id(thread=37)
 

@@ -105,7 +105,7 @@ class TestAKernelBelowAnOperatorsRange:
 def test_the_share_of_the_time_with_flops_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.sqlite"
     timeline(path, [pushed(MM, 5, 40)])
-    assert run(["hotspots", str(path), "--group", "operator"]) == 0
+    assert run(["hotspots", str(path), "--by", "operator"]) == 0
     assert "100.0 % of kernel time has FLOPs" in capsys.readouterr().err
     other = tmp_path / "b.sqlite"
     timeline(other, [pushed("step", 5, 40)])
@@ -141,7 +141,7 @@ def test_a_real_timeline_has_a_row_per_operator_and_not_per_call(capsys: pytest.
     counted = Counter(row["operator"] for row in table_of(path).to_pylist())
     assert counted["flash_attn::_flash_attn_forward"] == 60
     assert not any("op_id" in (name or "") for name in counted)
-    assert run(["hotspots", str(path), "--group", "operator", "--top", "1"]) == 0
+    assert run(["hotspots", str(path), "--by", "operator", "--top", "1"]) == 0
     shown = capsys.readouterr()
     assert "flash_attn::_flash_attn_forward" in shown.out
     assert "emit_nvtx(record_shapes=True)" in shown.err

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from ncu_tools.cli import cli
-from ncu_tools.cli.list_option import ListOption
+from ncu_tools.cli.option_kinds.list_option import ListOption
 
 START, END = "<!-- options: python -m tests.update_expectations -->\n", "<!-- end of options -->"
 MANY = 14

@@ -13,7 +13,7 @@ import pytest
 
 from ncu_tools.cli.collecting.bench_against import SPEEDUP
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow
@@ -101,7 +101,7 @@ def make_inputs():
     return torch.ones(4, requires_grad=True)
 """
 MAIN = (sys.executable, "-c", "from ncu_tools.cli import main; main()")
-QUICK = ("--max-time", "0.1", "--warmup", "2", "--device", "cpu")
+QUICK = ("--max-time", "0.1", "--warmup", "2", "--on", "cpu")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_launch.bench.device_locks import environment_of, turn, visible_gpus
+from ncu_launch.bench.gpu.device_locks import environment_of, turn, visible_gpus
 from ncu_launch.bench.sweep import Sweep, points
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.installed_tools import Gpu
@@ -35,7 +35,7 @@ from tests.tools.runs.test_dask import Cluster
 
 pytestmark = pytest.mark.slow
 
-QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
+QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 
 TARGETS = """
 import atexit, os, time
@@ -141,7 +141,7 @@ class TestACluster:
         assert "may use None" in (targets / "sweep" / "logs" / "point-0002.txt").read_text("utf-8")
 
     def test_without_a_gpu_refuses_to_measure_on_one(self, cluster: Cluster, targets: Path) -> None:
-        result = bench("bench", "resnet18", "--device", "cuda", "-o", "sweep", "--dask", cluster.address)
+        result = bench("bench", "resnet18", "--on", "cuda", "-o", "sweep", "--dask", cluster.address)
         assert result.exit_code == 1
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
         assert list((targets / "sweep").iterdir()) == []
@@ -260,7 +260,7 @@ class TestTurns:
         self, named: str, visible: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            "ncu_launch.bench.device_locks.gpus", lambda: [Gpu(at, "H200", "9.0", None) for at in range(4)]
+            "ncu_launch.bench.gpu.device_locks.gpus", lambda: [Gpu(at, "H200", "9.0", None) for at in range(4)]
         )
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
         assert visible_gpus() == visible
@@ -268,7 +268,7 @@ class TestTurns:
     def test_ends_with_the_process_that_holds_the_lock(self, tmp_path: Path) -> None:
         name = f"test-{os.getpid()}-held"
         program = (
-            "import sys, time; from ncu_launch.bench.device_locks import turn\n"
+            "import sys, time; from ncu_launch.bench.gpu.device_locks import turn\n"
             f"with turn(['{name}'], lambda: False): print(flush=True); time.sleep(60)"
         )
         other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

@@ -452,7 +452,7 @@ class TestTheCommand:
 
     def test_top_and_by_choose_points(self, write: Write) -> None:
         base, new = write("a", point(), point(batch=8)), write("b", point(), point(batch=8, ms=90))
-        found = json.loads(invoked(base, new, "--by", "change", "--top", "1", "--format", "json").stdout)
+        found = json.loads(invoked(base, new, "--sort", "change", "--top", "1", "--format", "json").stdout)
         assert {row["batch_size"] for row in found["rows"]} == {8}
         assert "1 more point; --top shows more" in found["notes"]
 

@@ -1,4 +1,4 @@
-"""The measured points of a sweep on a roofline: positions, names, ceilings."""
+"""Points of a sweep as the launches of a run, and what `bench_notes` says below their table."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from ncu_tools.bench.points_as_runs import OF_COUNTERS, OF_FORMULAS, points_of_s
 from ncu_tools.bench.scaling import NO_WORK, by_group, series
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
-QUICK = ("--max-time", "0.05", "--precision", "50", "--warmup", "1", "--device", "cpu")
+QUICK = ("--max-time", "0.05", "--precision", "50", "--warmup", "1", "--on", "cpu")
 SOURCE = """
 import torch
 def product(n: int = 8, kind: str = "plain"):
@@ -190,7 +190,7 @@ class TestTheCommand:
 
     def test_says_of_a_wrong_name_which_arguments_there_are(self, here: Path) -> None:
         told = called_here("bench", "k.py:product", "--vary", "m=1,2", "-o", "s", *QUICK, cwd=here)
-        assert told.code == 1
+        assert told.code == 2
         assert "has no argument called m" in told.err
         assert "n: int = 8" in told.err
 

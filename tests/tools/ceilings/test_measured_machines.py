@@ -32,7 +32,7 @@ from ncu_tools.ceilings.machine_files import (
 from ncu_tools.ceilings.measured_machine import bandwidths, left_out, machine_id, machine_text, peaks
 from ncu_tools.cli import cli
 from tests.support.launches import launch, metric, table
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -297,7 +297,7 @@ class TestMeasuring:
         models_run_here(monkeypatch)
         if torch.cuda.is_available():
             pytest.fail("this test is for machines without a GPU")
-        result = CliRunner().invoke(cli, ["machines", "measure", "--device", "cuda", "--seconds", "0.01"])
+        result = CliRunner().invoke(cli, ["machines", "measure", "--on", "cuda", "--seconds", "0.01"])
         assert result.exit_code != 0
         assert "no CUDA device" in str(result.exception)
 

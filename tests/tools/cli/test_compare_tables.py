@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools.cli import run
 from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
 from ncu_tools.cli.tables.compare.kernels_and_layers import compared_kernels, compared_layers
 from ncu_tools.cli.tables.compare.shared import CompareOptions, CompareRequest
+from tests.conftest import SAMPLES
 from tests.support.launches import launch, sass, table
 from tests.tools.bench.test_compare_bench import failed, fp16, point
 
@@ -120,3 +123,15 @@ class TestLayers:
         found = {row["layer"]: row for row in rows}
         assert (found["model.a"]["base_time_ns"], found["model.a"]["new_time_ns"]) == pytest.approx((201.0, 401.0))
         assert (found["model.a"]["verdict"], found["model.b"]["verdict"]) == ("more time, noise not known", "gone")
+
+
+def test_categories_are_compared_by_their_times_and_held_to_gates(capsys: pytest.CaptureFixture[str]) -> None:
+    report = str(SAMPLES / "d01-wide-raw.csv")
+    gates = ["--fail-on", "category:GEMM:time>5%"]
+    assert run(["compare", report, report, "--by", "category", "--format", "json", *gates]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["category"] for row in found["rows"]} == {"GEMM", "element-wise", "softmax", "(all launches)"}
+    whole, parts = found["rows"][-1], found["rows"][:-1]
+    assert whole["is_total"]
+    assert sum(row["base_time_ns"] for row in parts) == pytest.approx(whole["base_time_ns"])
+    assert [gate["outcome"] for gate in found["gates"]] == ["passed"]

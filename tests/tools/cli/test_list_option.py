@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ncu_tools.cli.list_option import ListOption, list_option
+from ncu_tools.cli.option_kinds.list_option import ListOption, list_option
 from tests.conftest import ROOT
 from tests.support.pages.options_page import options, with_options
 
@@ -56,7 +56,7 @@ def test_the_page_of_options_is_that_of_the_commands() -> None:
     assert with_options(page) == page
 
 
-SELECTING = ("--kernel", "--phase", "--layer", "--device", "--rank")
+SELECTING = ("--kernel", "--phase", "--layer", "--device", "--rank", "--point")
 
 
 @pytest.mark.parametrize("name", SELECTING)
@@ -65,6 +65,13 @@ def test_an_option_that_selects_launches_is_the_same_on_every_command(name: str)
     of_launches = [one for one in by_command.values() if one.help and one.help.startswith("Only ")]
     assert len(of_launches) > 5
     assert len({(one.help, one.multiple, repr(one.type)) for one in of_launches}) == 1
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_every_command_that_shows_launches_selects_by_it(name: str) -> None:
+    assert {"hotspots", "roofline", "layers", "kernel", "source", "samples", "compare", "report"} <= set(
+        options()[name]
+    )
 
 
 def test_an_option_has_one_short_form_and_never_two_meanings_of_it() -> None:

@@ -17,7 +17,7 @@ from ncu_tools.report.table import Column, Table, to_csv, to_json
 from tests.support.launches import launch, table
 
 KERNELS = 25
-COMMANDS = (["hotspots"], ["roofline"], ["compare", "other.parquet"], ["compare", "other.parquet", "--by", "time"])
+COMMANDS = (["hotspots"], ["roofline"], ["compare", "other.parquet"], ["compare", "other.parquet", "--sort", "time"])
 
 
 @pytest.fixture

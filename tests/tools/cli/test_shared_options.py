@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times, with_titles
 from ncu_tools.report.table import Column, Table
 from ncu_tools.runs.selection import Selection
@@ -38,6 +38,11 @@ class TestSelectionOptions:
         assert isinstance(only, Selection)
         assert [pattern.pattern for pattern in only.kernels] == ["gemm"]
         assert (only.phases, only.devices, only.ranks) == (("forward", "backward"), (1,), (0,))
+
+    def test_points_are_named_by_what_was_varied(self) -> None:
+        only = selected("--point", "n=64", "--point", "m=1, n=2")
+        assert only.points == ((("n", "64"),), (("m", "1"), ("n", "2")))
+        assert only.title == "point n=64 or m=1,n=2"
 
     def test_are_refused_with_dask_which_shares_out_whole_datasets(self) -> None:
         with pytest.raises(WrongUsage, match="cannot be combined with --dask"):

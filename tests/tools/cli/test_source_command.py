@@ -87,7 +87,7 @@ def test_a_report_without_instructions_says_what_to_collect() -> None:
 def test_ranking_by_what_was_not_collected_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "sass.csv"
     page.write_text('"Kernel Name","k"\n"Address","Source","# Samples"\n"0x10","EXIT ","3"\n')
-    result = ran("source", str(page), "--by", "sectors")
+    result = ran("source", str(page), "--sort", "sectors")
     assert result.exit_code == 2
     assert "There are: samples." in result.stderr
 

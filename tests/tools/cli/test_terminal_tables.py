@@ -21,7 +21,7 @@ LONGEST = (
 )
 COMMANDS = [
     ["hotspots", RAW],
-    ["hotspots", RAW, "--by", "headroom"],
+    ["hotspots", RAW, "--sort", "headroom"],
     ["hotspots", RAW, "--full-names"],
     ["hotspots", RAW, "--diagnose"],
     ["hotspots", RAW, "--units"],
@@ -76,7 +76,7 @@ def test_a_note_names_the_columns_that_were_dropped(terminal: int, capsys: pytes
 @pytest.mark.parametrize("terminal", [80], indirect=True)
 def test_the_column_that_rows_are_sorted_by_is_not_dropped(terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
     for by, title in (("headroom", "headroom"), ("flops", "FLOPs"), ("dram", "DRAM")):
-        run(["hotspots", RAW, "--by", by])
+        run(["hotspots", RAW, "--sort", by])
         assert title in capsys.readouterr().out.splitlines()[0].split()
     assert terminal == 80
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 from ncu_parsers.parquet import reader, writer
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources import memory
 
-from ncu_tools.compare.compare_layers import LayerComparison, compare_layers
-from ncu_tools.compare.layer_sums import LayerSums, layers_of_run
+from ncu_tools.compare.compare_layers import LayerComparison, compare_categories, compare_layers
+from ncu_tools.compare.gate import evaluate, parse_gate
+from ncu_tools.compare.layer_sums import CategorySums, LayerSums, layers_of_run
 from ncu_tools.compare.run_conditions import conditions_of
 from ncu_tools.model.layers.layers import condensed, layers, sums_by_iteration, whole_run
 from ncu_tools.runs.loading import on_disk
@@ -87,3 +90,39 @@ def test_runs_larger_than_memory_are_compared_by_layers(tmp_path: Path, monkeypa
         return compare_layers(base, new, (conditions_of(base.observed), conditions_of(new.observed)))
 
     assert compared(before, after) == compared(taken(LayerSums, ranks(3)), taken(LayerSums, ranks(8)))
+
+
+class TestCategories:
+    def test_have_the_times_of_their_kernels_in_both_runs(self) -> None:
+        before = table(launch("sgemm", ns=100.0), launch("softmax_kernel", ns=10.0), launch("own", ns=5.0))
+        after = table(launch("sgemm_v2", ns=80.0), launch("softmax_kernel", ns=10.0), launch("sgemm_v2", ns=20.0))
+        found = categories_compared(before, after)
+        times = {one.module: (one.changes["time"].base, one.changes["time"].new) for one in found.layers}
+        assert times == {"GEMM": (100.0, 100.0), "softmax": (10.0, 10.0), "other": (5.0, 0.0)}
+        assert found.total.changes["time"].base == 115.0
+        assert "base: 4.3 % of the time is in kernels whose names say no category: own 4.3 %" in found.notes
+
+    def test_can_be_held_to_a_limit(self) -> None:
+        found = categories_compared(table(launch("sgemm", ns=100.0)), table(launch("sgemm", ns=120.0)))
+        assert evaluate(parse_gate("category:GEMM:time>5%"), found.subjects).outcome == "tripped"
+        assert "categories are compared here, and no kernels" in str(
+            evaluate(parse_gate("kernel:sgemm:time>5%"), found.subjects).reason
+        )
+
+    def test_need_neither_modules_nor_the_work_of_operators(self) -> None:
+        with_work = table(launch("sgemm", ns=1.0)).append_column("operator_flops", arrays.floats(np.array([64.0])))
+        found = categories_compared(with_work, with_work)
+        assert found.layers[0].changes["flops"].base is None
+
+    def test_of_batches_are_those_of_the_whole(self) -> None:
+        whole = table(*(launch(name, ns=10.0) for name in ("sgemm", "own", "sgemm", "relu_kernel")))
+        found = in_pieces(CategorySums, whole, [1, 3], merged=True)
+        assert categories_compared_of(found, found) == categories_compared(whole, whole)
+
+
+def categories_compared(before: pa.Table, after: pa.Table) -> LayerComparison:
+    return categories_compared_of(taken(CategorySums, before), taken(CategorySums, after))
+
+
+def categories_compared_of(base: CategorySums, new: CategorySums) -> LayerComparison:
+    return compare_categories(base, new, (conditions_of(base.observed), conditions_of(new.observed)))

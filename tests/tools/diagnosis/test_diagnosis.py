@@ -496,7 +496,7 @@ class TestHeadroom:
 
     def test_sorts_kernels_by_what_they_could_save(self) -> None:
         result = CliRunner().invoke(
-            cli, ["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--by", "headroom", "--format", "csv"]
+            cli, ["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--sort", "headroom", "--format", "csv"]
         )
         header, *lines = result.stdout.splitlines()
         place = header.split(",").index("headroom_ns")

@@ -109,7 +109,7 @@ def test_the_longest_launch_is_shown_or_the_one_that_is_named(report: Path) -> N
 def test_a_launch_that_is_not_there_is_refused(report: Path) -> None:
     result = ran("samples", str(report), "--balance", "--launch", "7")
     assert result.exit_code == 1
-    assert "The run has 2 launches." in result.stderr
+    assert "There are 2 launches." in result.stderr
 
 
 def test_a_run_without_counters_of_units_says_what_to_collect() -> None:

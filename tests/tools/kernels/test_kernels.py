@@ -199,7 +199,7 @@ class TestCachedKernels:
             (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
         assert cached_kernels(tmp_path / "copy" / "launches.parquet") is not None
 
-    @pytest.mark.parametrize("options", [[], ["--units"], ["--by", "headroom"], ["--top", "2"], ["--diagnose"]])
+    @pytest.mark.parametrize("options", [[], ["--units"], ["--sort", "headroom"], ["--top", "2"], ["--diagnose"]])
     def test_do_not_change_the_output_of_the_command(self, tmp_path: Path, options: list[str]) -> None:
         run = kept_in(tmp_path, some_launches())
         asked = [str(run.file), "--format", "json", *options]

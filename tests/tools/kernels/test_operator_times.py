@@ -27,7 +27,7 @@ from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 

@@ -30,7 +30,7 @@ from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.roofline.views import seen_as
-from tests.conftest import SHARED
+from tests.conftest import SAMPLES, SHARED
 from tests.parsers.timelines.test_kineto import A100, call, gpu, host
 from tests.parsers.timelines.test_work_of_traces import COMPILED, QWEN, SGLANG, VLLM, operator
 from tests.support.launches import launch, sass, table, tensor
@@ -110,13 +110,13 @@ class TestHotspotsOfATrace:
             assert any(said in note for note in answer("hotspots", path)["notes"])
 
     def test_by_operator_count_each_call_once_with_all_that_it_launched(self, trace: str) -> None:
-        rows = {row["kernel"]: row for row in answer("hotspots", trace, "--group", "operator")["rows"]}
+        rows = {row["kernel"]: row for row in answer("hotspots", trace, "--by", "operator")["rows"]}
         assert rows.keys() == {"aten::mm", "aten::add", "custom::secret"}
         assert (rows["aten::mm"]["flops"], rows["aten::mm"]["launches"]) == (2 * M * K * N, 2)
         assert rows["aten::mm"]["time_total_ns"] == pytest.approx(101_000)
 
     def test_by_operator_call_the_rows_that_are_not_shown_operators(self, trace: str) -> None:
-        result = CliRunner().invoke(cli, ["hotspots", trace, "--group", "operator", "--top", "1"])
+        result = CliRunner().invoke(cli, ["hotspots", trace, "--by", "operator", "--top", "1"])
         assert "more operator" in result.output
         assert "more kernel" not in result.output
 
@@ -129,7 +129,7 @@ class TestHotspotsOfATrace:
         parquet = str(tmp_path / "launches.parquet")
         assert CliRunner().invoke(cli, ["parse", trace, "-o", parquet]).exit_code == 0
         for group in ("name", "operator"):
-            whole, in_parts = (answer("hotspots", path, "--group", group) for path in (trace, parquet))
+            whole, in_parts = (answer("hotspots", path, "--by", group) for path in (trace, parquet))
             assert whole["rows"] == in_parts["rows"]
             assert any("80.0 % of kernel time" in note for note in in_parts["notes"])
 
@@ -165,7 +165,7 @@ def test_a_kernel_of_several_that_may_have_done_the_work_sends_to_the_operators(
     found = answer("hotspots", path)
     assert [row["flops"] for row in found["rows"]] == [None, None]
     assert any("1 call of an operator ran several kernels" in note for note in found["notes"])
-    (row,) = answer("hotspots", path, "--group", "operator")["rows"]
+    (row,) = answer("hotspots", path, "--by", "operator")["rows"]
     assert row["flops"] == 2 * M * K * N
 
 
@@ -247,6 +247,22 @@ def test_estimates_are_not_taken_for_measured_flops(trace: str) -> None:
     launches = table_of(trace)
     assert tables.floats(launches, "flops")[1] > 0
     assert not (MeasuredLaunches(launches).flops > 0).any()
+
+
+def test_points_of_estimates_are_open_and_the_listing_says_why(trace: str, tmp_path: Path) -> None:
+    picture = tmp_path / "trace.svg"
+    marks = answer("roofline", trace, "-o", str(picture))["scene"]["marks"]
+    assert [mark["estimated"] for mark in marks] == [True] * len(marks)
+    assert marks
+    assert "FLOPs are an estimate from shapes" in picture.read_text("utf-8")
+    operators = answer("roofline", trace, "--points", "operators")["scene"]["marks"]
+    assert {mark["estimated"] for mark in operators} == {True}
+
+
+def test_points_of_counts_are_filled(tmp_path: Path) -> None:
+    sample, picture = str(SAMPLES / "d01-wide-raw.csv"), tmp_path / "counted.svg"
+    assert {mark["estimated"] for mark in answer("roofline", sample, "-o", str(picture))["scene"]["marks"]} == {False}
+    assert "estimate" not in picture.read_text("utf-8")
 
 
 def test_counts_that_are_joined_with_a_trace_take_the_place_of_its_estimates(trace: str) -> None:

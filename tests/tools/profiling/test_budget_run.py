@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shlex
 
 import pytest
@@ -72,6 +73,17 @@ class TestABudget:
         (other,) = [launch for launch in launches if launch["kernel_short"] == "other"]
         assert other["flops"] is None
         assert sum(launch["flops"] is not None for launch in launches) >= 6
+
+    def test_samples_gpu_metrics_in_the_timeline_and_counts_without_them(self, traced: Bench) -> None:
+        nvidia_smi = traced.folder / "empty" / "nvidia-smi"
+        nvidia_smi.write_text("#!/bin/sh\necho '0, NVIDIA H100, 9.0, 570.86.15, 81559'\n")
+        nvidia_smi.chmod(0o755)
+        result = traced.profile("asked", "--budget", "60s", "--metrics", "dram", "--gpu-metrics", "20000")
+        assert result.code == 0, result.err
+        (timeline,) = json.loads((traced.run / "timeline" / "manifest.json").read_text("utf-8"))["tool_runs"]
+        assert timeline["command"][timeline["command"].index("--gpu-metrics-frequency") + 1] == "20000"
+        (counts,) = traced.manifest()["tool_runs"]
+        assert not any("gpu-metrics" in word for word in counts["command"])
 
     def test_notes_what_is_not_counted(self, traced: Bench) -> None:
         result = traced.profile("asked", "--budget", "5m", "--metrics", "flops,dram")

@@ -17,7 +17,7 @@ from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.planned_run import announce
 from ncu_tools.profiling.profile_request import ProfileRequest
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import Bench, bench
 

@@ -35,7 +35,7 @@ from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.launches import launch, metric, table
-from tests.support.models_here import models_run_here, profiled_here
+from tests.support.models.models_here import models_run_here, profiled_here
 from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import MAIN
 
@@ -332,7 +332,7 @@ class TestTheCommand:
         monkeypatch.setattr(machine_process, "LARGEST_BYTES", 32 * MIB)
         monkeypatch.setattr(machine_process, "QUICK_S", 300.0)
         for name, measures in (("first", True), ("second", False)):
-            said = profiled_here("gemm:64,64,64,fp32", "-o", name, "--device", "cpu", cwd=tmp_path).err
+            said = profiled_here("gemm:64,64,64,fp32", "-o", name, "--on", "cpu", cwd=tmp_path).err
             assert ("note: measured quickly in " in said) is measures, said
         (kept,) = own_folder().iterdir()
         ceilings = called_here("roofline", "second", "--format", "json", cwd=tmp_path).json()["ceilings"]

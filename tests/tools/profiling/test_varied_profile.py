@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ncu_launch.bench.sweep import Sweep, points
-from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.manifest import read_manifest, write_manifest
 from ncu_launch.targets.varied_arguments import variants_of
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_bench, read_launches
@@ -26,7 +26,7 @@ from ncu_tools.runs.loading import locate
 from ncu_tools.runs.varied_run import by_point, is_varied
 from tests.conftest import ROOT
 from tests.support.called_here import called_here
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 from tests.tools.cli.test_cli import Result
 
 pytestmark = pytest.mark.slow
@@ -126,6 +126,7 @@ class TestWithoutAGpu:
             row, manifest = real(request, listener)
             if request.output.name == "n=32" and manifest is not None:
                 manifest.tool_runs[-1].interrupted = True
+                write_manifest(manifest, request.output)
             return row, manifest
 
         monkeypatch.setattr(varied_profile, "profiled", stopped)
@@ -134,6 +135,87 @@ class TestWithoutAGpu:
         assert read_bench(here / "run" / "points.parquet").column("n").to_pylist() == [8, 32]
         assert set(read_launches(here / "run" / "launches.parquet").column("n").to_pylist()) >= {8}
         assert read_manifest(here / "run").partial
+        monkeypatch.setattr(varied_profile, "profiled", real)
+        told = profile(here, "--vary", "n=8,32,64", "--resume")
+        assert (told.code, "1 of 3 points is there." in told.err) == (0, True)
+        assert read_bench(here / "run" / "points.parquet").column("n").to_pylist() == [8, 32, 64]
+        assert not read_manifest(here / "run").partial
+
+    def test_resuming_keeps_the_points_that_are_there_and_counts_them(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,32")
+        began = read_manifest(here / "run" / "n=8").started
+        told = profile(here, "--vary", "n=8,64,32", "--resume", "--format", "json")
+        assert told.code == 0, told.err
+        assert "2 of 3 points are there." in told.err
+        assert ("Point 2 of 3" in told.err, "Point 1 of 3" in told.err) == (True, False)
+        assert [(one["n"], one["outcome"]) for one in told.json()["rows"]] == [(8, "ok"), (64, "ok"), (32, "ok")]
+        assert read_manifest(here / "run" / "n=8").started == began
+        assert set(read_launches(here / "run" / "launches.parquet").column("n").to_pylist()) == {8, 32, 64}
+        again = profile(here, "--vary", "n=8,64,32", "--resume")
+        assert ("3 of 3 points are there." in again.err, "Point" in again.err) == (True, False)
+
+    def test_resuming_tries_failed_points_again_only_where_that_is_asked_for(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,16")
+        assert "2 of 2 points are there." in profile(here, "--vary", "n=8,16", "--resume").err
+        (here / "k.py").write_text(SOURCE.replace("n == 16", "n == 17"), encoding="utf-8")
+        told = profile(here, "--vary", "n=8,16", "--resume", "--retry-failed", "--format", "json")
+        assert "1 of 2 points is there." in told.err
+        assert [(one["n"], one["outcome"]) for one in told.json()["rows"]] == [(8, "ok"), (16, "ok")]
+        assert set(read_launches(here / "run" / "launches.parquet").column("n").to_pylist()) == {8, 16}
+        assert (here / "run" / "n=16" / "launches.parquet").is_file()
+
+    def test_resuming_refuses_what_it_cannot_go_on_with(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,32")
+        for words, says in (
+            (("--vary", "n=8", "--resume"), "holds a point that this command does not ask for"),
+            (("--resume",), "--resume goes with --vary"),
+            (("--vary", "n=8", "--retry-failed"), "--retry-failed goes with --resume"),
+        ):
+            told = profile(here, *words)
+            assert (told.code, says in told.err) == (2, True), told.err
+        empty = called_here("profile", "k.py:product", "--vary", "n=8", "-o", "none", "--resume", cwd=here)
+        assert (empty.code, "There are no points in none" in empty.err) == (2, True)
+
+    def test_a_wrong_argument_is_refused_before_the_first_point(self, here: Path) -> None:
+        for words in (("--vary", "m=8,32"), ("--vary", "n=8", "--arg", "m=1")):
+            told = profile(here, *words)
+            assert told.code == 2
+            assert "k.py:product has no argument called m." in told.err
+            assert "Its arguments are: n: int = 8, kind: str = 'plain', alpha: int = 1." in told.err
+            assert not (here / "run").exists()
+        swept = called_here("bench", "k.py:product", "--vary", "m=8,32", "-o", "sweep", cwd=here)
+        assert (swept.code, "has no argument called m." in swept.err) == (2, True)
+        assert not (here / "sweep").exists()
+
+    def test_one_point_is_shown_by_its_values_in_every_command_that_selects_launches(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,32", "--vary", "kind=a,b")
+        found = called_here("hotspots", "run", "--point", "n=32,kind=b", "--format", "json", cwd=here).json()
+        assert {(one["n"], one["kind"]) for one in found["rows"]} == {(32, "b")}
+        assert not any("kept apart" in note for note in found["notes"])
+        both = called_here("hotspots", "run", "--point", "n=32", "--format", "json", cwd=here).json()
+        assert {(one["n"], one["kind"]) for one in both["rows"]} == {(32, "a"), (32, "b")}
+        two = called_here("layers", "run", "--point", "n=8,kind=a", "--point", "n=32,kind=a", cwd=here)
+        assert "2 points of the profile are taken together here; --point n=8,kind=a shows one alone" in two.err
+        assert called_here("hotspots", "run", "--point", "n=8,kind=a", "--units", cwd=here).code == 0
+        wrong = called_here("layers", "run", "--point", "n=9", cwd=here)
+        assert wrong.code == 1
+        assert "Its points are n=8,kind=a, n=8,kind=b, n=32,kind=a, n=32,kind=b." in wrong.err
+        assert "names no point" in called_here("layers", "run", "--point", "n", cwd=here).err
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("layers", "run"), ("skew", "run"), ("hotspots", "run", "--rules"), ("hotspots", "run", "run/n=8"),
+            ("export", "run", "-o", "layers.csv", "--as", "csv", "--table", "layers"), ("report", "run", "-o", "r.html"),
+            ("export", "run", "-o", "trace.json", "--as", "perfetto"),
+        ],
+    )  # fmt: skip
+    def test_what_takes_all_points_together_says_so(self, here: Path, words: tuple[str, ...]) -> None:
+        profile(here, "--vary", "n=8,32")
+        said = "2 points of the profile are taken together here; --point n=8 shows one alone"
+        assert said in called_here(*words, cwd=here).err
+        one = [*words, "--point", "n=8"] if "run/n=8" not in words else ["hotspots", "run", "--point", "n=8"]
+        assert "taken together" not in called_here(*one, cwd=here).err
 
     def test_tables_of_one_point_are_refused_for_several(self, here: Path) -> None:
         profile(here, "--vary", "n=8,32")
@@ -149,6 +231,9 @@ class TestWithoutAGpu:
         assert told.code == 0, told.err
         products = [one for one in told.json()["rows"] if one["kernel"] == "aten::mm"]
         assert {one["run"]: one["base_flops"] for one in products} == {"new/n=8": 1024, "new/n=32": 65536}
+        assert {one["n"]: one["base_flops"] for one in products} == {8: 1024, 32: 65536}
+        shown = called_here("compare", "run", "new", cwd=here).out.splitlines()[0].split()
+        assert shown[:2] == ["n", "kernel"]
         assert any("only one run has the point: run/n=64" in note for note in told.json()["notes"])
         assert "several" in called_here("compare", "run", "run/n=8", cwd=here).err
         layers = called_here("compare", "run", "new", "--layers", cwd=here)
@@ -201,7 +286,7 @@ class TestWithNcu:
         rows = [measured_on_a_gpu(n) for n in (8, 32)]
         (here / "sweep").mkdir()
         write_table(bench_table(rows), here / "sweep" / "bench.parquet")
-        words = ("--vary", "n=8,32", "--device", "cuda", "--metrics", "flops,dram,dram__bytes.sum", "--resume")
+        words = ("--vary", "n=8,32", "--on", "cuda", "--metrics", "flops,dram,dram__bytes.sum", "--resume")
         told = called_here(
             "bench", "k.py:product", *words, "-o", "sweep", "--format", "json", cwd=here,
             environment=with_stand_ins(here),
@@ -219,7 +304,7 @@ class TestWithNcu:
 
 
 def measured_on_a_gpu(n: int) -> dict[str, Any]:
-    """A row as `bench --device cuda` would have left it: a point whose time nothing may change."""
+    """A row as `bench --on cuda` would have left it: a point whose time nothing may change."""
     (point,) = points(Sweep(("k.py:product",), devices=("cuda",), variants=variants_of([f"n={n}"])))
     return {
         "point": point.name, "target": "k.py:product", "device": "cuda", "device_name": "NVIDIA A100-SXM4-40GB",

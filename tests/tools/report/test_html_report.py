@@ -8,11 +8,13 @@ import time
 import webbrowser
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -283,6 +285,19 @@ class TestMarkers:
             fractions = [area / max(in_page) for area in sorted(in_page, reverse=True)]
             assert fractions == pytest.approx([area / max(drawn) for area in drawn], rel=2e-3)
             assert max(in_page) == pytest.approx(max(drawn) * (4 / 3) ** 2, rel=2e-3)  # 96 pixels and 72 points an inch
+
+    def test_of_estimates_from_shapes_are_open_and_the_legend_says_why(self, browser: Browser, tmp_path: Path) -> None:
+        counted = three_kernels()
+        at = counted.table.column_names.index("flops_basis")
+        bases = pa.array(["shapes"] * len(counted.table)).dictionary_encode().cast(counted.table.schema.field(at).type)
+        estimated = replace(counted, table=counted.table.set_column(at, counted.table.schema.field(at), bases))
+        for one, is_open in ((counted, False), (estimated, True)):
+            seen = Opened(browser, written(tmp_path, one))
+            every = seen.page.locator(".point[data-number]").count()
+            assert seen.page.locator(".point.open[data-number]").count() == (every if is_open else 0)
+            assert ("FLOPs are an estimate from shapes" in seen.page.locator(".legend").inner_text()) == is_open
+            assert seen.wrong == []
+            seen.page.close()
 
     @pytest.mark.parametrize("name", RUNS)
     def test_a_browser_draws_these_areas(self, name: str, browser: Browser, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ncu_tools.cli import run
 from ncu_tools.roofline.roofline import Roofline, of_machines, roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.launches import launch, metric, sass, table, tensor
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 

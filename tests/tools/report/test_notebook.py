@@ -175,14 +175,14 @@ class TestMistakes:
             ncu_tools.load(SAMPLES / "d01-wide-raw.csv").layers()
 
 
-def test_the_manual_documents_fifteen_names_and_no_more() -> None:
+def test_the_manual_documents_eighteen_names_and_no_more() -> None:
     named = set(re.findall(r"`(?:ncu_tools|run|view)\.(\w+)", MANUAL.partition("These are all")[0]))
     assert named == {
         "load", "profile", "name", "notes", "folder", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save",
-        "instructions", "source", "range",
+        "instructions", "source", "range", "timeline", "part", "kernel",
     }  # fmt: skip
     public = {name for name in dir(ncu_tools.report.notebook.profiled_run.ProfiledRun) if not name.startswith("_")}
-    assert public | {"name", "notes", "folder", "load", "profile", "range", "table", "save"} == named
+    assert public | {"name", "notes", "folder", "load", "profile", "kernel", "range", "table", "part", "save"} == named
 
 
 @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is not installed")

@@ -19,7 +19,7 @@ from ncu_tools.cli.reading.inside import kernel as kernel_command
 from ncu_tools.report.html import page_columns, pairs_content
 from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page
-from ncu_tools.report.html.page_columns import noun_of, timed
+from ncu_tools.report.html.page_columns import timed
 from ncu_tools.report.html.runs_content import MOST_NAMED, title_of
 from ncu_tools.report.table import Column
 from tests.conftest import SAMPLES
@@ -124,7 +124,7 @@ class TestTheTitlesOfThePage:
 
     def test_call_operators_operators(self) -> None:
         found = content([run_of("one", 100.0), run_of("two", 200.0)], group="operator")
-        assert noun_of("operator") == found["noun"] == "operator"
+        assert (found["noun"], found["nouns"]) == ("operator", "operators")
         for columns in (found["kernels"]["columns"], found["pairs"]["columns"]):
             assert columns[0]["title"] == "operator"
         assert "operators" in [column["title"] for column in found["summary"]["columns"]]

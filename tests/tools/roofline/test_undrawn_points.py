@@ -36,3 +36,9 @@ def test_kernels_are_counted_and_not_named() -> None:
 
 def test_the_share_is_left_out_where_a_time_is_not_known() -> None:
     assert "of the time" not in on_undrawn([spot("aten::sort", None)], [spot("aten::sort", None)], "operators")
+
+
+def test_categories_are_named_as_operators_are() -> None:
+    undrawn = [spot("embedding / gather", 1.0), spot("copy", 1.0)]
+    assert on_undrawn(undrawn, undrawn, "categories").startswith("2 of 2 categories have no place on the plot")
+    assert "embedding / gather, copy" in on_undrawn(undrawn, undrawn, "categories")

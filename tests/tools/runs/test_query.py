@@ -15,7 +15,9 @@ from click.testing import CliRunner, Result
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.bench_table import bench_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from benchmarks import generate
 from ncu_tools.bench.bench_runs import points_of
@@ -230,3 +232,37 @@ def answered(sql: str, report: str) -> list[dict[str, Any]]:
     assert asked.exit_code == 0, asked.output
     rows: list[dict[str, Any]] = json.loads(asked.stdout)["rows"]
     return rows
+
+
+class TestCategories:
+    @pytest.fixture
+    def trace(self, tmp_path: Path) -> str:
+        launches = table(
+            launch("ampere_sgemm_32x128_tn", ns=3), launch("compute_cuda_kernel", ns=2), launch("own", ns=1)
+        )
+        launches = launches.append_column("operator", arrays.dictionary([None, "aten::repeat_interleave", None]))
+        path = tmp_path / "launches.parquet"
+        write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), path)
+        return str(path)
+
+    @pytest.mark.parametrize("sql", [
+        "SELECT category FROM launches ORDER BY duration_ns DESC",
+        "SELECT category FROM kernels ORDER BY time_total_ns DESC",
+    ])  # fmt: skip
+    def test_are_a_column_by_name_and_operator(self, sql: str, trace: str) -> None:
+        asked = ask(sql, "--format", "csv", report=trace)
+        assert asked.stdout.split() == ["category", "GEMM", "copy", "other"]
+
+    def test_of_a_report_without_operators_follow_from_names(self) -> None:
+        asked = ask("SELECT DISTINCT category FROM launches ORDER BY 1", "--format", "csv")
+        assert asked.stdout.split() == ["category", "GEMM", "element-wise", "softmax"]
+
+    def test_are_among_the_columns_and_not_computed_for_a_query_without_them(
+        self, trace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert "category" in ask("DESCRIBE launches", report=trace).stdout
+        monkeypatch.setattr("ncu_tools.kernels.names.categories.category_of", lambda *_: pytest.fail("computed"))
+        assert ask("SELECT count(*) FROM launches", "--format", "csv", report=trace).stdout.split() == [
+            "count_star()",
+            "3",
+        ]

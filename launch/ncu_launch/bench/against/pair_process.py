@@ -20,7 +20,8 @@ from ncu_launch.bench import point_process
 from ncu_launch.bench.against.agreement import ResultAgreement, compared
 from ncu_launch.bench.against.paired_rounds import in_turns
 from ncu_launch.bench.latency_statistics import Effort
-from ncu_launch.bench.point_process import Ready, Row, collecting_between, cpu_timer, gpu_timer, say, wait_for
+from ncu_launch.bench.point_process import Ready, Row, collecting_between, cpu_timer, gpu_timer, say
+from ncu_launch.bench.timed_iteration import wait_for
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import build

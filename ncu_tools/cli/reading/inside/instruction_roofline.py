@@ -69,6 +69,7 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
     from ncu_tools.cli.options import progress
     from ncu_tools.roofline.instruction_roofline import instruction_roofline
     from ncu_tools.runs.loading import OnDisk, locate
+    from ncu_tools.runs.varied_run import points_summed
 
     if len(asked.machines) > 1:
         raise WrongUsage("An instruction roofline takes one machine.", advice="Say --machine once.")
@@ -79,7 +80,7 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
             run = asked.only.of(run) if asked.only is not None else run
             run = run.read() if isinstance(run, OnDisk) else run
             tables[run.name] = run.table
-            notes += run.notes
+            notes += [*points_summed(path, asked.only), *run.notes]
     result = instruction_roofline(tables, asked.levels, next(iter(asked.machines), None), asked.group)
     result.notes += notes
     return result

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.list_option import list_option
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     echo_notes,
@@ -19,7 +20,6 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -108,10 +108,12 @@ def command(
     from ncu_tools.kernels.view.next_step import next_step
     from ncu_tools.kernels.view.part_rows import notes_of
     from ncu_tools.kernels.view.places import hottest_places
-    from ncu_tools.runs.selection import load_only, pattern_of
+    from ncu_tools.runs.selection import ids_apart, load_only, pattern_of, pattern_of_ids
+    from ncu_tools.runs.varied_run import points_summed
 
     machine = find_machine(machine_name) if machine_name else None
-    patterns = () if name is None else (pattern_of(name),)
+    patterns: tuple[re.Pattern[str], ...] = () if name is None else (pattern_of(name),)
+    ids, only = ids_apart(only)
     if pair is not None and new is None:
         raise WrongUsage("--pair goes with --against.", advice="Name the other run: --against NEW")
     if pair is not None and name is not None:
@@ -119,10 +121,12 @@ def command(
     if explain is not None and new is not None:
         raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
     if new is not None:
-        _compare((run, new), patterns, pair, launch, machine, chosen or PART_NAMES, output_format, only)
+        _compare((run, new), (patterns, ids), pair, launch, machine, chosen or PART_NAMES, output_format, only)
         return
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading)
+        patterns = pattern_of_ids(loaded.table, ids) or patterns
+        loaded.notes = [*points_summed(run, only), *loaded.notes]
         view = kernel_view(loaded.table, patterns, launch, machine)
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
@@ -156,7 +160,7 @@ def _conditions(run: str) -> dict[str, str]:
 
 def _compare(
     names: tuple[str, str],
-    patterns: tuple[re.Pattern[str], ...],
+    wanted: tuple[tuple[re.Pattern[str], ...], tuple[str, ...]],
     pair: str | None,
     launch: int | None,
     machine: Machine | None,
@@ -165,12 +169,15 @@ def _compare(
     only: Selection | None,
 ) -> None:
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
-    from ncu_tools.runs.selection import load_only
+    from ncu_tools.runs.selection import load_only, pattern_of_ids
+    from ncu_tools.runs.varied_run import points_summed
 
     with progress("Reading") as reading:
         base, new = (load_only(name, only, reading=reading) for name in names)
+        patterns = pattern_of_ids(base.table, wanted[1]) or wanted[0]
         change = compared((base, new), patterns, pair, launch, machine)
-    show_against(change, names, parts, [*base.notes, *new.notes], output_format)
+    summed = [note for name in names for note in points_summed(name, only)]
+    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format)
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:
@@ -243,8 +250,11 @@ def _values(view: KernelView) -> Iterator[Row]:
 def _extra(view: KernelView, step: NextStep | None) -> Row:
     from dataclasses import asdict
 
+    from ncu_tools.runs.kernel_ids import kernel_id
+
     return {
         "kernel": view.kernel_name,
+        "kernel_id": kernel_id(view.kernel_name),
         "launches": view.launches,
         "grids": view.grids,
         "blocks": view.blocks,

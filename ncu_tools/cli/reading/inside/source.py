@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
+from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Table
 
+if TYPE_CHECKING:
+    from ncu_tools.runs.selection import Selection
+
 VIEWS = ("lines", "sass", "ptx", "functions")
-RANKINGS = ("samples", "executed", "sectors", "conflicts")
+ORDER = Words(("samples", "executed", "sectors", "conflicts"), "What places are ordered by.  [default: samples]")
 REACH = 8
 """Instructions that --around shows on each side."""
 
 
 @click.command()
 @click.argument("run")
-@click.option("--kernel", "kernels", multiple=True, metavar="REGEX", help="A kernel in whose full name this is found.")
+@selection_options
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else all of the kernel, summed.")
-@click.option("--by", type=click.Choice(RANKINGS), help="What places are ranked by.  [default: samples]")
+@rows_and_order(orders=ORDER)
 @click.option("--view", type=click.Choice(VIEWS), help="What a row is.  [default: lines; sass where no line is known]")
 @click.option("--around", metavar="OFFSET", help="Show the instructions around this one, in their order.")
 @click.option(
@@ -31,14 +37,14 @@ REACH = 8
 @format_option
 def command(
     run: str,
-    kernels: tuple[str, ...],
     launch: int | None,
-    by: str | None,
+    order: str | None,
     view: str | None,
     around: str | None,
     source_root: Path | None,
     top: int | None,
     output_format: str,
+    only: Selection | None,
 ) -> None:
     """Show the hottest source lines of a kernel, or its instructions, with the stall that dominates each.
 
@@ -52,7 +58,7 @@ def command(
       ncu-bench source report.ncu-rep
       ncu-bench source report.ncu-rep --kernel softmax --view sass --top 10
       ncu-bench source report.ncu-rep --around 0x1d20
-      ncu-bench source source.csv --by sectors --source-root src
+      ncu-bench source source.csv --sort sectors --source-root src
     """
     from ncu_tools.kernels.source import hot_places
     from ncu_tools.kernels.source.kernel_code import kernel_code
@@ -68,12 +74,17 @@ def command(
         view_to_show,
         what_to_rank_by,
     )
-    from ncu_tools.runs.selection import pattern_of
+    from ncu_tools.runs.kernel_ids import kernel_id
+    from ncu_tools.runs.selection import kernel_patterns
 
     with progress("Reading") as reading:
-        loaded = load_instructions(run, reading)
-    code = kernel_code(loaded.table, tuple(map(pattern_of, kernels)), launch)
-    by, ranked_note = what_to_rank_by(code, by)
+        loaded = load_instructions(run, reading, hot_places.MEASURES_SHOWN)
+        if only is not None and only.needs_launches:
+            from ncu_tools.kernels.source.launches_named import instructions_named
+
+            loaded = instructions_named(loaded, run, only, reading)
+    code = kernel_code(loaded.table, kernel_patterns(loaded.table, only), launch)
+    by, ranked_note = what_to_rank_by(code, order)
     if around is not None:
         rows, notes = hot_places.around(code, _offset(around), by, REACH), []
     else:
@@ -84,8 +95,8 @@ def command(
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     notes = [about(code), *ranked_note, *stall_notes(code), *text_notes(rows), *notes, *text.notes, *loaded.notes]
-    extra = {"kernel": code.kernel_name, "launches": code.launches, "ranked_by": by}
-    show(Table("source", columns, [row_of(row, text) for row in rows], notes, extra), output_format)
+    of = {"kernel": code.kernel_name, "kernel_id": kernel_id(code.kernel_name), "launches": code.launches}
+    show(Table("source", columns, [row_of(row, text) for row in rows], notes, {**of, "ranked_by": by}), output_format)
 
 
 def _offset(text: str) -> int:

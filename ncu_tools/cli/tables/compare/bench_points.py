@@ -161,7 +161,7 @@ def _argument_columns(runs: Sequence[BenchRun]) -> list[Column]:
 def _table(found: Sequence[PointComparison], request: CompareRequest, arguments: Sequence[Column]) -> Table:
     from ncu_tools.bench.compare_points import ASKED, in_words
 
-    groups = _ordered(_groups(found), request.how.by)
+    groups = _ordered(_groups(found), request.how.order)
     shown = groups[: request.how.top]
     rows = [cells for group in shown for cells in _lines(group, (*SIZE_COLUMNS, *arguments))]
     notes = hidden_rows(len(groups), request.how.top, "more point", "more points")

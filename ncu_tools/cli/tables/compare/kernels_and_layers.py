@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -11,24 +12,35 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, short_names
+from ncu_tools.cli.tables.compare.shared import (
+    CATEGORY,
+    LAYER,
+    OPERATOR,
+    RUN,
+    Compared,
+    CompareRequest,
+    change_cells,
+    short_names,
+)
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
-from ncu_tools.report.table import Column, Table
+from ncu_tools.numbers.number_format import plural
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
     from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison
     from ncu_tools.compare.comparison_sums import SignatureSums
-    from ncu_tools.compare.layer_sums import LayerSums
+    from ncu_tools.compare.layer_sums import CategorySums, LayerSums
     from ncu_tools.compare.run_conditions import Conditions, Observed
     from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.varied_run import Values
 
 Known = TypeVar("Known")
 
-BY = "change"
-KERNEL = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
-LAYER = (Column("layer", "layer", wide=True), Column("phase", "phase", spare=0))
+ORDER = "change"
+KERNELS = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
+PHASE = Column("phase", "phase", spare=0)
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
 """Ranks of counts in `Column.spare`."""
@@ -50,6 +62,8 @@ FOR_MACHINES = (
     Column("launches_ratio", "launches ratio", "number"),
     *(Column(f"{measure}_verdict", f"{measure} verdict") for measure in ("flops", "dram_bytes", "launches")),
     Column("is_total", "total"),
+    Column("kernel_id", "id"),
+    Column("was_id", "id before"),
 )
 COUNTS = (Column("base_launches", "base launches", "count"), Column("new_launches", "new launches", "count"))
 SUMS = (Column("base_time_ns", "base time", "time", "ns"), Column("new_time_ns", "new time", "time", "ns"))
@@ -66,12 +80,17 @@ MEANS = tuple(
 
 @dataclass(frozen=True)
 class _Side(Generic[Known]):
-    """One run: sums of its launches, its conditions, and notes on reading it."""
+    """One run, or one point of a run: sums of its launches, its conditions, notes on reading it, and what was varied.
+
+    `of` is the run that a point is of.
+    """
 
     name: str
     run: Known
     conditions: Conditions
     notes: list[str]
+    point: Values = field(default_factory=dict)
+    of: str = ""
 
 
 def compared_kernels(request: CompareRequest) -> Compared:
@@ -81,7 +100,7 @@ def compared_kernels(request: CompareRequest) -> Compared:
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(request, _calls if request.how.operators else _summed)
+    sides = _pairs(request, _calls if request.how.group == OPERATOR else _summed)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
     pairs = asked_pairs(request.how.pairs, names[0], names[1:])
     for ours, theirs in sides:
@@ -91,15 +110,15 @@ def compared_kernels(request: CompareRequest) -> Compared:
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
         name: (
-            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.by or BY)],
+            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.order or ORDER)],
             _total_cells(one, request),
         )
         for name, one in found.items()
     }
-    machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    what = "operator" if request.how.operators else "kernel"
-    columns = machine if request.machine_readable else (KERNEL[0]._replace(title=what), *KERNEL[1:], MATCHED_BY)
-    table = _table(request, what, lines, notes, columns, _time_title(sides))
+    machine = (*KERNELS, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
+    what = request.how.group
+    columns = machine if request.machine_readable else (KERNELS[0]._replace(title=what), *KERNELS[1:], MATCHED_BY)
+    table = _table(request, what, lines, notes, columns, sides)
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
     anyway = ", compared anyway" if request.how.anyway else ""
@@ -112,22 +131,45 @@ def compared_kernels(request: CompareRequest) -> Compared:
 
 def compared_layers(request: CompareRequest) -> Compared:
     """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
-    from ncu_tools.compare.compare_layers import compare_layers, ordered
+    from ncu_tools.compare.compare_layers import compare_layers
 
-    found: dict[str, LayerComparison] = {}
-    notes: dict[str, list[str]] = {}
     sides = _pairs(request, _layered)
-    for ours, theirs in sides:
-        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
-        found[theirs.name] = one
-        notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
+    found = [
+        compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
+        for ours, theirs in sides
+    ]
+    return _of_layers(request, sides, found, (Column(LAYER, LAYER, wide=True), PHASE))
+
+
+def compared_categories(request: CompareRequest) -> Compared:
+    """Compare the times of each new run with those of the base, by category. Raises as `compared_kernels` does."""
+    from ncu_tools.compare.compare_layers import compare_categories
+
+    sides = _pairs(request, _categorised)
+    found = [compare_categories(ours.run, theirs.run, (ours.conditions, theirs.conditions)) for ours, theirs in sides]
+    return _of_layers(request, sides, found, (Column(CATEGORY, CATEGORY, wide=True),))
+
+
+def _of_layers(
+    request: CompareRequest,
+    sides: Sequence[tuple[_Side[Any], _Side[Any]]],
+    compared: Sequence[LayerComparison],
+    titles: tuple[Column, ...],
+) -> Compared:
+    """The table of compared layers, or of categories, whose first columns are `titles`."""
+    from ncu_tools.compare.compare_layers import ordered
+
+    what, order = titles[0].name, request.how.order or ORDER
+    both = list(zip(sides, compared, strict=True))
+    found = {theirs.name: one for (_, theirs), one in both}
+    notes = {theirs.name: [*one.notes, *ours.notes, *theirs.notes] for (ours, theirs), one in both}
     lines = {
-        name: ([_layer_cells(layer) for layer in ordered(one.layers, request.how.by or BY)], _layer_cells(one.total))
+        name: ([_layer_cells(layer, what) for layer in ordered(one.layers, order)], _layer_cells(one.total, what))
         for name, one in found.items()
     }
     counts = [column._replace(kind="number") for column in COUNTS]
-    columns = (*LAYER, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else LAYER
-    table = _table(request, "layer", lines, notes, columns, _time_title(sides))
+    columns = (*titles, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else titles
+    table = _table(request, what, lines, notes, columns, sides)
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -167,7 +209,7 @@ def _pairs_of_points(
     """
     from ncu_tools.runs.varied_run import by_point, in_words
 
-    points = [(path, {in_words(values): run for values, run in by_point(found)}) for path, found in runs]
+    points = [(path, {in_words(values): (values, run) for values, run in by_point(found)}) for path, found in runs]
     single = next((path for path, found in points if not found), None)
     if single is not None:
         raise WrongUsage(
@@ -189,9 +231,10 @@ def _pairs_of_points(
         ]
         notes = [f"not compared, since only one run has the point: {', '.join(alone)}"] if alone else []
         for words in common:
-            before, after = side_of(base, ours[words]), side_of(path, theirs[words])
-            new = replace(after, name=f"{path}/{words}", notes=[*after.notes, *notes])
-            pairs.append((replace(before, name=f"{base}/{words}"), new))
+            values, before = ours[words]
+            after = side_of(path, theirs[words][1])
+            new = replace(after, name=f"{path}/{words}", notes=[*after.notes, *notes], point=values, of=path)
+            pairs.append((replace(side_of(base, before), name=f"{base}/{words}"), new))
     return pairs
 
 
@@ -229,6 +272,14 @@ def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
     return _Side(path, run, _conditions(path, run.observed), list(run.reports))
 
 
+def _categorised(path: str, found: OnDisk | Run) -> _Side[CategorySums]:
+    """A run of any size, condensed to rows for its categories of kernels."""
+    from ncu_tools.compare.layer_sums import categories_of_run
+
+    run = categories_of_run(found)
+    return _Side(path, run, _conditions(path, run.observed), list(run.reports))
+
+
 def _conditions(path: str, observed: Observed) -> Conditions:
     """The conditions of a run, from its launches and, if readable, its manifest."""
     from ncu_tools.compare.run_conditions import conditions_of
@@ -250,26 +301,32 @@ def _table(
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
     columns: Sequence[Column],
-    time: str,
+    sides: Sequence[tuple[_Side[Any], _Side[Any]]],
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden.
 
-    `columns` are all columns for machines; for people those of the comparison are appended. `time` is the title of
-    times.
+    `columns` are all columns for machines; for people those of the comparison are appended. What was varied has
+    columns of its own; people then see the run only where there are several.
     """
+    time = _time_title(sides)
+    points = {theirs.name: theirs.point for _, theirs in sides}
+    of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), spare=0)
+    new_runs = {theirs.of or theirs.name for _, theirs in sides}
     shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
     runs = (request.runs[0], *lines)
     names = {name: name for name in runs} if request.machine_readable else short_names(runs)
     rows, all_notes = [], []
     for name, (every, total) in lines.items():
-        rows += [{RUN.name: names[name], **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
-        hidden = hidden_rows(len(every), shown, f"more {what}", f"more {what}s")
+        own = {RUN.name: names[name], **points[name]}
+        rows += [{**own, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
+        hidden = hidden_rows(len(every), shown, f"more {what}", f"more {plural(what)}")
         all_notes += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
     if not request.machine_readable:
         rows = [_with_short_names(row) for row in rows]
         columns = (*columns, *_for_people(rows, names[request.runs[0]] if several else "", what, time))
-    columns = (RUN, *columns) if several or request.machine_readable else columns
+    columns = (*of_points, *columns)
+    columns = (RUN, *columns) if len(new_runs) > 1 or request.machine_readable else columns
     return with_time_title(Table("compare", columns, rows, all_notes, {"base": request.runs[0]}), time)
 
 
@@ -299,7 +356,7 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> 
         return [Column(f"{side}_{name}", f"{called} {title}".strip(), kind, spare=spare) for side, called in both]
 
     same = {name: all(row.get(f"{name}_verdict") in ("same", None) for row in rows) for name in COUNTED}
-    counts = "number" if what == "layer" else "count"
+    counts = "number" if what in (LAYER, CATEGORY) else "count"
     per_call = [
         *sides("flops_mean", "FLOPs/call", "flop", CHANGED),
         *sides("least_bytes_mean", "least B/call", "byte", CHANGED + 1),
@@ -325,6 +382,8 @@ def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> l
 
 
 def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
+    from ncu_tools.runs.kernel_ids import kernel_id
+
     cells: dict[str, Any] = {
         "kernel": kernel.pair.kernel,
         "was": kernel.pair.was if kernel.pair.was != kernel.pair.kernel else None,
@@ -332,6 +391,8 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
         "verdict": verdict(kernel.changes["time"], is_new=kernel.is_new, is_gone=kernel.is_gone),
         "time_interval_of": kernel.changes["time"].basis,
         "is_total": False,
+        "kernel_id": kernel_id(kernel.pair.kernel),
+        "was_id": None if kernel.pair.was in (None, kernel.pair.kernel) else kernel_id(kernel.pair.was or ""),
     }
     cells["compares"] = kernel.changes["time"].compares or "sums"
     for title, side in (("base", kernel.base), ("new", kernel.new)):
@@ -351,7 +412,7 @@ def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, A
     cells = _kernel_cells(comparison.total)
     cells |= dict.fromkeys([name for name in cells if "_mean" in name])
     if not request.machine_readable:
-        cells["kernel"] = ("all operators" if request.how.operators else cells["kernel"]) + " (sums)"
+        cells["kernel"] = ("all operators" if request.how.group == OPERATOR else cells["kernel"]) + " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
         from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 
@@ -359,10 +420,10 @@ def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, A
     return cells
 
 
-def _layer_cells(layer: ComparedLayer) -> dict[str, Any]:
+def _layer_cells(layer: ComparedLayer, what: str) -> dict[str, Any]:
     is_new, is_gone = layer.base is None, layer.new is None
     cells: dict[str, Any] = {
-        "layer": layer.module,
+        what: layer.module,
         "phase": layer.phase or None,
         "verdict": verdict(layer.changes["time"], is_new=is_new, is_gone=is_gone),
         "time_interval_of": layer.changes["time"].basis,

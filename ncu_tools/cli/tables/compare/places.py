@@ -39,12 +39,12 @@ def compared_places(request: CompareRequest) -> Compared:
 
     Raises `WrongUsage` for more than two runs or what goes with kernels, and `NcuBenchError` without instructions.
     """
-    by = request.how.by or PLACES[0]
-    others = request.how.layers or request.how.operators or request.how.across or request.how.pairs or request.gated
+    by = request.how.group
+    others = request.how.across or request.how.pairs or request.gated
     if len(request.runs) != len(("base", "new")) or others or request.dask:
         raise WrongUsage(
             f"--by {by} compares one kernel of two runs.",
-            advice="Name two runs, and leave out --layers, --operators, --across, --pair, --fail-on and --dask.",
+            advice="Name two runs, and leave out --across, --pair, --fail-on and --dask.",
         )
     (base, base_text, base_notes), (new, new_text, new_notes) = (_code(run, request) for run in request.runs)
     from ncu_tools.kernels.source.compare_places import compare_places
@@ -70,10 +70,11 @@ def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, li
     from ncu_tools.kernels.source.kernel_code import kernel_code
     from ncu_tools.kernels.source.load_instructions import load_instructions
     from ncu_tools.kernels.source.source_text import source_text
+    from ncu_tools.runs.selection import kernel_patterns
 
     with progress("Reading") as reading:
         loaded = load_instructions(run, reading)
-    code = kernel_code(loaded.table, () if request.only is None else request.only.kernels)
+    code = kernel_code(loaded.table, kernel_patterns(loaded.table, request.only))
     files = {file for file in code.table["file"].to_pylist() if file}
     return code, source_text(files, loaded.files, None), loaded.notes
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
+
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.report.table import Column, Table
 
@@ -15,25 +17,41 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 RUN = Column("run", "run", wide=True)
+KERNEL, LAYER, OPERATOR, CATEGORY = "kernel", "layer", "operator", "category"
+"""What a row of compared launches can be."""
 LONG_BEGINNING = 12
 """A common beginning of run names longer than this is cut in narrow columns."""
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How to compare: `layers` down to `depth`, calls of `operators`, points `across` dimensions, kernels by `pairs`.
+    """How to compare: layers down to `depth`, points `across` dimensions, kernels by `pairs`.
 
-    `by` is the order of the rows, of which `top` are shown; `anyway` compares what is otherwise refused.
+    `group` is what a row is, `order` that of the rows, of which `top` are shown; `layers` and `operators` are flags for
+    two groups. `anyway` compares what is otherwise refused.
     """
+
+    group: str = KERNEL
+    order: str | None = None
 
     layers: bool = False
     operators: bool = False
     depth: int | None = None
     across: tuple[str, ...] = ()
-    by: str | None = None
     top: int | None = None
     anyway: bool = False
     pairs: tuple[str, ...] = ()
+
+    def with_group_of_flags(self) -> CompareOptions:
+        """The options with --layers and --operators in `group`. Raises `WrongUsage` for rows of two kinds."""
+        named = [self.group] * (self.group != KERNEL) + [LAYER] * self.layers + [OPERATOR] * self.operators
+        if len(set(named)) > 1:
+            raise WrongUsage(
+                f"A row is one of {' and '.join(dict.fromkeys(named))}.",
+                "--layers is --by layer, and --operators is --by operator.",
+                "Leave one of them out.",
+            )
+        return replace(self, group=named[0] if named else KERNEL)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ KINDS = {
 BESIDE = {"kernel": None, "launches": 3, "time_total_ns": 2, "time_share": 1}
 """Columns that stay beside those asked for -> how early they go where there is no room."""
 WIDEST_TITLE = 20
+SAMPLES = "sampled_samples"
+"""The column that every run with sampled activity has."""
+TOO_SHORT = "every launch is too short for it; ncu-bench samples TIMELINE --by name has means over many launches"
 LIKE_A_METRIC = 0.85
 """How alike the name of a metric must be to one that a report lacks, to be named beside it."""
 
@@ -41,11 +44,11 @@ def columns_option(function: Function) -> Function:
 
 def _completions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What the last name behind a comma may be: a set, a short name, or a metric by its full name."""
-    from ncu_tools.kernels.view.columns.column_names import sets, short_names
+    from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, sets, short_names
 
     before, comma, begun = incomplete.rpartition(",")
     known = {name: f"set: {', '.join(columns)}" for name, columns in sets().items()}
-    known |= {name: column.title for name, column in short_names().items()}
+    known |= {name: column.title for name, column in short_names().items()} | FROM_NAMES
     if "__" in begun:
         known = {metric: column.title for column in short_names().values() for metric in column.metrics}
     return [
@@ -96,7 +99,7 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
 
     Raises `WrongUsage` for a name that is none.
     """
-    from ncu_tools.kernels.view.columns.column_names import chosen
+    from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, chosen
     from ncu_tools.kernels.view.columns.column_sums import column_sums
 
     of_run = _names_in(run)
@@ -110,7 +113,8 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
         for kernel, value in by_kernel.items():
             cells.setdefault(kernel, {})[name] = value
     columns = [own_by_name[one] if isinstance(one, str) else _column(one, sums, values[one.name]) for one in asked]
-    notes = [*_missing(new, of_run), *_partly_summed(new, values, of_run), *_shortened(columns, own_by_name)]
+    missing = _missing(new, [*of_run, *FROM_NAMES])
+    notes = [*missing, *_partly_summed(new, values, of_run), *_shortened(columns, own_by_name)]
     return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
 
 
@@ -182,8 +186,19 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near
 
     lacking = [one for one in columns if not _is_there(one, in_run)]
+    by_command: dict[str, list[str]] = {}
+    for one in lacking:
+        if one.collect:
+            by_command.setdefault(one.collect, []).append(one.name)
+    too_short = f"empty, since {{}} is not among nsys's samples, or {TOO_SHORT}"
+    notes = [
+        too_short.format(" or ".join(names)) if SAMPLES in in_run else
+        f"not in the run, so empty: {', '.join(names)}; collect with: {way}"
+        for way, names in by_command.items()
+    ]  # fmt: skip
+    lacking = [one for one in lacking if not one.collect]
     if not lacking:
-        return []
+        return notes
     sections = dict.fromkeys(one.section for one in lacking if one.section)
     metrics = [one.name for one in lacking if not one.section and METRIC_NAME.fullmatch(one.name)]
     asks = [*(f"--section {section}" for section in sections), *([f"--metrics {','.join(metrics)}"] * bool(metrics))]
@@ -191,7 +206,7 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     alike = [name for metric in metrics for name in near(metric, in_run, LIKE_A_METRIC)]
     names = ", ".join(one.name for one in lacking)
     has = f" (it has {', '.join(dict.fromkeys(alike))})" if alike else ""
-    return [f"not in the report{has}, so empty: {names}; collect with: {command}"]
+    return [*notes, f"not in the report{has}, so empty: {names}; collect with: {command}"]
 
 
 def _is_there(one: ChosenColumn, in_run: Collection[str]) -> bool:

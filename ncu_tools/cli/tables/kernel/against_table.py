@@ -18,7 +18,7 @@ from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, paragraph
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
-from ncu_tools.kernels.kernel_name_spelling import normalised_name
+from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.against import EXACT_PART, CauseChange, KernelChange, ValueChange, common_shape
 from ncu_tools.kernels.view.against import against as changes_of
 from ncu_tools.kernels.view.kernel_view import kernel_view

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instance_table import NUMBER
 from ncu_parsers.schema.tables import Floats, floats
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.spread.balance import Balance, balances, repeats_mean, unit_kind
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.runs.loading import load
+from ncu_tools.runs.selection import Selection, load_only
 
 COLLECT = "ncu --metrics sm__cycles_active.min,sm__cycles_active.avg,sm__cycles_active.max (or --set full)"
 
@@ -36,21 +34,21 @@ class LaunchBalance:
 
 def launch_balance(
     path: str,
-    patterns: Sequence[re.Pattern[str]] = (),
+    only: Selection | None = None,
     launch: int | None = None,
     reading: Callable[[Source], None] = lambda source: None,
 ) -> LaunchBalance:
-    """The balance of the longest launch of a run that patterns of kernel names and the number of a launch leave.
+    """The balance of the longest launch of a run that a selection and the number of a launch leave.
 
     Raises `NcuBenchError` if the run cannot be read, no launch is left, or it has no counter by units.
     """
-    run = load(path, reading=reading)
-    row = _longest(run.table, patterns, launch)
+    run = load_only(path, only, reading=reading)
+    row = _longest(run.table, launch)
     number, kernel, lasted = (row[name][0].as_py() for name in ("launch_id", "kernel_name", "duration_ns"))
     of_units = {metric: values for source in _binary(path) for metric, values in _of_units(source, row)}
     rows = balances(row, of_units)
     repeated = [metric for metric, values in of_units.items() if repeats_mean(values)]
-    notes = []
+    notes = [] if only is None else run.notes[-1:]
     if repeated:
         notes.append(
             f"{counted(len(repeated), 'counter has', 'counters have')} one value for all units, which tells nothing of "
@@ -59,25 +57,23 @@ def launch_balance(
     if not rows:
         raise NcuBenchError(
             f"Launch {number} of {kernel} has no counter of single units.",
-            f"{notes[0].capitalize()}."
-            if notes
+            f"{notes[-1].capitalize()}."
+            if repeated
             else "Neither the least and the most over units were collected, nor values of each unit.",
             f"Collect them with: {COLLECT}",
         )
     return LaunchBalance(kernel, number, lasted, rows, notes)
 
 
-def _longest(launches: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
-    names = launches["kernel_name"].cast(pa.string()).to_pylist()
-    wanted = [not patterns or any(one.search(name or "") for one in patterns) for name in names]
-    left = launches.filter(arrays.booleans(wanted))
+def _longest(launches: pa.Table, launch: int | None) -> pa.Table:
+    left = launches
     if launch is not None:
         left = left.filter(pc.fill_null(pc.equal(left["launch_id"], launch), False))
     if not len(left):
         raise NcuBenchError(
-            "No launch is left of the kernel or launch that was named.",
-            f"The run has {counted(len(launches), 'launch', 'launches')}.",
-            "Name another with --kernel or --launch, or leave both out for the longest.",
+            "The launch that was named is not there.",
+            f"There are {counted(len(launches), 'launch', 'launches')}.",
+            "Name another with --launch, or leave it out for the longest.",
         )
     return left.slice(int(np.nan_to_num(floats(left, "duration_ns"), nan=-1.0).argmax()), 1)
 

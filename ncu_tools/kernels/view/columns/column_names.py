@@ -15,6 +15,7 @@ import pyarrow as pa
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.tables import COLUMNS, Field
 
+from ncu_tools.kernels.names.categories import CATEGORY, DECIDED_BY
 from ncu_tools.kernels.view.facts import UNITS, parts
 
 if sys.version_info >= (3, 11):
@@ -38,6 +39,11 @@ ADDED_UP = ("FLOP", "OP", "byte", "ns")
 METRIC_NAME = re.compile(r"\w+?__\w+(\.\w+)*")
 """What NVIDIA calls metrics: unit__what.how."""
 NOT_SHOWN = ("rules", "rule_metrics")
+FROM_NAMES = {
+    CATEGORY: "the category of the kernel by its name, and its operator where the name says too little",
+    DECIDED_BY: "what decided on the category: a rule with where such names come from, or an operator",
+}
+"""Columns that follow from the names of kernels, in every run -> what they say (docs/categories.md)."""
 NEAR_NAMES = 5
 
 
@@ -47,7 +53,8 @@ class ChosenColumn:
 
     With `largest_of`, a pattern of metrics, it is that with the largest mean, and `gives` says what of it: name, value
     or share of all. `kind` and `unit` are "" where the report says them. `by` is a key of `COMBINED`; `section` is the
-    section of ncu that collects it, "" where the metric has to be asked for by name; `heading` is for terminals.
+    section of ncu that collects it, "" where the metric has to be asked for by name; `collect` the command that does
+    where it is no section; `heading` is for terminals.
     """
 
     name: str
@@ -63,6 +70,7 @@ class ChosenColumn:
     means: str = ""
     source: str = ""
     section: str = ""
+    collect: str = ""
     heading: str = ""
 
     def needs(self, name: str) -> bool:
@@ -108,6 +116,7 @@ def _short(name: str, entry: dict[str, Any]) -> ChosenColumn:
         means=made_of["means"],
         source=_table()["source"][made_of["source"]],
         section=made_of["section"],
+        collect=made_of.get("collect", ""),
         heading=made_of.get("heading", ""),
     )
 
@@ -130,6 +139,8 @@ def chosen(wanted: Iterable[str], in_run: Collection[str], own: Collection[str] 
 def _column(name: str, in_run: Collection[str], own: Collection[str]) -> ChosenColumn:
     if name in short_names():
         return short_names()[name]
+    if name in FROM_NAMES and name not in in_run:
+        return ChosenColumn(name, name, (name,), MOST_TIME, means=FROM_NAMES[name])
     if name in NOT_SHOWN:
         raise WrongUsage(f"{name} is a list in each launch, and no column of kernels.", advice="Ask for: --rules")
     if name not in in_run and not METRIC_NAME.fullmatch(name) and name not in _contract():
@@ -143,7 +154,7 @@ def near(name: str, names: Iterable[str], alike: float = 0.6) -> list[str]:
 
 
 def _unknown(name: str, in_run: Collection[str], own: Collection[str]) -> WrongUsage:
-    found = near(name, [*short_names(), *sets(), *own, *in_run])
+    found = near(name, [*short_names(), *FROM_NAMES, *sets(), *own, *in_run])
     likely = f"Near it are: {', '.join(found)}." if found else "No name is near it."
     return WrongUsage(
         f"There is no column {name}.",

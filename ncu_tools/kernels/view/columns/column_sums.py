@@ -12,9 +12,10 @@ from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_sums import Keys, NamedSums, or_none
-from ncu_tools.kernels.view.columns.column_names import MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
+from ncu_tools.kernels.names.categories import CATEGORY, with_categories
+from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
 
@@ -41,6 +42,8 @@ class ColumnSums:
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         self.reports |= notes_of_reports(table)
+        if any(one.needs(name) for one in self._columns for name in FROM_NAMES):
+            table = with_categories(table)
         places, titles = grouping(table, self._group)
         keys = self._numbered(titles)[places]
         weight = np.where(tables.floats(table, "failed") > 0, 0.0, tables.launch_counts(table))
@@ -251,6 +254,13 @@ def column_sums(run: OnDisk | Run, columns: Sequence[ChosenColumn], group: str) 
     """
     read = partial(launch_batches, columns=partial(_needed, columns, group))
     return sums_of_run(run, partial(ColumnSums, columns, group), read)
+
+
+def categories_of_kernels(run: OnDisk | Run) -> dict[str, str]:
+    """The category of each kernel by its full name; of one with several operators, that of most of its time."""
+    column = ChosenColumn(CATEGORY, CATEGORY, (CATEGORY,), MOST_TIME)
+    found = column_sums(run, [column], "name").values(column)
+    return {kernel: value for kernel, value in found.items() if isinstance(value, str)}
 
 
 def _needed(columns: Sequence[ChosenColumn], group: str, names: Sequence[str], filled: Collection[str]) -> list[str]:

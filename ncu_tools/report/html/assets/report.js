@@ -160,8 +160,13 @@ function legendItems() {
   const items = units.map((unit) =>
     element("li", {}, symbolOf(d3.symbolCircle, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
   );
-  if (points.some((point) => point.isLowerBound)) {
-    items.push(element("li", {}, symbolOf(d3.symbolCircle, "point lower-bound unit-other"), "FLOPs are a lower bound"));
+  const reasons = [
+    points.some((point) => point.isLowerBound) ? "a lower bound" : "",
+    points.some((point) => point.isEstimate) ? "an estimate from shapes" : "",
+  ].filter(Boolean);
+  if (reasons.length) {
+    const open = symbolOf(d3.symbolCircle, "point open unit-other");
+    items.push(element("li", {}, open, `FLOPs are ${reasons.join(" or ")}`));
   }
   const ofRuns = several
     ? [...chosenRuns].map((place, rank) =>
@@ -235,7 +240,7 @@ function drawRoofline() {
     element(
       "span",
       { class: "hint" },
-      `Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through ${noun}s.`,
+      `Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through ${content.nouns}.`,
     ),
   );
   const table = content.ceiling_table.rows.length
@@ -338,7 +343,7 @@ function countOf(kept) {
   const time = (numbers) => d3.sum(numbers, (number) => valueOf(kernels.rows[number], "time_total_ns") ?? 0);
   const every = [...kernels.rows.keys()].filter(isShown);
   const whole = time(every);
-  const words = `${grouped(kept.length)} of ${grouped(every.length)} ${noun}s`;
+  const words = `${grouped(kept.length)} of ${grouped(every.length)} ${content.nouns}`;
   return whole > 0 && kept.length < every.length
     ? `${words}, ${percent(time(kept) / whole)} of their time`
     : words;

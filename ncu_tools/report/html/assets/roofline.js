@@ -44,7 +44,9 @@ function pointsOf(content) {
     if (!(y > 0) || !places.length) return [];
     const run = Math.max(content.runs.indexOf(value(row, "run")), 0);
     const [unit, isLowerBound] = [value(row, "unit"), value(row, "flops_lower_bound")];
-    return [{ number, xs: Object.fromEntries(places), y, run, unit, isLowerBound, time: value(row, "time_total_ns") }];
+    const isEstimate = (value(row, "flops_basis") ?? "").split(" / ").includes("shapes");
+    const xs = Object.fromEntries(places);
+    return [{ number, xs, y, run, unit, isLowerBound, isEstimate, time: value(row, "time_total_ns") }];
   });
 }
 
@@ -133,7 +135,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     .attr("role", "application")
     .attr(
       "aria-label",
-      `Roofline. Left and right walk through the ${content.noun}s by time, Enter goes to the table, plus and ` +
+      `Roofline. Left and right walk through the ${content.nouns} by time, Enter goes to the table, plus and ` +
         "minus zoom, 0 shows everything, Shift with an arrow moves the view.",
     );
   const clip = svg.append("clipPath").attr("id", "plot-area").append("rect");
@@ -172,7 +174,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     .data(d3.sort(points, (point) => -(point.time ?? 0)))
     .join("path")
     .attr("class", (point) => `point ${unitClass(point.unit)}`)
-    .classed("lower-bound", (point) => point.isLowerBound)
+    .classed("open", (point) => point.isLowerBound || point.isEstimate)
     .attr("data-number", (point) => point.number);
   const joins = markers.append("g").attr("class", "joins");
   const halo = markers.append("circle").attr("class", "halo").attr("visibility", "hidden");

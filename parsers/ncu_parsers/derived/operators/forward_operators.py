@@ -7,28 +7,33 @@ taken. Source: torch/csrc/autograd/function.h, "Sequence Number", and torch/csrc
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import numpy as np
+import numpy.typing as npt
 
-from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
+Integers = npt.NDArray[np.integer]
 
 
 class ForwardOperators:
-    """The operators of the forward pass by their sequence numbers."""
+    """The operators of the forward pass by their sequence numbers.
 
-    def __init__(self) -> None:
-        self._last: dict[int, dict[Hashable, tuple[float, str, RecordedInputs]]] = {}
+    `number`: of each operator, negative for what is none of the forward pass; `thread` as a number; `start` in any
+    unit. Of operators that began at the same time, the one listed last counts as the last.
+    """
 
-    def take(self, number: int, thread: Hashable, start: float, name: str, inputs: RecordedInputs) -> None:
-        """Add an operator, in any order of start times."""
-        of_threads = self._last.setdefault(number, {})
-        if thread not in of_threads or start >= of_threads[thread][0]:
-            of_threads[thread] = (start, name, inputs)
+    def __init__(self, number: Integers, thread: Integers, start: npt.NDArray[np.float64]) -> None:
+        of_forward = np.flatnonzero(number >= 0)
+        order = of_forward[np.lexsort((start[of_forward], number[of_forward]))]
+        sorted_numbers = number[order]
+        begins = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))
+        last = np.append(begins[1:], len(order))[: len(begins)] - 1
+        threads = thread[order]
+        alone = np.minimum.reduceat(threads, begins) == np.maximum.reduceat(threads, begins) if len(begins) else begins
+        self._numbers = sorted_numbers[begins]
+        self._operators = np.where(alone, order[last], -1)
 
-    def behind(self, around: Iterable[RecordedInputs]) -> tuple[str, RecordedInputs] | None:
-        """Name and inputs of the forward operator of the innermost node among these ranges, outermost first."""
-        numbers = [one.backward_of for one in around if one.backward_of is not None]
-        found = self._last.get(numbers[-1], {}) if numbers else {}
-        if len(found) != 1:
-            return None
-        ((_, name, inputs),) = found.values()
-        return name, inputs
+    def behind(self, numbers: Integers) -> npt.NDArray[np.int64]:
+        """For the sequence number of each node the place of its operator; -1 where that is not known."""
+        if not len(self._numbers):
+            return np.full(len(numbers), -1)
+        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+        return np.where(self._numbers[at] == numbers, self._operators[at], -1)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.operators.backward_calls import backward_call
 from ncu_launch.operators.calls import UNRECORDED, Call, Tensor
@@ -25,6 +27,9 @@ from ncu_launch.operators.units import contraction_unit, cpu_unit, elementwise_u
 from ncu_parsers.derived.operators.list_element_types import element_types
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.integer]
 
 OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT = (
     "operator_call", "operator_flops", "operator_least_bytes", "operator_unit",
@@ -58,16 +63,12 @@ LARGEST = 2**48
 
 
 class RecordedInputs(NamedTuple):
-    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not.
-
-    `backward_of`: of a node of the backward pass, the sequence number of its forward operator.
-    """
+    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not."""
 
     shapes: Any = None
     types: Any = None
     strides: Any = None
     values: Any = None
-    backward_of: int | None = None
 
 
 UNTYPED = "Tensor"
@@ -152,73 +153,120 @@ class LaunchingOperator(NamedTuple):
 
 @dataclass
 class WorkOfLaunches:
-    """Columns of work, a value per launch: NaN or None where it is not known. FLOP and bytes."""
+    """Columns of work, a value per launch: NaN or -1 where it is not known. FLOP and bytes.
+
+    Units are places in `names_of_units`.
+    """
 
     rows: int
-    flops: Any = field(init=False)
-    least_bytes: Any = field(init=False)
-    operator_flops: Any = field(init=False)
-    operator_bytes: Any = field(init=False)
-    units: list[str | None] = field(init=False)
-    operator_units: list[str | None] = field(init=False)
-    calls: list[int | None] = field(init=False)
+    flops: Floats = field(init=False)
+    least_bytes: Floats = field(init=False)
+    operator_flops: Floats = field(init=False)
+    operator_bytes: Floats = field(init=False)
+    units: Codes = field(init=False)
+    operator_units: Codes = field(init=False)
+    calls: npt.NDArray[np.int64] = field(init=False)
+    names_of_units: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.flops, self.least_bytes, self.operator_flops, self.operator_bytes = np.full((4, self.rows), np.nan)
-        self.units, self.operator_units = [None] * self.rows, [None] * self.rows
-        self.calls = [None] * self.rows
+        self.units, self.operator_units = np.full((2, self.rows), -1, np.int32)
+        self.calls = np.full(self.rows, -1)
+
+    def part(self, rows: slice) -> WorkOfLaunches:
+        """The work of some of the launches."""
+        found = copy(self)
+        for column in fields(self):
+            values = getattr(self, column.name)
+            if isinstance(values, np.ndarray):
+                setattr(found, column.name, values[rows])
+        found.rows = len(found.flops)
+        return found
+
+    def unit(self, name: str | None) -> int:
+        """The code of a unit; -1 for None."""
+        if name is None:
+            return -1
+        if name not in self.names_of_units:
+            self.names_of_units.append(name)
+        return self.names_of_units.index(name)
 
     def give_operator(self, launches: Sequence[int], work: OperatorWork, unit: str | None) -> None:
         """Put the work of a call on the first of its launches, given kernels first, and 0 on the others."""
         for column, amount in ((self.operator_flops, work.flops), (self.operator_bytes, work.least_bytes)):
             if amount is not None:
-                column[launches] = 0.0
+                for launch in launches[1:]:
+                    column[launch] = 0.0
                 column[launches[0]] = amount
-        self.operator_units[launches[0]] = unit
+        self.operator_units[launches[0]] = self.unit(unit)
 
     def give_launch(self, launch: int, work: OperatorWork, unit: str | None) -> None:
         """Put the work of a call on the launch that did it."""
         if work.flops is not None:
             self.flops[launch] = work.flops
-            self.units[launch] = unit
+            self.units[launch] = self.unit(unit)
         if work.least_bytes is not None:
             self.least_bytes[launch] = work.least_bytes
 
     def contract_columns(self) -> dict[str, pa.Array]:
         """Those columns of the table of launches that have a value."""
-        known = ~np.isnan(self.flops)
         found = {
             "flops": arrays.floats(self.flops),
-            "flops_basis": arrays.dictionary([SHAPES_BASIS if one else None for one in known.tolist()]),
+            "flops_basis": arrays.recoded(np.where(np.isnan(self.flops), -1, 0), [SHAPES_BASIS]),
             LEAST_BYTES: arrays.floats(self.least_bytes),
         }
-        for unit in sorted({unit for unit in self.units if unit}):
+        tensor = np.zeros(self.rows, np.bool_)
+        for code, unit in sorted(enumerate(self.names_of_units), key=lambda pair: pair[1]):
+            here = self.units == code
+            if not here.any():
+                continue
             column = UNIT_COLUMN.get(unit) or f"tensor_flops_{unit.removeprefix('tensor_')}"
-            found[column] = arrays.floats(np.where([one == unit for one in self.units], self.flops, np.nan))
-        tensor = [bool(unit and unit.startswith("tensor_")) for unit in self.units]
+            found[column] = arrays.floats(np.where(here, self.flops, np.nan))
+            if unit.startswith("tensor_"):
+                tensor |= here
         found["tensor_flops"] = arrays.floats(np.where(tensor, self.flops, np.nan))
         return found
 
     def operator_columns(self) -> list[tuple[str, str, pa.Array]]:
         """Name, unit and values of the columns of calls, which the table of launches has beyond its contract."""
         return [
-            (OPERATOR_CALL, "", arrays.integers(self.calls, pa.int64())),
+            (OPERATOR_CALL, "", arrays.wholes(self.calls, pa.int64())),
             (OPERATOR_FLOPS, "FLOP", arrays.floats(self.operator_flops)),
             (OPERATOR_BYTES, "byte", arrays.floats(self.operator_bytes)),
-            (OPERATOR_UNIT, "", arrays.dictionary(self.operator_units)),
+            (OPERATOR_UNIT, "", arrays.recoded(self.operator_units, self.names_of_units)),
         ]
 
 
 class _KnownCalls:
-    """The work of calls and the type it is done in; layers repeat calls, so that each is worked out once."""
+    """The work of calls and the type it is done in; layers repeat calls, so that each is worked out once.
+
+    Inputs are told apart as objects: the calls that are asked for have to be there as long as this.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[OperatorWork | None, str | None]] = {}
+        self._known: dict[Hashable, tuple[OperatorWork | None, str | None]] = {}
+        self._done: dict[Hashable, tuple[OperatorWork | None, str | None, int | None]] = {}
+
+    def done_by(
+        self, call: LaunchingOperator, kernels: tuple[str, ...]
+    ) -> tuple[OperatorWork | None, str | None, int | None]:
+        """The work of a call, the unit that does it, and which of its kernels plainly did, each None if not known."""
+        key = call.name, id(call.inputs), call.forward and id(call.forward[1]), kernels
+        if key not in self._done:
+            work, dtype = self.of(call, kernels)
+            main = _doer(kernels, work) if work else None
+            kernel = kernels[main or 0]
+            unit = None
+            if work and work.flops:
+                unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)
+            self._done[key] = work, unit, main
+        return self._done[key]
 
     def of(self, call: LaunchingOperator, kernels: Sequence[str] = ()) -> tuple[OperatorWork | None, str | None]:
         """The work of a call and its type, None where they are not known. `kernels` are the names of what it ran."""
         takes_lists = isinstance(call.inputs.types, list) and LIST in call.inputs.types
-        key = f"{call.name}{tuple(call.inputs)}{kernels if takes_lists else ''}{call.forward or ''}"
+        forward = (call.forward[0], id(call.forward[1])) if call.forward else None
+        key = call.name, id(call.inputs), tuple(kernels) if takes_lists else (), forward
         if key not in self._known:
             described = _rebuilt(call) or recorded_call(call.name, call.inputs, kernels)
             self._known[key] = work_of(described), type_of(described)
@@ -253,15 +301,15 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
                 wrappers.update(call.around)
     known = _KnownCalls()
     for number, call in calls.items():
-        rows = sorted(launches[number], key=lambda row: not names[row])  # kernels in front of copies
-        kernels = [names[row] for row in rows if names[row]]
-        work, dtype = known.of(call, kernels)
-        if work is None or not kernels or call.name in FREE or (work.is_contraction and number in wrappers):
-            continue  # a view launches nothing, and the work of a wrapper is that of the product which it calls
-        main = _doer(kernels, work)
-        kernel = kernels[main if main is not None else 0]
-        unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)
-        unit = unit if work.flops else None
+        rows = launches[number]
+        if len(rows) > 1:
+            rows.sort(key=lambda row: not names[row])  # kernels in front of copies
+        kernels = tuple(names[row] for row in rows if names[row])
+        if not kernels or call.name in FREE:
+            continue  # a view launches nothing
+        work, unit, main = known.done_by(call, kernels)
+        if work is None or (work.is_contraction and number in wrappers):
+            continue  # the work of a wrapper is that of the product which it calls
         result.give_operator(rows, work, unit)
         if main is not None:
             result.give_launch(rows[main], work, unit)
@@ -278,31 +326,47 @@ def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
     return left[0] if len(left) == 1 else None
 
 
-def work_of_cpu_operators(operators: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
+def work_of_cpu_operators(known_as: Sequence[LaunchingOperator], code: Codes, above: Codes) -> WorkOfLaunches:
     """The work of operators on a CPU, each a row. One that calls another which does the work has none of its own.
 
-    One that computes, as a sum, does so itself where those that it calls only fill or copy.
+    One that computes, as a sum, does so itself where those that it calls only fill or copy. `known_as` are the distinct
+    calls, and `code` says which each row is; `above` is the row of the operator that called it, -1 for none.
     """
-    result = WorkOfLaunches(len(operators))
-    known = _KnownCalls()
-    found = [(None, None) if one is None else known.of(one) for one in operators]
-    around_products: set[int] = set()
-    around_flops: set[int] = set()
-    around_work: set[int] = set()
-    for one, (work, _) in zip(operators, found, strict=True):
-        if one is not None and work is not None and (work.flops or work.least_bytes):
-            around_work.update(one.around)
-            around_flops.update(one.around if work.flops else ())
-            around_products.update(one.around if work.is_contraction else ())
-    for row, (one, (work, dtype)) in enumerate(zip(operators, found, strict=True)):
-        if one is not None and one.name in CALLING_OTHERS:
+    result, known = WorkOfLaunches(len(code)), _KnownCalls()
+    works = [known.of(one) for one in known_as]
+    has_flops, has_work, is_product = np.array(
+        [(bool(work.flops), bool(work.flops or work.least_bytes), work.is_contraction) if work else (False,) * 3
+         for work, _ in works], np.bool_,
+    ).reshape(-1, 3).T  # fmt: skip
+    around_work = _above(has_work[code], above)
+    around_flops = _above(has_flops[code], above)
+    around_products = _above((has_work & is_product)[code], above)
+    order, begins = np.argsort(code, kind="stable"), np.searchsorted(np.sort(code), np.arange(len(works) + 1))
+    for place, (one, (work, dtype)) in enumerate(zip(known_as, works, strict=True)):
+        if one.name in CALLING_OTHERS:
             work = NOTHING
-        if one is None or work is None:
+        if work is None:
             continue
-        result.calls[row] = one.number
+        rows = order[begins[place] : begins[place + 1]]
+        result.calls[rows] = rows
         doers = around_products if work.is_contraction else around_flops if work.flops else around_work
-        work = NOTHING if one.number in doers else work
-        unit = cpu_unit(dtype) if work.flops else None
-        result.give_operator([row], work, unit)
-        result.give_launch(row, work, unit)
+        for mine, done in ((rows[doers[rows]], NOTHING), (rows[~doers[rows]], work)):
+            unit = result.unit(cpu_unit(dtype) if done.flops else None)
+            result.operator_units[mine] = unit
+            if done.flops is not None:
+                result.flops[mine] = result.operator_flops[mine] = done.flops
+                result.units[mine] = unit
+            if done.least_bytes is not None:
+                result.least_bytes[mine] = result.operator_bytes[mine] = done.least_bytes
     return result
+
+
+def _above(marked: npt.NDArray[np.bool_], above: Codes) -> npt.NDArray[np.bool_]:
+    """Which rows are above a marked one, at any distance."""
+    found = np.zeros(len(marked), np.bool_)
+    next_ones = above[marked]
+    while len(next_ones := np.unique(next_ones[next_ones >= 0])):
+        next_ones = next_ones[~found[next_ones]]
+        found[next_ones] = True
+        next_ones = above[next_ones]
+    return found

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ncu_parsers.ncu_rep.blocks import MAGIC
+from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.sources.sources import Source
 
 if TYPE_CHECKING:
     from ncu_parsers.ncu.instructions.binary_reports import SourceFiles
 
 
-def read_instructions(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
+def read_instructions(
+    source: Source, files: dict[str, str] | None = None, wanted: Container[str] | None = None
+) -> pa.Table | None:
     """The table of instructions of a report; None if it holds none.
 
+    With `wanted`, other columns of counts may be null, which saves time.
     `files` receives what source pages have of the text of source files; that of binary reports is in `source_files`.
     Raises `NcuBenchError` if the report cannot be read.
     """
@@ -25,7 +29,7 @@ def read_instructions(source: Source, files: dict[str, str] | None = None) -> pa
         return read_binary_instructions(source)
     from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 
-    return read_source_pages(source, files)
+    return read_source_pages(source, files, wanted)
 
 
 def source_files(source: Source) -> SourceFiles | None:

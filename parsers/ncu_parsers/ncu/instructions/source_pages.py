@@ -6,10 +6,9 @@ that name the kernel and the file. Views without addresses give a row per line; 
 
 from __future__ import annotations
 
-import io
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,6 +26,8 @@ from ncu_parsers.schema.tables import short_name
 from ncu_parsers.sources.sources import Lines, Source
 
 ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
+_SECOND_SOURCE = f"{SOURCE} 2"
+"""The text of instructions in views that have source lines first, as `_unique` calls it."""
 KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
 NO_SOURCE = "<Unable to open source file>"
@@ -41,6 +42,9 @@ _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
 
 _NO_ROWS = ('"Kernel Name"', '"Function Name"', '"File Path"', '"Address",', '"#",', '"Line No",')
 """What lines that name something and headers begin with; a row may, too."""
+
+_NO_PLAIN_ROW = re.compile(r'\n(?:"[^0-9"\n]|[^"\n]|(?=\n)).*')
+"""A line that begins otherwise than a row of CSV, which has a number or an empty cell first; with the end before it."""
 
 
 class PageTable(NamedTuple):
@@ -67,19 +71,22 @@ class _Progress:
     """Lines of source files, by file and number."""
 
 
-def read_source_pages(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
+def read_source_pages(
+    source: Source, files: dict[str, str] | None = None, wanted: Container[str] | None = None
+) -> pa.Table | None:
     """The instructions on the source pages of a report; None if it holds no such page with addresses or counts.
 
+    Of the counts only the `wanted` columns are read, the others are null; None reads all.
     `files` receives the text of source files by path, as far as the pages have it; other lines are empty.
     Launches are numbered in the order of the pages. Rows with another number of cells than their header are dropped,
     and a note counts them. Raises `NcuBenchError` if the file cannot be opened.
     """
     progress, parts = _Progress(), list[Columns]()
     with source.open() as stream:
-        for table in page_tables(Lines(stream, source.name)):
+        for table in page_tables(rows_together(Lines(stream, source.name))):
             if ADDRESS in table.titles or (LINE in table.titles and len(table.titles) > 2):
                 _begin(table, progress)
-                cells = _cells(table, progress)
+                cells = _cells(table, progress, wanted)
                 parts.append(_columns(cells, table, source.name, progress.launch))
                 _note_source(cells, table, progress)
     if not parts:
@@ -98,12 +105,15 @@ def read_source_pages(source: Source, files: dict[str, str] | None = None) -> pa
 def _add_offsets(parts: list[Columns]) -> None:
     """Add the offsets of instructions from the first one of their launch."""
     first: dict[int, int] = {}
-    for part in parts:
-        for launch in part["launch_id"][:1]:
-            first[launch] = min([*part.get("address", ()), first.get(launch, sys.maxsize)])
-    for part in parts:
-        if "address" in part and part["launch_id"]:
-            part["offset"] = [address - first[part["launch_id"][0]] for address in part["address"]]
+    numbered = [
+        (part, part["launch_id"][0], arrays.values_of(part["address"], np.int64))
+        for part in parts
+        if len(part.get("address", ()))
+    ]
+    for _, launch, addresses in numbered:
+        first[launch] = min(int(addresses.min()), first.get(launch, sys.maxsize))
+    for part, launch, addresses in numbered:
+        part["offset"] = arrays.whole(addresses - first[launch])
 
 
 def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
@@ -126,8 +136,29 @@ def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
 # ------------------------------------------------------------------------------------------------- tables of a page
 
 
+def rows_together(lines: Lines) -> Iterator[str]:
+    """The lines of a report, rows of CSV that follow each other as one piece: nothing looks at single ones."""
+    for text in lines.blocks():
+        end = text.find("\n")
+        first = text if end < 0 else text[:end]
+        begin = 0
+        if not first or _NO_PLAIN_ROW.match("\n" + first):
+            yield first.rstrip("\r")
+            begin = len(first) + 1
+        for other in _NO_PLAIN_ROW.finditer(text):
+            if other.start() > begin:
+                yield text[begin : other.start()]
+            yield other[0][1:].rstrip("\r")
+            begin = other.end() + 1
+        if begin < len(text):
+            yield text[begin:]
+
+
 def page_tables(lines: Iterable[str]) -> Iterator[PageTable]:
-    """The tables of the source pages among these lines, as CSV rows; other lines are passed over."""
+    """The tables of the source pages among these lines, as CSV rows; other lines are passed over.
+
+    Rows can come many at once, with line ends between them, if each begins with a number, or with an empty cell.
+    """
     kernel, file, titles, rows, continues = "", None, list[str](), list[str](), False
     for line in _as_csv(lines):
         if rows and not line.startswith(_NO_ROWS):
@@ -226,31 +257,35 @@ def _begin(table: PageTable, progress: _Progress) -> None:
     progress.files.add(place)
 
 
-def _cells(table: PageTable, progress: _Progress) -> pa.Table:
-    """The rows of a table as columns of texts, counts as numbers where each is one or absent.
+def _cells(table: PageTable, progress: _Progress, wanted: Container[str] | None) -> pa.Table:
+    """The rows of a table as columns of texts, counts as numbers where each is one or absent; without unknown columns.
 
     Rows of another width are dropped and counted.
     """
-    counts = [title for title in table.titles if title in _MEASURES and _MEASURES[title].words is None]
+    measures = {title: _MEASURES[title] for title in table.titles if title in _MEASURES}
+    texts = [title for title in table.titles if title in (ADDRESS, LINE, SOURCE, _SECOND_SOURCE)]
+    left = [title for title, measure in measures.items() if wanted is None or measure.name in wanted]
+    kinds = {title: pa.float64() if measures[title].words is None else pa.string() for title in left}
     before = progress.broken
     try:
-        return _read_cells(table, progress, dict.fromkeys(counts, pa.float64()))
+        return _read_cells(table, progress, dict.fromkeys(texts, pa.string()) | kinds)
     except pa.ArrowInvalid:
         progress.broken = before
-        return _read_cells(table, progress, {})
+        return _read_cells(table, progress, dict.fromkeys([*texts, *left], pa.string()))
 
 
-def _read_cells(table: PageTable, progress: _Progress, numbers: dict[str, pa.DataType]) -> pa.Table:
+def _read_cells(table: PageTable, progress: _Progress, kinds: dict[str, pa.DataType]) -> pa.Table:
     def skip(row: Any) -> str:
         progress.broken += 1
         return "skip"
 
     return pa.csv.read_csv(
-        io.BytesIO("\n".join(table.rows).encode()),
+        pa.BufferReader(pa.py_buffer(b"\n".join(piece.encode() for piece in table.rows))),
         pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 22),
         pa.csv.ParseOptions(invalid_row_handler=skip),
         pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(table.titles, pa.string()) | numbers,
+            column_types=kinds,
+            include_columns=list(kinds),
             null_values=list(ABSENT),
             strings_can_be_null=False,
             check_utf8=False,
@@ -264,9 +299,11 @@ def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None
         return
     places = pc.utf8_trim_whitespace(arrays.one(cells[LINE if LINE in table.titles else ADDRESS]))
     are_lines = pc.match_substring_regex(places, _LINE)
-    texts = arrays.one(cells[SOURCE]).filter(are_lines).to_pylist()
-    known = {int(line): text for line, text in zip(places.filter(are_lines).to_pylist(), texts, strict=True)}
-    found = {line: text for line, text in known.items() if 0 < line <= LAST_LINE and text != NO_SOURCE}
+    texts = arrays.one(cells[SOURCE])
+    are_known = pc.and_(are_lines, pc.not_equal(texts, arrays.texts([NO_SOURCE])[0]))
+    lines = map(int, places.filter(are_known).to_pylist())
+    known = zip(lines, texts.filter(are_known).to_pylist(), strict=True)
+    found = {line: text for line, text in known if 0 < line <= LAST_LINE}
     if found:
         progress.texts.setdefault(table.file, {}).update(found)
 
@@ -283,15 +320,14 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     places = places.filter(mask)
     result: Columns = {}
     if has_addresses:
-        second = f"{SOURCE} 2"
-        text = cells[second if LINE in table.titles and second in table.titles else SOURCE]
-        result["address"] = [int(place, 16) for place in places.to_pylist()]
+        text = cells[_SECOND_SOURCE if LINE in table.titles and _SECOND_SOURCE in table.titles else SOURCE]
+        result["address"] = arrays.cast(places, pa.int64())
         result |= text_columns(arrays.one(text).filter(mask))
     count = len(places)
     result["line"] = lines
     for title in table.titles:
         measure = _MEASURES.get(title)
-        if measure is not None and measure.name not in result:
+        if measure is not None and measure.name not in result and title in cells.column_names:
             values = cells[title].filter(mask)
             result[measure.name] = _numbers(values) if measure.words is None else _words(values)
     names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}

@@ -19,6 +19,7 @@ _INSTRUCTION = re.compile(r"\s*(?:(@!?U?P\w+)\s+)?([A-Z_][A-Z0-9_]*)((?:\.[\w:]+
 _OPERATION = r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z_][A-Z0-9_]*)(?P<modifiers>(?:\.[\w:]+)*)"
 """The same without operands, for Arrow."""
 _REGISTER = re.compile(r"(?<![\w.])(U?[RPB])(\d+)(\.64|\.reuse)?(?![\w])")
+_BRACKET = re.compile(r"[\[({]")
 _PREDICATE = re.compile(r"U?P(?:T|\d+)")
 
 NO_RESULT = frozenset({
@@ -50,6 +51,8 @@ def parse_instruction(text: str) -> Instruction | None:
 
 def _split(operands: str) -> list[str]:
     """Operands at commas outside of brackets."""
+    if not _BRACKET.search(operands):
+        return [one.strip() for one in operands.split(",")] if operands.strip() else []
     found, depth, begin = [], 0, 0
     for place, letter in enumerate(operands):
         depth += (letter in "[({") - (letter in "])}")

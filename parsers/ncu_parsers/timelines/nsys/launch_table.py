@@ -17,11 +17,11 @@ from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata
-from ncu_parsers.timelines.nsys.database import MISSING, Integers
-from ncu_parsers.timelines.nsys.devices import Devices
-from ncu_parsers.timelines.nsys.nvtx import Codes, Label
-from ncu_parsers.timelines.nsys.open_ranges import OpenOperators
-from ncu_parsers.timelines.nsys.operations import KERNEL, SHAPES, Operations
+from ncu_parsers.timelines.nsys.tables.database import MISSING, Integers
+from ncu_parsers.timelines.nsys.tables.devices import Devices
+from ncu_parsers.timelines.nsys.tables.nvtx import Codes, Label
+from ncu_parsers.timelines.nsys.tables.open_ranges import OpenOperators
+from ncu_parsers.timelines.nsys.tables.operations import KERNEL, SHAPES, Operations
 
 SOURCE = "nsys"
 CAPTURED_IN = "capture_nvtx_path"

@@ -14,8 +14,8 @@ from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_too
 
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.database import on_disk
 from ncu_parsers.timelines.nsys.nsys_sqlite import read_export, stream_export
+from ncu_parsers.timelines.nsys.tables.database import on_disk
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 NSYS = "nsys"
@@ -30,9 +30,9 @@ _MADE_BY_NEWER = re.compile(r"created in Nsight Systems version \(?(20\d\d[\w.]*
 def read_report(source: Source) -> Report:
     """Read one report through `nsys export` into a temporary folder.
 
-    Raises `NcuBenchError` if nsys is missing or fails to export it, and what `nsys_sqlite.read_report` raises.
+    Raises what `exported` and `nsys_sqlite.read_report` raise.
     """
-    with _exported(source) as export:
+    with exported(source) as export:
         result = read_export(export, source.name)
     result.dialects = [DIALECT]
     return result
@@ -40,7 +40,7 @@ def read_report(source: Source) -> Report:
 
 def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
     """Read one report as `read_report` does, and give its launches to `write` in tables that follow each other."""
-    with _exported(source) as export:
+    with exported(source) as export:
         result = stream_export(export, source.name, write)
     result.dialects = [DIALECT]
     return result
@@ -48,15 +48,15 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
     """Read one report as `stream_report` does, without API calls and ranges."""
-    with _exported(source) as export:
+    with exported(source) as export:
         result = stream_export(export, source.name, write, ranges=False)
     result.dialects = [DIALECT]
     return result
 
 
 @contextmanager
-def _exported(source: Source) -> Iterator[Source]:
-    """The export of a report, as long as the block."""
+def exported(source: Source) -> Iterator[Source]:
+    """Within the block, the SQLite export of a report. Raises `NcuBenchError` if nsys is missing or cannot make it."""
     nsys = find_tool(NSYS)
     if nsys is None:
         raise NcuBenchError(
@@ -65,11 +65,11 @@ def _exported(source: Source) -> Iterator[Source]:
             f"Install Nsight Systems; or, where it was recorded, run {EXPORT_THERE}.",
         )
     with TemporaryDirectory(prefix="ncu-bench-") as folder, on_disk(source) as report:
-        exported, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
-        ended = export_timeline(nsys, report, exported, log)
-        if not ended or not exported.is_file():
+        path, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
+        ended = export_timeline(nsys, report, path, log)
+        if not ended or not path.is_file():
             raise _not_exported(source.name, nsys, log.read_text("utf-8", "replace") if ended else None)
-        yield Source(str(exported))
+        yield Source(str(path))
 
 
 def read_with() -> str:

@@ -21,17 +21,18 @@ import pyarrow as pa
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
+from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.process_settings import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.gpu_busy_time import BusyAccount
-from ncu_parsers.timelines.nsys import cuda_graphs, nvtx
-from ncu_parsers.timelines.nsys.api_calls import CALLS, ApiCalls, LaunchingCalls
-from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
-from ncu_parsers.timelines.nsys.devices import Devices, read_devices
 from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
-from ncu_parsers.timelines.nsys.nvtx import (
+from ncu_parsers.timelines.nsys.tables import cuda_graphs, gpu_metrics, nvtx, python_backtraces
+from ncu_parsers.timelines.nsys.tables.api_calls import CALLS, ApiCallIndex, LaunchingCalls
+from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys.tables.devices import Devices, read_devices
+from ncu_parsers.timelines.nsys.tables.nvtx import (
     Codes,
     Label,
     NvtxRanges,
@@ -40,8 +41,8 @@ from ncu_parsers.timelines.nsys.nvtx import (
     read_ranges,
     sampled_operators,
 )
-from ncu_parsers.timelines.nsys.open_ranges import operators_at, paths_at
-from ncu_parsers.timelines.nsys.operations import (
+from ncu_parsers.timelines.nsys.tables.open_ranges import operators_at, paths_at
+from ncu_parsers.timelines.nsys.tables.operations import (
     ACTIVITIES,
     GRAPH,
     KERNEL,
@@ -101,7 +102,7 @@ def stream_export(
     with opened(source, name) as database:
         timeline = _Timeline(database, ranges=ranges)
         with one_heap():
-            database.in_parts = not timeline.has_sizes
+            database.in_parts = not timeline.is_read_whole
             for table in timeline.tables(name, ROWS_OF_A_TABLE if database.in_parts else None):
                 write(table)
         result = StreamedReport(name)
@@ -180,6 +181,11 @@ class _Timeline:
         self.has_sizes = any(call.inputs.shapes for call in operators)
         """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
         self._with_ranges = ranges or self.has_sizes
+        beside = any(database.has_rows(table) for table in (gpu_metrics.TABLE, python_backtraces.TABLE))
+        self.is_read_whole = self.has_sizes or (ranges and beside)
+        """Samples of GPUs and backtraces are set beside all launches at once."""
+        self._strings = strings
+        self._on_samples: list[str] = []
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
@@ -192,14 +198,25 @@ class _Timeline:
         for batch in one_ahead(self._batches(rows)):
             origins = self._origins(batch)
             self.account.add(batch.operations, origins, batch.call.is_known)
-            yield launch_table(name, batch.operations, origins, self._devices, () if rows is None else self._kept)
+            table = launch_table(name, batch.operations, origins, self._devices, () if rows is None else self._kept)
+            yield self._with_samples_and_locations(table, batch.operations) if rows is None else table
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
+
+    def _with_samples_and_locations(self, table: pa.Table, operations: Operations) -> pa.Table:
+        """The table of all launches, with what backtraces and samples of GPUs say of them."""
+        found = python_backtraces.location_columns_of(self._database, self._strings, operations, CALLS)
+        for own, unit, values in found:
+            if values.null_count < len(values):
+                table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
+        samples = gpu_metrics.read_gpu_metrics(self._database)
+        table, self._on_samples = gpu_metrics.with_sampled_activity(table, samples, operations, self._devices)
+        return table
 
     def _batches(self, rows: int | None) -> Iterator[_Batch]:
         calls = None
         for operations in self._operations.batches(rows):
-            calls = calls or ApiCalls(self._database, CALLS if self._with_ranges else ())
+            calls = calls or ApiCallIndex(self._database, CALLS if self._with_ranges else ())
             columns = operations.columns
             call = calls.of(columns["globalPid"], columns["correlationId"])
             made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
@@ -248,6 +265,7 @@ class _Timeline:
             *_graph_notes(database, account, has_ranges=self._with_ranges),
             *_remarks(account, startless),
             *_omissions(database),
+            *self._on_samples,
         ]
 
 

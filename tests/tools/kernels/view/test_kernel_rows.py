@@ -177,7 +177,7 @@ def test_the_next_command_looks_into_the_first_cause() -> None:
     found = view({**QUIET, **UNCOALESCED})
     found.places = [place(samples=3, sectors=7)]
     assert next_step(found, "a b.ncu-rep", over_time=False) == NextStep(
-        "ncu-bench source 'a b.ncu-rep' --kernel k --by sectors", "uncoalesced"
+        "ncu-bench source 'a b.ncu-rep' --kernel k --sort sectors", "uncoalesced"
     )
 
 
@@ -187,7 +187,7 @@ def test_what_the_next_command_needs_is_collected_first_where_it_lacks() -> None
     step = next_step(found, "r.csv", over_time=False)
     assert step is not None
     assert step.collect == "ncu --set full --import-source yes -o REPORT PROGRAM"
-    assert step.command == "ncu-bench source REPORT.ncu-rep --kernel k --by sectors"
+    assert step.command == "ncu-bench source REPORT.ncu-rep --kernel k --sort sectors"
 
 
 def test_a_cause_with_two_commands_takes_the_one_whose_numbers_are_there() -> None:

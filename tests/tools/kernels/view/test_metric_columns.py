@@ -77,8 +77,8 @@ def test_every_short_name_says_what_it_is_made_of_what_it_means_and_who_says_so(
         assert column.metrics or column.largest_of, name
         assert column.by in COMBINED
         assert column.means.strip()
-        assert column.source.startswith("NVIDIA, Nsight Compute, ")
-        assert column.section
+        assert column.source.startswith(("NVIDIA, Nsight Compute, ", "NVIDIA, Nsight Systems, "))
+        assert bool(column.section) != bool(column.collect), name
         assert len(column.heading or name) <= 16, f"{name} is too wide for 80 columns"
 
 
@@ -154,9 +154,9 @@ def test_a_column_of_the_run_is_found_even_if_its_name_has_a_comma() -> None:
 
 def test_columns_of_hotspots_itself_can_be_asked_for() -> None:
     assert chosen(["bound,flops"], (), ("bound", "flops")) == ["bound", "flops"]
-    answer = shown("--columns", "bound,flops_basis,headroom_ns,occupancy", "--by", "headroom")
+    answer = shown("--columns", "bound,flops_basis,headroom_ns,occupancy", "--sort", "headroom")
     assert [*answer["columns"]] == [*shown()["columns"], "occupancy"]
-    assert [row["bound"] for row in answer["rows"]] == [row["bound"] for row in shown("--by", "headroom")["rows"]]
+    assert [row["bound"] for row in answer["rows"]] == [row["bound"] for row in shown("--sort", "headroom")["rows"]]
     heading = ran("hotspots", REPORT, "--columns", "least_bytes,flops").stdout.splitlines()[0]
     assert heading.split()[-3:] == ["least", "bytes", "FLOPs"]
 
@@ -311,7 +311,7 @@ def test_csv_has_the_columns_behind_the_others_and_text_and_markdown_instead_of_
 
 def test_groups_of_kernels_have_the_columns_too() -> None:
     for group in ("short", "grid", "nvtx"):
-        rows = shown("--columns", "occupancy", "--group", group)["rows"]
+        rows = shown("--columns", "occupancy", "--by", group)["rows"]
         assert rows
         assert all(row["occupancy"] > 0 for row in rows), group
 
@@ -380,3 +380,23 @@ def test_options_that_choose_columns_exclude_each_other() -> None:
 def test_columns_stand_beside_the_diagnosis() -> None:
     done = ran("hotspots", REPORT, "--columns", "registers", "--diagnose")
     assert done.stdout.split("\n")[0].split()[-2:] == ["registers", "diagnosis"]
+
+
+class TestCategories:
+    def test_are_a_column_with_what_decided(self) -> None:
+        answer = shown("--columns", "category,category_by")
+        assert {row["category"] for row in answer["rows"]} == {"GEMM", "element-wise"}
+        assert all(row["category_by"].startswith("rule: ") for row in answer["rows"])
+        assert [one["name"] for one in answer["metric_columns"]] == ["category", "category_by"]
+        assert answer["metric_columns"][0]["combined"] == "what most of the time has"
+
+    def test_lack_nothing_that_could_be_collected(self) -> None:
+        done = ran("hotspots", REPORT, "--columns", "category")
+        assert "not in the report" not in done.stderr
+        assert "element-wise" in done.stdout
+
+    def test_are_completed(self) -> None:
+        found = ShellComplete(cli, {}, "ncu-bench", "_X").get_completions(
+            ["hotspots", "x", "--columns"], "occupancy,cat"
+        )
+        assert [one.value for one in found] == ["occupancy,category", "occupancy,category_by"]

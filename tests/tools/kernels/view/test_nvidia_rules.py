@@ -269,7 +269,7 @@ def test_a_report_without_rules_says_what_has_them() -> None:
     assert NO_RULES in done.stderr
 
 
-@pytest.mark.parametrize("other", [["--units"], ["--diagnose"], ["--mix"], ["--by", "dram"]])
+@pytest.mark.parametrize("other", [["--units"], ["--diagnose"], ["--mix"], ["--sort", "dram"]])
 def test_rules_are_a_table_of_their_own(other: list[str]) -> None:
     done = ran("hotspots", REPORT, "--rules", *other)
     assert done.exit_code == 2

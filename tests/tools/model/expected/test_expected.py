@@ -25,7 +25,7 @@ from ncu_tools.model.expected.operators_of_layers import expected_of
 from ncu_tools.model.expected.tile_padding import padded_flops
 from ncu_tools.runs.loading import LAUNCHES
 from tests.support.launches import launch, metric, sass, table, tensor
-from tests.support.models_here import models_run_here
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 

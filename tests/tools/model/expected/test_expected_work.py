@@ -18,7 +18,7 @@ from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.sources.sources import Source
 
 from tests.launch.workload.test_operators import needs, rows
-from tests.support.models_here import profiled_here
+from tests.support.models.models_here import profiled_here
 
 pytestmark = pytest.mark.slow
 

@@ -132,3 +132,26 @@ def test_the_command_shows_kernels_layers_and_ranks(four_ranks: pa.Table, tmp_pa
     assert "net.block" in process("skew", path, "--by", "layer", "--depth", "1").out
     assert "in collectives" in process("skew", path, "--by", "rank").out
     assert '"excess_ns": 65' in process("skew", path, "--format", "json").out
+
+
+def test_a_category_has_the_times_of_its_kernels_on_each_rank(four_ranks: pa.Table) -> None:
+    rows = {row.name: row for row in skew(four_ranks, by="category").rows}
+    assert {name: row.is_collective for name, row in rows.items()} == {
+        "GEMM": False, "element-wise": False, "communication": True,
+    }  # fmt: skip
+    assert (rows["GEMM"].median_ns, rows["GEMM"].excess_ns) == (115.0, 65.0)
+
+
+def test_categories_say_how_much_is_in_none() -> None:
+    rows = of_ranks(*((rank, launch("own_kernel", ns=10.0)) for rank in range(2)))
+    assert (
+        "100.0 % of the time is in kernels whose names say no category: own_kernel 100.0 %"
+        in skew(rows, by="category").notes
+    )
+    assert not any("no category" in note for note in skew(rows).notes)
+
+
+def test_the_command_shows_categories(four_ranks: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "launches.parquet"
+    write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), path)
+    assert "communication" in process("skew", str(path), "--by", "category").out

@@ -1,0 +1,42 @@
+"""The columns of a measured point of prefill or decode: times of tokens, tokens per second, memory by kind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from ncu_launch.targets.language.facts import LanguageFacts
+from ncu_launch.targets.language.generation import Generation
+from ncu_launch.workload_spec import Workload
+
+Row = dict[str, Any]
+
+
+def sizes_of_generation(workload: Workload, language: LanguageFacts) -> Row:
+    """Batch size, and what an iteration works on: the tokens of all prompts, or the new ones of all sequences."""
+    return {
+        "batch_size": workload.batch_size,
+        "input_size": None,
+        "sequence_length": None,
+        "items": workload.batch_size * language.tokens(workload.phases[0]),
+        "throughput_unit": "token/s",
+    }
+
+
+def row_of_generation(workload: Workload, language: LanguageFacts, generation: Generation, row: Row) -> Row:
+    """Columns that only prefill and decode have, from the row of a point that was timed.
+
+    The time to the first token is that of prefill, with the choice of the token and without any queue. Activations are
+    what an iteration allocates at most beside weights, cache and inputs.
+    """
+    phase, median = workload.phases[0], row["latency_median_ns"]
+    peak, tokens = row["memory_peak_bytes"], language.tokens(phase)
+    return {
+        "first_token_ns": median if phase == "prefill" else None,
+        "output_token_ns": median / tokens if phase == "decode" else None,
+        "sequence_throughput": tokens / median * 1e9,
+        "kv_cache_bytes": sum(int(tensor.nbytes) for tensor in generation.tensors()),
+        "activation_bytes": None if peak is None else max(peak - row["memory_allocated_bytes"], 0),
+        "language_facts": json.dumps(asdict(language)),
+    }

@@ -1,0 +1,91 @@
+"""Bytes allocated by an iteration and between iterations, and its self times, all asked for after the timing."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from ncu_launch.bench.timed_iteration import Iteration, untimed, wait_for
+from ncu_launch.workload.module_attribution import tensors_in
+from ncu_launch.workload.workload import Step
+
+MEMORY_EVENT = "[memory]"
+BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
+
+Row = dict[str, Any]
+
+
+def allocated_bytes(step: Step) -> int:
+    """Bytes allocated between iterations: parameters, buffers, inputs and optimizer state."""
+    import torch
+
+    if step.device == "cuda":
+        return int(torch.cuda.memory_allocated())
+    inputs = tensors_in((step.arguments, step.keywords))
+    state = tensors_in([] if step.optimizer is None else list(step.optimizer.state.values()))
+    cached = [] if step.generation is None else step.generation.tensors()
+    tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state, *cached]
+    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(map(int, storages.values()))
+
+
+def peak_memory(iteration: Iteration, allocated: int, device: str) -> Row:
+    """Peak bytes allocated during an iteration, including what is allocated between iterations."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        untimed(iteration)
+        torch.cuda.synchronize()
+        return {"memory_peak_bytes": int(torch.cuda.max_memory_allocated()), "memory_basis": BY_ALLOCATOR}
+    with suppress(Exception):  # the profiler's events are not a public interface
+        with _profiler(profile_memory=True) as profiler:
+            untimed(iteration)
+        events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
+        changes = [event.nbytes() for event in sorted(events, key=lambda event: int(event.start_ns()))]
+        if changes:
+            return {"memory_peak_bytes": allocated + peak_of(changes), "memory_basis": BY_PROFILER}
+    return {"memory_peak_bytes": None, "memory_basis": None}
+
+
+def peak_of(changes: list[int]) -> int:
+    """The largest running sum of allocations (positive) and releases (negative), at least 0, in bytes."""
+    highest = now = 0
+    for change in changes:
+        now += change
+        highest = max(highest, now)
+    return highest
+
+
+def self_times(iteration: Iteration, device: str) -> Row:
+    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
+    prepared = iteration.prepare()
+    wait_for(device)
+    try:
+        with _profiler() as profiler:
+            iteration.work(prepared)
+            wait_for(device)
+        totals = profiler.key_averages()
+    except RuntimeError:  # another profiler uses the device
+        return {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
+    finally:
+        iteration.finish()
+    on_gpu = [event.self_device_time_total for event in totals if _is_of_gpu(event)]
+    return {
+        "self_cpu_time_ns": 1e3 * sum(event.self_cpu_time_total for event in totals),
+        "self_gpu_time_ns": 1e3 * sum(on_gpu) if on_gpu else None,
+    }
+
+
+def _is_of_gpu(event: Any) -> bool:
+    return event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False)
+
+
+def _profiler(**options: Any) -> AbstractContextManager[Any]:
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    profiler: AbstractContextManager[Any] = torch.profiler.profile(activities=activities, **options)
+    return profiler

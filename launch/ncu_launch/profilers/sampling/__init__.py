@@ -1,0 +1,1 @@
+"""Power, energy, clocks and activity of GPUs, as the driver reports them while a program runs."""

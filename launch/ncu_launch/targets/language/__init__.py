@@ -1,0 +1,1 @@
+"""Causal language models: their published configurations, and prefill and decode with a KV cache as workloads."""

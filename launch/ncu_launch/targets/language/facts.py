@@ -1,0 +1,148 @@
+"""What a causal language model holds and keeps for each token: the sizes that estimates of its bytes follow from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ncu_launch.targets.language.settings import LanguageSettings
+
+
+@dataclass(frozen=True)
+class LanguageFacts:
+    """Sizes of a model and its run. Parameters are numbers of elements, each counted once where two modules share it.
+
+    `lookup_parameters` are embeddings of which a token reads rows, of `lookup_row` elements together; a table that is
+    the LM head too is none of them. `product_parameters` are the matrices that every token is multiplied with, without
+    head and experts; `expert_parameters` those of all experts, of which a token takes `experts_per_token` of `experts`.
+    `product_elements` are inputs and outputs of all these products for one token, `head_elements` those of the head.
+
+    `windows` has for each layer the tokens that it attends to at most, None for all. `query_heads` x `head_depth` are
+    the elements of a query, `cached_elements` those of keys and values that a token adds to a layer's cache.
+    `element_bytes` is of a parameter, an activation or a cached element as it runs.
+    """
+
+    parameters: int
+    lookup_parameters: int
+    lookup_row: int
+    product_parameters: int
+    head_parameters: int
+    expert_parameters: int
+    experts: int
+    experts_per_token: int
+    product_elements: int
+    head_elements: int
+    windows: tuple[int | None, ...]
+    query_heads: int
+    head_depth: int
+    cached_elements: int
+    element_bytes: int
+    positions: int | None
+    batch_size: int
+    prompt_length: int
+    context_length: int
+    new_tokens: int
+    cache: str
+    has_head: bool
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> LanguageFacts:
+        """The facts whose fields were written as JSON."""
+        return cls(**{**fields, "windows": tuple(fields["windows"])})
+
+    def tokens(self, phase: str) -> int:
+        """The tokens of each sequence that a phase works on."""
+        return self.prompt_length if phase == "prefill" else self.new_tokens
+
+    @property
+    def cached_bytes_per_token(self) -> int:
+        """Bytes of keys and values that one token adds to the cache, all layers together."""
+        return len(self.windows) * self.cached_elements * self.element_bytes
+
+
+def facts_of(
+    model: Any, configuration: Any, settings: LanguageSettings, batch_size: int, element_bytes: int
+) -> LanguageFacts:
+    """The facts of a model of transformers."""
+    heads, depth = heads_and_depth(configuration)
+    weights = _weights(model, configuration, has_head=settings.has_head)
+    return LanguageFacts(
+        **weights,
+        windows=windows_of(configuration),
+        query_heads=int(configuration.num_attention_heads),
+        head_depth=depth,
+        cached_elements=2 * heads * depth,
+        element_bytes=element_bytes,
+        positions=positions_of(configuration),
+        batch_size=batch_size,
+        prompt_length=settings.prompt_length,
+        context_length=settings.context_length,
+        new_tokens=settings.new_tokens,
+        cache=settings.cache,
+        has_head=settings.has_head,
+    )
+
+
+def _weights(model: Any, configuration: Any, *, has_head: bool) -> dict[str, int]:
+    """The fields of `LanguageFacts` that are of parameters: looked up, multiplied with, and of experts."""
+    from torch import nn
+
+    head = model.get_output_embeddings() if has_head else None
+    head_weight = None if head is None else head.weight
+    looked_up = [
+        one.weight for one in model.modules() if isinstance(one, nn.Embedding) and one.weight is not head_weight
+    ]
+    owned = [
+        one
+        for module in model.modules()
+        if not isinstance(module, nn.Embedding) and module is not head
+        for one in module._parameters.values()
+        if one is not None
+    ]
+    matrices, stacks = ([one for one in owned if one.dim() == dimensions] for dimensions in (2, 3))
+    experts = _first(configuration, "num_local_experts", "num_experts") if stacks else 0
+    per_token = _first(configuration, "num_experts_per_tok") if stacks else 0
+    ends = sum(sum(one.shape) for one in matrices) + per_token * sum(sum(one.shape[1:]) for one in stacks)
+    return {
+        "parameters": sum(int(one.numel()) for one in model.parameters()),
+        "lookup_parameters": sum(int(one.numel()) for one in looked_up),
+        "lookup_row": sum(int(one.shape[-1]) for one in looked_up) or int(configuration.hidden_size),
+        "product_parameters": sum(int(one.numel()) for one in matrices),
+        "head_parameters": 0 if head is None else int(head.weight.numel()),
+        "expert_parameters": sum(int(one.numel()) for one in stacks),
+        "experts": experts,
+        "experts_per_token": per_token,
+        "product_elements": int(ends),
+        "head_elements": 0 if head is None else sum(map(int, head.weight.shape)),
+    }
+
+
+def positions_of(configuration: Any) -> int | None:
+    """The most positions of a configuration; None if it does not say."""
+    found = getattr(configuration, "max_position_embeddings", None)
+    return None if found is None else int(found)
+
+
+def heads_and_depth(configuration: Any) -> tuple[int, int]:
+    """The heads of keys and values, which grouped queries share, and the elements of each head."""
+    queries = int(configuration.num_attention_heads)
+    heads = getattr(configuration, "num_key_value_heads", None) or queries
+    depth = getattr(configuration, "head_dim", None) or configuration.hidden_size // queries
+    return int(heads), int(depth)
+
+
+def windows_of(configuration: Any) -> tuple[int | None, ...]:
+    """For each layer, the tokens that it attends to at most; None for all of them."""
+    layers = int(configuration.num_hidden_layers)
+    window = getattr(configuration, "sliding_window", None)
+    kinds = getattr(configuration, "layer_types", None)
+    if window is None or getattr(configuration, "use_sliding_window", True) is False:
+        return (None,) * layers
+    if kinds is None:
+        return (int(window),) * layers
+    return tuple(int(window) if kind == "sliding_attention" else None for kind in kinds)
+
+
+def _first(configuration: Any, *names: str) -> int:
+    found = [value for value in (getattr(configuration, name, None) for name in names) if value]
+    return int(found[0]) if found else 0

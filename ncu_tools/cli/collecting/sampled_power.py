@@ -1,0 +1,42 @@
+"""What `bench --power` shows: energy, power and activity of a GPU, sampled after the timing of each point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ncu_launch.bench.gpu.iteration_energy import ENERGY, FLOPS_PER_J, UNIT_OF
+
+from ncu_tools.numbers.number_format import digits
+from ncu_tools.report.table import Column
+
+SHOWN = (
+    Column(ENERGY, "~energy", "number", "J", spare=1),
+    Column(FLOPS_PER_J, "~FLOP/J", "number", "FLOP/J", spare=3),
+    Column("power_w", "~power", "number", "W", spare=2),
+    Column("gpm_tensor_active_pct", "~tensor", "percent", "%", spare=5),
+    Column("gpm_dram_pct", "~DRAM", "percent", "%", spare=4),
+)
+EVERY = tuple(Column(name, name, unit=unit) for name, unit in UNIT_OF.items())
+
+Row = dict[str, Any]
+
+
+def power_notes(rows: Sequence[Row]) -> list[str]:
+    """The note on what was sampled: how often, for how long and by what; [] if nothing was."""
+    sampled = [row for row in rows if row.get("sampled_s")]
+    if not sampled:
+        return []
+    rates, seconds = ([row[name] for row in sampled if row.get(name)] for name in ("sampling_hz", "sampled_s"))
+    by = " and ".join(sorted({row["power_basis"] for row in sampled if row.get("power_basis")})) or "nothing"
+    held = sorted({row["sampled_throttling"] for row in sampled if row.get("sampled_throttling") not in (None, "none")})
+    return [
+        f"~ is sampled through NVML, {_range(rates)} times a second for {_range(seconds)} s after timing, while the "
+        f"iteration repeated; mean power is by {by}, energy is power times time of an iteration, FLOPs are formulas"
+        + (f"; clocks were held down then: {', '.join(held)}" if held else "")
+    ]
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = digits(min(values)), digits(max(values))
+    return least if least == most else f"{least} to {most}"

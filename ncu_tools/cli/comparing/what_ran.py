@@ -1,0 +1,49 @@
+"""The options of `expected` on what ran, for a report that does not know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ncu_launch.errors import WrongUsage
+from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.workload_spec import DTYPES, Workload
+
+from ncu_tools.cli.option_kinds.language_options import LanguageOptions
+
+
+@dataclass(frozen=True)
+class WhatRan:
+    """The options on what ran, for a report that does not know. `tokens_per_step` and `machine_name` need no target."""
+
+    target: str | None
+    batch_size: int | None
+    input_size: int | None
+    seq_len: int | None
+    dtype: str | None
+    iterations: int | None
+    tokens_per_step: int | None
+    machine_name: str | None
+    language: LanguageOptions
+
+    def workload(self, phases: tuple[str, ...]) -> Workload | None:
+        """The workload that the user describes; None without a target.
+
+        Raises `WrongUsage` for a misspelt one, and for sizes without one.
+        """
+        if self.target is None:
+            self.language.require_causal(())
+            if any((self.batch_size, self.input_size, self.seq_len, self.dtype, self.iterations)):
+                raise WrongUsage(
+                    "Sizes, a type or iterations were given without --target.", advice="Say what ran: --target"
+                )
+            return None
+        if (wrong := misspelt(self.target)) is not None:
+            raise wrong
+        workload = Workload(
+            self.target, self.batch_size or 1, self.input_size, self.seq_len,
+            own_dtype(self.target) or self.dtype or DTYPES[0],
+            phases=tuple("step" if phase == "optimizer" else phase for phase in phases) or default_phases(self.target),
+            device="cpu",
+        )  # fmt: skip
+        return replace(workload, arguments=self.language.of(workload))

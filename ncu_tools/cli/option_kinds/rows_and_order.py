@@ -1,0 +1,86 @@
+"""The grammar of tables: `--by` says what the rows are, `--sort` what they are ordered by, on every command.
+
+Before there was `--sort`, orders were given to `--by`, and groupings to `--group`; both are still taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words that --by or --sort takes on a command, what is said of them, and the one that is meant without it."""
+
+    words: tuple[str, ...] = ()
+    means: str = ""
+    default: str | None = None
+
+    @property
+    def help(self) -> str:
+        """The help of the option."""
+        return self.means + (f"  [default: {self.default}]" if self.default else "")
+
+
+NONE = Words()
+KERNEL_ROWS = Words(
+    ("name", "short", "grid", "nvtx", "operator", "category", "location"),
+    "What a row is: a full kernel name, a function, a name and launch shape, an NVTX range, an operator of a trace, "
+    "a category of kernels, as GEMM, or a place in a Python program.",
+    "name",
+)
+"""What launches are grouped by: the words of `kernel_row.GROUPS`, which cannot be imported without tables."""
+
+
+class RowsChoice(click.Choice[str]):
+    """The words of --by, which takes those of --sort too."""
+
+    def __init__(self, rows: Words, orders: Words) -> None:
+        super().__init__(rows.words or orders.words)
+        self.orders = orders.words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word. Raises `click.BadParameter`, with the words that say what rows are, for any other."""
+        return value if value in self.orders else super().convert(value, param, ctx)
+
+
+def rows_and_order(rows: Words = NONE, orders: Words = NONE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command --by and --sort, which it gets as `group` and `order`; one of the two may be missing.
+
+    Raises `WrongUsage` when the command runs, for two different words of one kind.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def told_apart(*arguments: Any, by: str | None, old_group: str | None = None, **others: Any) -> Any:
+            if rows.words:
+                others["group"] = _one("--by", rows, by if by in rows.words else None, old_group)
+            if orders.words:
+                others["order"] = _one("--sort", orders, others.pop("sort"), by if by in orders.words else None)
+            return command(*arguments, **others)
+
+        with_options: Callable[..., Any] = told_apart
+        if orders.words:
+            sort = click.Choice(orders.words)
+            with_options = click.option("--sort", type=sort, help=orders.help)(with_options)
+        if rows.words:
+            old = click.Choice(rows.words)
+            with_options = click.option("--group", "old_group", type=old, hidden=True)(with_options)
+        by = RowsChoice(rows, orders)
+        return click.option("--by", type=by, help=rows.help, hidden=not rows.words)(with_options)
+
+    return decorate
+
+
+def _one(option: str, known: Words, first: str | None, second: str | None) -> str | None:
+    if first is not None and second is not None and first != second:
+        raise WrongUsage(
+            f"{option} takes one word, and was given {first} and {second}.", advice="Leave one of them out."
+        )
+    return first or second or known.default

@@ -1,0 +1,1 @@
+"""The commands for programs that read profiles, a file for each."""

@@ -1,0 +1,181 @@
+"""ncu-bench digest: what a reader must know of a run first, in few words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.options import machine_option, progress
+from ncu_tools.cli.options import show as show_table
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+    from ncu_launch.files.manifest import Manifest
+    from ncu_parsers.sources.sources import Source
+
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.report.digest.statements import Digest
+    from ncu_tools.runs.loading import Run
+
+DEFAULT_BUDGET = 1500
+COLUMNS = (
+    Column("section", "section"),
+    Column("kernel_id", "kernel id"),
+    Column("kind", "kind"),
+    Column("text", "statement", prose=True),
+    Column("tokens", "tokens", "count"),
+    Column("values", "values"),
+)
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--budget", type=click.IntRange(min=150), default=DEFAULT_BUDGET, show_default=True, metavar="TOKENS",
+    help="The most tokens, estimated as characters / 4.",
+)  # fmt: skip
+@click.option(
+    "--kernel", "name", metavar="REGEX", help="Of one kernel: the one of the most time with this in its name."
+)
+@click.option("--id", "identity", metavar="ID", help="Of one kernel, by its key.")
+@click.option("--against", "base", metavar="BASE", help="What changed from this run to RUN.")
+@machine_option
+@click.option(
+    "--format", "output_format", type=click.Choice(("markdown", "json")), default="markdown", show_default=True,
+    help="Markdown, or the same statements with their numbers as JSON.",
+)  # fmt: skip
+def command(
+    run: str,
+    budget: int,
+    name: str | None,
+    identity: str | None,
+    base: str | None,
+    machine_name: str | None,
+    output_format: str,
+) -> None:
+    """Say what a reader must know of a run first, in few words: for programs, assistants and pull requests.
+
+    What the run is and under which conditions, its sums, the kernels of the most time with bound, headroom, cause and
+    evidence, which of NVIDIA's rules agree, what was not collected, and what to type next. The most important is told
+    first if the budget is small; a statement is told whole or left out, and the last line says what was. Keys of
+    kernels (k and ten digits) are taken by --id of every command that selects kernels.
+
+    \b
+    Example:
+      ncu-bench digest report.ncu-rep
+      ncu-bench digest report.ncu-rep --budget 500 --kernel softmax
+      ncu-bench digest after --against before --format json
+    """
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.runs.kernel_ids import require_ids
+    from ncu_tools.runs.selection import pattern_of
+
+    if name is not None and identity is not None:
+        raise WrongUsage("--kernel and --id both name a kernel.", advice="Leave one of them out.")
+    if identity is not None:
+        require_ids([identity])
+    if base is not None and machine_name is not None:
+        raise WrongUsage("--machine gives ceilings, which a comparison has none of.", advice="Leave --machine out.")
+    machine = find_machine(machine_name) if machine_name else None
+    patterns = () if name is None else (pattern_of(name),)
+    with progress("Reading") as reading:
+        if base is not None:
+            found = _of_change((base, run), patterns, identity, budget, reading)
+        elif name is None and identity is None:
+            found = _of_run(run, budget, machine, reading)
+        else:
+            found = _of_kernel(run, patterns, identity, budget, machine, reading)
+    _show(found, output_format)
+
+
+def _of_run(run: str, budget: int, machine: Machine | None, reading: Callable[[Source], None]) -> Digest:
+    from ncu_tools.report.digest.run_digest import run_digest
+    from ncu_tools.runs.loading import load
+
+    return run_digest(load(run, reading=reading), budget, machine=machine, manifest=manifest_of(run))
+
+
+def _of_kernel(
+    run: str,
+    patterns: tuple[re.Pattern[str], ...],
+    identity: str | None,
+    budget: int,
+    machine: Machine | None,
+    reading: Callable[[Source], None],
+) -> Digest:
+    from ncu_tools.kernels.view.kernel_view import kernel_view
+    from ncu_tools.kernels.view.places import hottest_places
+    from ncu_tools.report.digest.kernel_digest import kernel_digest
+    from ncu_tools.runs.loading import load
+
+    loaded = load(run, reading=reading)
+    view = kernel_view(loaded.table, _wanted(loaded, patterns, identity), None, machine)
+    view.places = hottest_places(run, view, None, loaded.table.column_names, reading)
+    return kernel_digest(view, run, budget, loaded.notes)
+
+
+def _of_change(
+    names: tuple[str, str],
+    patterns: tuple[re.Pattern[str], ...],
+    identity: str | None,
+    budget: int,
+    reading: Callable[[Source], None],
+) -> Digest:
+    """What changed between two runs, or of a kernel in both."""
+    from ncu_tools.cli.tables.kernel.against_table import compared
+    from ncu_tools.compare.compare_kernels import compare
+    from ncu_tools.compare.comparison_sums import signature_sums_of_run
+    from ncu_tools.compare.run_conditions import conditions_of
+    from ncu_tools.kernels.view.kernel_view import has_counters
+    from ncu_tools.report.digest.change_digest import change_digest, kernel_change_digest
+    from ncu_tools.runs.loading import load
+
+    base, new = (load(name, reading=reading) for name in names)
+    notes = [*base.notes, *new.notes]
+    if patterns or identity is not None:
+        change = compared((base, new), _wanted(base, patterns, identity), None, None, None)
+        return kernel_change_digest(change, names, budget, notes)
+    sums = [signature_sums_of_run(one) for one in (base, new)]
+    known = [conditions_of(one.observed, manifest_of(name)) for one, name in zip(sums, names, strict=True)]
+    found = compare(sums[0], sums[1], (known[0], known[1]))
+    return change_digest(found, names, budget, notes, counted_by_ncu=has_counters(base.table))
+
+
+def _wanted(run: Run, patterns: tuple[re.Pattern[str], ...], identity: str | None) -> tuple[re.Pattern[str], ...]:
+    from ncu_tools.runs.selection import pattern_of_ids
+
+    return patterns if identity is None else pattern_of_ids(run.table, (identity,))
+
+
+def manifest_of(run: str) -> Manifest | None:
+    """The manifest of a run folder, or of the folder that launches.parquet lies in; None for reports."""
+    from ncu_launch.files.manifest import read_manifest
+
+    path = Path(run)
+    if not path.is_dir() and path.name != "launches.parquet":
+        return None
+    try:
+        return read_manifest(path if path.is_dir() else path.parent)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _show(found: Digest, output_format: str) -> None:
+    if output_format == "markdown":
+        click.echo(found.markdown)
+        return
+    rows: list[dict[str, Any]] = [
+        {
+            "section": one.section, "kernel_id": one.kernel_id, "kind": one.kind or one.section, "text": one.text,
+            "tokens": one.tokens, "values": dict(one.values),
+        }
+        for one in found.statements
+    ]  # fmt: skip
+    more = {"title": found.title, "budget_tokens": found.budget, "tokens": found.tokens, "left_out": found.left_out}
+    show_table(Table("digest", COLUMNS, rows, (), more), "json")

@@ -1,0 +1,35 @@
+"""ncu-bench mcp: a server for chat assistants and other programs, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from ncu_launch.errors import NcuBenchError
+
+
+@click.command()
+@click.option("--root", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Read only what lies here.")
+@click.option("--allow-profile", is_flag=True, help="Let clients run models under a profiler, which executes them.")
+def command(root: Path, allow_profile: bool) -> None:
+    """Serve the reports and runs of a folder to chat assistants and programs that speak MCP, on standard input.
+
+    Tools: runs, digest, hotspots, kernel, source, compare, query (read-only SQL) and roofline (a picture). Nothing
+    outside DIR is read, links out of it included, and no program is run unless --allow-profile is given. Answers are
+    bounded, with a cursor for the rest. Needs the official SDK (pip install 'ncu-bench[mcp]').
+
+    \b
+    Example:
+      ncu-bench mcp --root profiles/
+    """
+    try:
+        from ncu_tools.cli.programs.served_tools import server_of
+    except ImportError as error:
+        raise NcuBenchError(
+            "The server needs the Python SDK of the Model Context Protocol, version 2 or newer.",
+            f"It could not be imported: {error}.",
+            "Install it with: pip install 'ncu-bench[mcp]'",
+        ) from error
+    from ncu_tools.cli.programs.served_folder import ServedFolder
+
+    server_of(ServedFolder(root), allow_profile=allow_profile).run("stdio")

@@ -1,0 +1,57 @@
+"""Beside kernels that torch.compile generated: the operators and lines of the model that they are made of."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_parsers.derived.operators.inductor_sources import CompiledKernel
+
+MADE_OF = Column("made_of", "made of", prose=True)
+
+
+def with_sources(table: Table) -> Table:
+    """The table with a column of what generated kernels are made of, where this command was told of any.
+
+    JSON has their operators and lines under "compiled".
+    """
+    from ncu_parsers.derived.operators.inductor_sources import (  # slow to import
+        GENERATED,
+        SETTING,
+        compiled_here,
+        compiled_kernel,
+        compiled_name,
+    )
+
+    if not compiled_here():
+        return table
+    found = {row["kernel"]: kernel for row in table.rows if (kernel := compiled_kernel(row["kernel"]))}
+    titles = [str(row["kernel"]) for row in table.rows]
+    unknown = [one for one in titles if one not in found and GENERATED.fullmatch(compiled_name(one))]
+    several = sum(kernel.definitions > 1 for kernel in found.values())
+    notes = list(table.notes)
+    if unknown:
+        notes.append(
+            f"{counted(len(unknown), 'generated kernel is', 'generated kernels are')} not in {os.environ[SETTING]}, "
+            f"which is of another compilation: {unknown[0]}"
+        )
+    if several:
+        names = counted(several, "name stands", "names stand")
+        notes.append(f"{names} for different kernels of several graphs: made of is what any of them is made of")
+    first, *others = table.columns
+    rows = [{**row, "made_of": found[row["kernel"]].title if row["kernel"] in found else None} for row in table.rows]
+    extra = {**table.extra, "compiled": {name: _as_json(kernel) for name, kernel in found.items()}}
+    return replace(table, columns=[first, MADE_OF, *others], rows=rows, notes=notes, extra=extra)
+
+
+def _as_json(kernel: CompiledKernel) -> dict[str, Any]:
+    return {
+        "operators": list(kernel.operators),
+        "lines": [one._asdict() for one in kernel.lines],
+        "definitions": kernel.definitions,
+    }

@@ -1,0 +1,36 @@
+"""Rows that are places in a Python program."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ncu_tools.report.table import Column, Table
+
+LOCATION = "location"
+"""The grouping, and the title of its rows."""
+OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=0), Column("hottest_kernel", "hottest kernel", wide=True))
+"""The columns that rows by location have beyond those of kernels."""
+
+_FOLDERS = re.compile(r"[^\s,()]*/(?=[^/\s,()]+\.py\b)")
+
+
+def with_short_paths(table: Table, width: int | None) -> Table:
+    """The table for a terminal of `width` columns with files without their folders, where that leaves rows different.
+
+    A name that is too long is cut at its end, where the line is. None for `width` changes nothing.
+    """
+    if width is None:
+        return table
+    titles = [str(row["kernel"]) for row in table.rows]
+    return replace(
+        table, rows=[{**row, "kernel": title} for row, title in zip(table.rows, _short(titles), strict=True)]
+    )
+
+
+def _short(titles: Sequence[str]) -> list[str]:
+    short = [_FOLDERS.sub("…/", title) for title in titles]
+    times = Counter(short)
+    return [one if times[one] == 1 else title for one, title in zip(short, titles, strict=True)]

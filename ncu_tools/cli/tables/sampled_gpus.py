@@ -1,0 +1,95 @@
+"""What `samples` shows of a timeline: activity that nsys sampled, over time, by NVTX range or by kernel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ncu_launch.errors import NcuBenchError
+
+from ncu_tools.cli.options import MACHINE_FORMATS
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_parsers.sources.sources import Source
+    from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline
+
+COLLECT = "ncu-bench profile --tool nsys --gpu-metrics PROGRAM, or nsys profile --gpu-metrics-devices=all PROGRAM"
+OVER_TIME = (
+    Column("gpu", "GPU", "count"),
+    Column("title", "sampled"),
+    Column("sparkline", "over the recording"),
+    Column("mean", "mean", "percent", "%", spare=0),
+    Column("peak", "peak", "percent", "%", spare=0),
+    Column("samples", "samples", "count", spare=1),
+)
+MACHINE_READABLE = (Column("metric", "metric"), Column("duration_ns", "duration", "time", "ns"))
+SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
+OF_GROUPS = (
+    Column("gpu", "GPU", "count", spare=2),
+    Column("operations", "operations", "count", spare=4),
+    Column("busy_ns", "busy", "time", "ns", spare=0),
+    Column("sampled_ns", "sampled", "time", "ns", spare=3),
+    Column("samples", "samples", "count", spare=1),
+)
+GROUPS = {"nvtx": "range", "name": "kernel"}
+WHOLE_GPU = "sampled values are of the whole GPU, in % of a peak, and never counts: whatever ran at the time is in them"
+PIECES = (
+    "means are over pieces of time of at least five samples in which nothing else ran for more than a tenth; operations"
+    " less than a sample apart are one piece"
+)
+
+
+def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
+    """A timeline's samples over time, or `by` a key of `GROUPS`. Raises `NcuBenchError` if it has none."""
+    from ncu_parsers.timelines.nsys.sampled_timeline import read_sampled_timeline
+
+    timeline = read_sampled_timeline(source)
+    if not timeline.activity.gpus:
+        raise NcuBenchError(
+            f"{source.name} holds no GPU metrics that nsys sampled.",
+            " ".join(f"{note[0].upper()}{note[1:]}." for note in timeline.activity.notes),
+            f"Collect them with: {COLLECT}",
+        )
+    return _over_time(timeline, output_format) if by is None else _groups(timeline, output_format, by)
+
+
+def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
+    from ncu_tools.kernels.source.spread.sampled_gpus import metrics_over_time
+
+    rows: list[dict[str, Any]] = [asdict(one) for one in metrics_over_time(timeline)]
+    columns = (*OVER_TIME, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else OVER_TIME
+    columns = (*columns, *SERIES) if output_format == "json" else columns
+    return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU])
+
+
+def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
+    from ncu_tools.kernels.source.spread.sampled_gpus import groups
+
+    found = groups(timeline, by)
+    names = dict.fromkeys(name for one in found for name in one.means)
+    titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
+    columns = [
+        Column("group", GROUPS[by], wide=True),
+        *OF_GROUPS,
+        *(Column(name, title, "percent", "%") for name, title in titles.items()),
+    ]
+    rows = [{**asdict(one), **one.means} for one in found]
+    without = sum(not one.samples for one in found)
+    notes = [f"{without} of {len(found)} have no such piece, and so no mean"] if without else []
+    return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU, PIECES, *notes])
+
+
+def _title(name: str) -> str:
+    return name.removeprefix("sampled_").removesuffix("_pct").replace("_", " ")
+
+
+def _rates(timeline: SampledTimeline) -> list[str]:
+    from ncu_parsers.timelines.sampled_activity import rate_text
+
+    found = [
+        f"GPU {gpu}: {len(one):,} samples at {rate_text(one.period_ns)}, {one.covered_ns / 1e9:.3g} s"
+        + (f", {one.lost_ns / 1e9:.2g} s between them lost" if one.lost_ns > 0 else "")
+        for gpu, one in sorted(timeline.activity.gpus.items())
+    ]
+    return [*found, *timeline.activity.notes]

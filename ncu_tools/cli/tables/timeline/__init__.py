@@ -1,0 +1,1 @@
+"""What `timeline` shows: its parts as text, or all of it for programs."""

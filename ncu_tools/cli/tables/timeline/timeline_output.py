@@ -1,0 +1,116 @@
+"""A timeline on standard output: parts below each other, or one of them as CSV, or all of them as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.options import echo_notes, echo_text, rows_shown, show, terminal_width
+from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
+from ncu_tools.cli.terminal_notes import MoreToSee
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.table import Table, printable, to_markdown
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline
+
+ROWS = {"steps": 8, "longest": 10, "waits": 6, "gaps": 16, "copies": 8, "collectives": 8, "streams": 8, "launches": 8}
+"""The most rows of each part on a terminal or page, without --top."""
+
+
+def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output_format: str) -> None:
+    """Write the chosen parts, all if none are; CSV has one."""
+    chosen = parts or tuple(PARTS_OF_TIMELINE)
+    if output_format == "json":
+        others = [name for name in chosen if name != "steps"]
+        tables = {name: _rows(PARTS_OF_TIMELINE[name].table(found, whole=True))[:top] for name in others}
+        steps = PARTS_OF_TIMELINE["steps"].table(found, whole=True)
+        steps.rows = steps.rows[:top]
+        steps.extra = {"run": found.name, "tool": found.tool, "origin_ns": found.origin_ns, **tables,
+                       "verdicts": _verdicts(found)}  # fmt: skip
+        steps.notes = found.notes
+        show(steps, output_format)
+    elif output_format == "csv":
+        if len(parts) > 1:
+            raise WrongUsage(
+                "CSV is one table.", f"Parts are: {', '.join(parts)}.", "Name one with --part, or use --format json."
+            )
+        table = PARTS_OF_TIMELINE[parts[0] if parts else "steps"].table(found, whole=True)
+        table.rows, table.notes = table.rows[:top], found.notes
+        show(table, output_format)
+    else:
+        _show_parts(found, chosen, top, output_format)
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    """The rows of a part for JSON, under the names of its columns."""
+    names = [column.name for column in table.columns]
+    return [{name: row.get(name) for name in names} for row in table.rows]
+
+
+def _verdicts(found: Timeline) -> list[dict[str, Any]]:
+    """The verdict on each GPU's whole time with its parts and evidence."""
+    return [
+        {"gpu": gpu.device, "process": gpu.process, **asdict(gpu.whole.verdict)} for gpu in found.gpus
+    ]  # fmt: skip
+
+
+def _show_parts(found: Timeline, chosen: Sequence[str], top: int | None, output_format: str) -> None:
+    width = min(terminal_width() or WIDTH, WIDTH)
+    is_text = output_format == "text"
+    heading = about(found)
+    click.echo("\n".join(paragraph(heading, width)) if is_text else heading)
+    notes = list(found.notes)
+    if "steps" in chosen:
+        for gpu in found.gpus:
+            lines = _verdict_lines(gpu, width)
+            click.echo("\n" + ("\n".join(lines) if is_text else "* " + " ".join(line.strip() for line in lines)))
+    for name in chosen:
+        part = PARTS_OF_TIMELINE[name]
+        table, hidden = _shown(part, found, rows_shown(top, output_format, ROWS[name]))
+        notes += hidden
+        if not table.rows:
+            continue
+        click.echo(f"\n{part.heading}" if is_text else f"\n## {part.heading}\n")
+        notes += echo_text(table) if is_text else []
+        if not is_text:
+            click.echo(to_markdown(table))
+    if is_text:
+        echo_notes(list(dict.fromkeys(notes)))
+    else:
+        click.echo("\n" + "\n".join(f"* {printable(note)}" for note in dict.fromkeys(notes)))
+
+
+def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Table, list[str]]:
+    """A part with as many rows as are shown, and the note on the others."""
+    table = part.table(found, whole=False)
+    hidden = 0 if most is None else len(table.rows) - most
+    table.rows = table.rows[:most]
+    if hidden <= 0:
+        return table, []
+    heading = part.heading.partition(":")[0].lower()
+    return table, [MoreToSee(f"{heading}: {counted(hidden, 'more row', 'more rows')}; --top shows more")]
+
+
+def about(found: Timeline) -> str:
+    """What was recorded, in a sentence."""
+    operations = counted(len(found.activity.operations), "GPU operation", "GPU operations")
+    gpus = counted(len(found.gpus), "GPU", "GPUs")
+    names = sorted({gpu.name for gpu in found.gpus if gpu.name})
+    of = f" ({', '.join(names)})" if names else ""
+    return f"{found.name}: recorded by {found.tool}, {gpus}{of}, {operations}"
+
+
+def _verdict_lines(gpu: GpuTimeline, width: int) -> list[str]:
+    """The verdict on a GPU's whole time: the sentence, the evidence below it."""
+    verdict, whole = gpu.whole.verdict, gpu.whole
+    bound = f"{verdict.bound}-bound" if verdict.bound else "no verdict"
+    of_process = "" if gpu.process is None else f" of process {gpu.process}"
+    text = f"of {duration(whole.span_ns)}, {verdict.why}" if verdict.bound else verdict.why
+    lines = hanging(f"{gpu.title}{of_process}: {bound}:", text, width)
+    for one in verdict.evidence:
+        lines += hanging("  -", one, width)
+    return lines

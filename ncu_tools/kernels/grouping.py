@@ -1,0 +1,103 @@
+"""What launches are grouped by: for each grouping, the group of each launch and the titles of the groups.
+
+A grouping is a line in `KEYS`, its row's name in `kernel_row.GROUPS`, the columns that it needs in
+`runs.partition_sums.OF_GROUPS`, and a word of --by in `cli.option_kinds.rows_and_order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.derived.operators.inductor_sources import places_of
+from ncu_parsers.derived.operators.python_locations import location_titles
+from ncu_parsers.schema import tables
+
+from ncu_tools.kernels.names.categories import categories_in
+from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.operator_work import operator_titles
+
+Keys = npt.NDArray[np.int64]
+NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
+
+
+def grouping(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
+    """The group index of each launch (int64, one per launch), and the titles of the groups; some may have no launch.
+
+    `group` is one of `kernel_row.GROUPS`.
+    """
+    return KEYS[group](table)
+
+
+def _by_name(table: pa.Table) -> tuple[Keys, list[str]]:
+    keys, names = tables.codes(table, "kernel_name")
+    return keys.astype(np.int64), [name or "?" for name in names]
+
+
+def _by_short_name(table: pa.Table) -> tuple[Keys, list[str]]:
+    """By short name; launches whose short name is only "kernel" are split by grid and block too."""
+    codes, names = tables.codes(table, "kernel_name")
+    shorts = [short_title(name) if name else "?" for name in names]
+    if any(map(names_nothing, shorts)):
+        shapes = [
+            f" {shape}" if names_nothing(shorts[code]) else ""
+            for code, shape in zip(codes, _shapes(table), strict=True)
+        ]
+        shorts = [shorts[code] + shape for code, shape in zip(codes, shapes, strict=True)]
+        codes = np.arange(len(table), dtype=np.int32)
+    numbers, titles = _numbered(shorts)
+    return numbers[codes], titles
+
+
+def _by_name_and_shape(table: pa.Table) -> tuple[Keys, list[str]]:
+    names = tables.words(table, "kernel_name")
+    return _numbered([f"{name} {shape}" for name, shape in zip(names, _shapes(table), strict=True)])
+
+
+def _by_range(table: pa.Table) -> tuple[Keys, list[str]]:
+    return _numbered([_path(path) for path in table.column("nvtx_path").to_pylist()])
+
+
+def _by_location(table: pa.Table) -> tuple[Keys, list[str]]:
+    return location_titles(table, places_of(tables.codes(table, "kernel_name")[1]))
+
+
+def _numbered(titles: Sequence[str]) -> tuple[Keys, list[str]]:
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(title, len(known)) for title in titles], np.int64), list(known)
+
+
+def _shapes(table: pa.Table) -> list[str]:
+    """Grid and block of each launch, as `(128, 1, 1) x (256, 1, 1)`."""
+    pairs = zip(table.column("grid").to_pylist(), table.column("block").to_pylist(), strict=True)
+    return [f"{_shape(grid)} x {_shape(block)}" for grid, block in pairs]
+
+
+def _shape(shape: list[int] | None) -> str:
+    return "(" + ", ".join(map(str, shape)) + ")" if shape else "(?)"
+
+
+def _path(path: list[str] | None) -> str:
+    if path is None:
+        return UNKNOWN_RANGE
+    return "/".join(map(_range, path)) if path else NO_RANGE
+
+
+def _range(name: str) -> str:
+    """A range's name, quoted if it could be read as several ranges, as a quoted one, or as none."""
+    is_plain = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+
+KEYS: dict[str, Callable[[pa.Table], tuple[Keys, list[str]]]] = {
+    "name": _by_name,
+    "short": _by_short_name,
+    "grid": _by_name_and_shape,
+    "nvtx": _by_range,
+    "operator": operator_titles,
+    "category": categories_in,
+    "location": _by_location,
+}
+"""Grouping -> what finds the group of each launch."""

@@ -1,0 +1,189 @@
+"""The category of a kernel by its name: GEMM, convolution, attention ... or other, by the rules of categories.toml.
+
+    category_of("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>(...)")  -> "GEMM"
+    category_of("multi_tensor_apply_kernel<...>", "aten::_fused_adamw_")                            -> "optimizer"
+
+The name decides. The operator that launched the kernel decides only where no rule knows the name, or where the rule
+says that a name of that kind says too little (`hint`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.schema import arrays, tables
+
+from ncu_tools.kernels.names.kernel_titles import function_path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OTHER = "other"
+CATEGORIES = (
+    "GEMM", "convolution", "attention", "normalisation", "softmax", "reduction", "element-wise", "embedding / gather",
+    "sort", "copy", "communication", "optimizer", OTHER,
+)  # fmt: skip
+KNOWN_NAMES = 65536
+MOST_LETTERS, MOST_LETTERS_OF_A_PATH = 20_000, 1_000
+"""How much of a name is looked at: reports are of others, and patterns take long on names without end."""
+CATEGORY, DECIDED_BY = "category", "category_by"
+"""The columns of launches that `with_categories` adds."""
+NEEDED = ("kernel_name", "operator")
+"""The columns that it needs."""
+
+_AN_OPERATOR = re.compile(r"[\w.]+::[\w.]+")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The category of a kernel, what decided it in words, and its kind where that is known and no category."""
+
+    category: str
+    by: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class CategoryRule:
+    """A rule of the table: what it decides, where `function` is in the function's path and `anywhere` in the name.
+
+    With `hint` the operator goes first.
+    """
+
+    decision: Decision
+    function: re.Pattern[str]
+    anywhere: re.Pattern[str] | None
+    hint: bool
+
+    def matches(self, function: str, whole: str) -> bool:
+        """Whether it knows a kernel by the path of its function and its whole name, both in small letters."""
+        return self.function.search(function) is not None and (
+            self.anywhere is None or self.anywhere.search(whole) is not None
+        )
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[str, Any]:
+    """The table of rules, as it is written."""
+    return tomllib.loads(files(__package__).joinpath("categories.toml").read_text("utf-8"))
+
+
+def category_of(name: str, operator: str | None = None) -> str:
+    """The category of a kernel, copy or operator by its name, one of `CATEGORIES`; see the module on `operator`."""
+    return decision_of(name, operator).category
+
+
+@lru_cache(maxsize=KNOWN_NAMES)
+def decision_of(name: str, operator: str | None = None) -> Decision:
+    """As `category_of`, with what decided."""
+    if _AN_OPERATOR.fullmatch(name) and (found := _of_operator(name)) is not None:
+        return found
+    rule = _by_name(name)
+    if (rule is None or rule[1]) and operator and (found := _of_operator(operator)) is not None:
+        return found
+    return rule[0] if rule is not None else Decision(OTHER, "no rule")
+
+
+@lru_cache(maxsize=KNOWN_NAMES)
+def _by_name(name: str) -> tuple[Decision, bool] | None:
+    """What the name alone says, and whether an operator goes first."""
+    looked_at = name[:MOST_LETTERS]
+    function, whole = function_path(looked_at)[:MOST_LETTERS_OF_A_PATH].lower(), looked_at.lower()
+    generated = _inductor_name().match(function)
+    if generated is not None:
+        return _of_inductor(generated["kind"], generated["operators"]), False
+    for rule in _rules():
+        if rule.matches(function, whole):
+            return rule.decision, rule.hint
+    return None
+
+
+@lru_cache(maxsize=1)
+def _rules() -> tuple[CategoryRule, ...]:
+    return tuple(
+        CategoryRule(
+            Decision(one["category"], f"rule: {one['from']}", one.get("kind", "")),
+            re.compile(one["function"]),
+            re.compile(one["anywhere"]) if "anywhere" in one else None,
+            one.get("hint", False),
+        )
+        for one in table()["rule"]
+    )
+
+
+@lru_cache(maxsize=1)
+def _inductor_name() -> re.Pattern[str]:
+    return re.compile(table()["inductor"]["name"])
+
+
+def _of_inductor(kind: str, operators: str) -> Decision:
+    """The category of a kernel that torch.compile generated: the first rule for its kind and fused operators."""
+    for rule in table()["inductor"]["rule"]:
+        if ("kinds" not in rule or kind.startswith(tuple(rule["kinds"]))) and re.search(rule["operators"], operators):
+            return Decision(rule["category"], f"fused operators: {operators.strip('_') or 'not named'} ({kind})")
+    return Decision(OTHER, "no rule")
+
+
+@lru_cache(maxsize=KNOWN_NAMES)
+def _of_operator(name: str) -> Decision | None:
+    for category, pattern in _operators():
+        if pattern.search(name):
+            return Decision(category, f"operator: {name}")
+    return None
+
+
+@lru_cache(maxsize=1)
+def _operators() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((one["category"], re.compile(one["pattern"])) for one in table()["operator"])
+
+
+# ------------------------------------------------------------------------------------------------- of many launches
+
+
+def decisions(launches: pa.Table) -> tuple[npt.NDArray[np.int64], list[Decision]]:
+    """The number of each launch's decision (int64, one per launch), and the decisions of distinct names."""
+    codes, names = tables.codes(launches, "kernel_name")
+    of_operators, operators = tables.codes(launches, "operator")
+    pairs = codes.astype(np.int64) * len(operators) + of_operators
+    distinct, numbers = np.unique(pairs, return_inverse=True)
+    found = [
+        decision_of(names[pair // len(operators)] or "?", operators[pair % len(operators)])
+        for pair in distinct.tolist()
+    ]
+    return numbers.astype(np.int64), found
+
+
+def categories_in(launches: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The number of each launch's category in `CATEGORIES` (int64, one per launch), and these."""
+    numbers, found = decisions(launches)
+    places = np.array([CATEGORIES.index(one.category) for one in found], np.int64)
+    return places[numbers], list(CATEGORIES)
+
+
+def category_of_rows(names: pa.Array, operators: pa.Array) -> pa.Array:
+    """The categories of many names with their operators, as texts; null where there is no name."""
+    pairs = zip(names.to_pylist(), operators.to_pylist(), strict=True)
+    return pa.array([None if name is None else category_of(name, operator) for name, operator in pairs], pa.string())
+
+
+def with_categories(launches: pa.Table) -> pa.Table:
+    """The launches with the columns `category` and `category_by`, unless they have them."""
+    if CATEGORY in launches.column_names:
+        return launches
+    numbers, found = decisions(launches)
+    for name, words in ((CATEGORY, [one.category for one in found]), (DECIDED_BY, [one.by for one in found])):
+        known: dict[str, int] = {}
+        places = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
+        column = pa.DictionaryArray.from_arrays(arrays.indices(places[numbers]), arrays.texts(list(known)))
+        launches = launches.append_column(name, column)
+    return launches

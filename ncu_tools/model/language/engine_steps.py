@@ -1,0 +1,127 @@
+"""Steps of serving engines in a report: their phase, batch and context, where ranges or kernels say so for certain.
+
+The rules are data (`engine_steps.toml`). What no rule knows is not guessed: a kernel that an engine uses for prompts
+and
+for single tokens alike, as most of llama.cpp's, says nothing of a phase, and neither does a step that mixes both.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from ncu_parsers.schema import tables
+
+from ncu_tools.model.language.step_work import DECODE, PREFILL
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+RULES = Path(__file__).with_name("engine_steps.toml")
+
+
+@dataclass(frozen=True)
+class EngineStep:
+    """A phase of an engine's run. `batch_size` sequences, `tokens` of their prompts together, `context_length` cached
+    tokens of a sequence on average; `attention_launches` of a kernel that runs once for each layer and step. Each is
+    None where the report does not say. `evidence` are the range and the kernel that did.
+    """
+
+    engine: str
+    phase: str
+    batch_size: int | None = None
+    tokens: int | None = None
+    context_length: int | None = None
+    attention_launches: int | None = None
+    evidence: tuple[str, ...] = ()
+
+
+def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
+    """The step that all launches of a table belong to, None where that is not certain, and notes that say why.
+
+    Of several steps with one phase and batch the context is their mean.
+    """
+    named, notes = _in_ranges(table)
+    phases = {step.phase for step in named}
+    if len(phases) > 1 or len({step.batch_size for step in named}) > 1:
+        return None, [*notes, "its steps differ in phase or batch: select one with --nvtx, or name the phase"]
+    by_kernel = _in_kernels(table)
+    if not named:
+        return by_kernel, notes
+    evidence = dict.fromkeys(word for one in named for word in one.evidence)
+    step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""), evidence=tuple(evidence))
+    contexts = [one.context_length for one in named if one.context_length is not None]
+    if contexts:
+        step = replace(step, context_length=round(sum(contexts) / len(contexts)))
+    if by_kernel is not None and by_kernel.phase == step.phase:
+        step = replace(
+            step, attention_launches=by_kernel.attention_launches, evidence=(*step.evidence, *by_kernel.evidence)
+        )
+    return step, notes
+
+
+def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
+    """The steps that NVTX ranges and annotations name; ranges in each other are joined where they agree."""
+    paths = dict.fromkeys(tuple(path) for path in table.column("nvtx_path").to_pylist() if path)
+    steps, notes = list[EngineStep](), list[str]()
+    for path in paths:
+        found = [one for one in map(_of_range, path) if one is not None]
+        if len({(one.phase, one.batch_size) for one in found}) == 1:
+            context = next((one.context_length for one in found if one.context_length is not None), None)
+            engine = next((one.engine for one in found if one.engine), "")
+            steps.append(replace(found[-1], engine=engine, context_length=context, evidence=path))
+        if any(_is_mixed(name) for name in path):
+            notes.append("a step prefills some sequences and decodes others: it is of neither phase")
+    return ([] if notes else list(dict.fromkeys(steps))), list(dict.fromkeys(notes))
+
+
+@lru_cache(maxsize=4096)
+def _of_range(name: str) -> EngineStep | None:
+    for rule in _rules("range"):
+        match = rule["pattern"].match(name)
+        if match is None or _is_mixed(name):
+            continue
+        values = {key: int(value) for key, value in match.groupdict().items() if value is not None}
+        if values.get("decoding"):
+            batch, keys = values["decoding"], values.get("keys")
+            context = None if keys is None else max(round(keys / batch) - 1, 1)  # of the keys one is the token's own
+            return EngineStep(rule["engine"], DECODE, batch, None, context, evidence=(name,))
+        if values.get("prefilling"):
+            return EngineStep(rule["engine"], PREFILL, values["prefilling"], values.get("tokens"), evidence=(name,))
+    return None
+
+
+def _is_mixed(name: str) -> bool:
+    values = (rule["pattern"].match(name) for rule in _rules("range"))
+    numbers = [match.groupdict() for match in values if match is not None]
+    return any(int(one.get("decoding") or 0) and int(one.get("prefilling") or 0) for one in numbers)
+
+
+def _in_kernels(table: pa.Table) -> EngineStep | None:
+    """The phase that attention kernels of one phase alone tell; None where there are none, or of several rules."""
+    launches = Counter(tables.words(table, "kernel_name"))
+    found: dict[int, tuple[Any, dict[str, int]]] = {}
+    for number, rule in enumerate(_rules("kernel")):
+        matching = {name: count for name, count in launches.items() if name and rule["pattern"].search(name)}
+        if matching:
+            found[number] = rule, matching
+    if len(found) != 1:
+        return None
+    rule, matching = next(iter(found.values()))
+    evidence = tuple(name[:60] for name in matching)
+    return EngineStep(rule["engine"], rule["phase"], attention_launches=sum(matching.values()), evidence=evidence)
+
+
+@lru_cache(maxsize=2)
+def _rules(kind: str) -> tuple[dict[str, Any], ...]:
+    with RULES.open("rb") as stream:
+        rules = tomllib.load(stream)[kind]
+    return tuple({**rule, "pattern": re.compile(rule["pattern"])} for rule in rules)

@@ -1,0 +1,238 @@
+"""The digest of a run: what it is, its sums, its kernels by time with bound, cause and rules, what it lacks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ncu_parsers.schema import arrays, tables
+
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.compare.run_conditions import Observed, conditions_of
+from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
+from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
+from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
+from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION
+from ncu_tools.kernels.source.source_text import COLLECT
+from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, view_of
+from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
+from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
+from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
+from ncu_tools.report.table import printable
+from ncu_tools.runs.kernel_ids import kernel_id
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from ncu_launch.files.manifest import Manifest
+
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.runs.loading import Run
+
+KERNELS_TOLD = 20
+VIEWED = 5
+"""Kernels whose causes and rules are told: those of the most time."""
+CAUSES_TOLD, RULES_TOLD = 3, 3
+NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
+"""Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
+SAYS_OF_RULES = {
+    AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
+    WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
+}  # fmt: skip
+
+
+def run_digest(run: Run, budget: int, *, machine: Machine | None = None, manifest: Manifest | None = None) -> Digest:
+    """What a reader must know of a run first, in at most `budget` tokens.
+
+    Ceilings that the report lacks are those of `machine`; `manifest` is of the run folder, if it is one.
+    """
+    table = run.table
+    found = hotspots(table, ceilings_of(table, machine))
+    diagnosed = diagnoses(table, found.rows[:KERNELS_TOLD], "name")
+    statements = [
+        *_identity(table, manifest, found.time_title),
+        *_totals(found.rows, has_counters(table)),
+        *(one for rank, row in enumerate(found.rows[:KERNELS_TOLD]) for one in _kernel(row, rank, table, diagnosed)),
+        *_fewer(found.rows[KERNELS_TOLD:]),
+        *noted([*run.notes, *found.notes]),
+        *_not_collected(found.rows, diagnosed),
+        *_next(run.name, found.rows, table, diagnosed),
+    ]
+    return fitted(f"Digest of {printable(run.name)}", statements, budget)
+
+
+def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, str]:
+    """The conditions of a run that are known: GPU, source, clock control, dtype and so on."""
+    observed = Observed()
+    observed.add(table)
+    return {name: value for name, value in conditions_of(observed, manifest).items() if value is not None}
+
+
+def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> Iterator[Statement]:
+    known = conditions_of_run(table, manifest)
+    rest = ", ".join(f"{name} {value}" for name, value in known.items() if name not in NOT_REPEATED)
+    kernels = len(set(tables.words(table, "kernel_name")))
+    launches = int(tables.launch_counts(table).sum())
+    unknown = [name for name in ("clock control", "cache control") if name not in known]
+    text = (
+        f"{counted(launches, 'launch', 'launches')} of {counted(kernels, 'kernel', 'kernels')} on "
+        f"{printable(known.get('GPU', 'a device that the report does not name'))}, from {known.get('source', '?')}"
+        + (f"; {printable(rest)}" if rest else "")
+        + (f"; not known: {', '.join(unknown)}" if unknown else "")
+        + (f"; times are {time_title}" if time_title != "time" else "")
+    )
+    yield Statement("run", text, 100.0, values={"launches": launches, "kernels": kernels, **known})
+
+
+def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement]:
+    total = run_total(list(rows))
+    of_dram = "DRAM bytes" if counted_by_ncu else "bytes of operators (not counted by hardware)"
+    amounts = {
+        "time_total_ns": ("time", total.time_total_ns, duration),
+        "flops": ("FLOPs", total.flops, FORMATS["flop"]),
+        "flops_per_s": ("FLOP/s", total.flops_per_s, FORMATS["flop/s"]),
+        "dram_bytes": (of_dram, total.dram_bytes, FORMATS["byte"]),
+        "least_bytes": ("least bytes by shapes (an estimate)", total.least_bytes, FORMATS["byte"]),
+    }
+    told = [f"{title} {write(value)}" for title, value, write in amounts.values() if value is not None]
+    lacks = [title for name, (title, value, _) in amounts.items() if value is None and name in ("flops", "dram_bytes")]
+    bound = " (a lower bound)" if total.flops_lower_bound else ""
+    text = f"sums over all launches: {', '.join(told) or 'none is known'}{bound}"
+    if lacks:
+        text += f"; not known of every kernel: {', '.join(lacks)}"
+    yield Statement("run", text, 95.0, values={name: value for name, (_, value, _) in amounts.items()})
+
+
+def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
+    """The kernel of a rank, 0 for the most time, and for the first ones the causes and rules of it."""
+    key, share = kernel_id(row.kernel), row.time_share or 0.0
+    weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
+    ours = diagnosed.get(row.kernel)
+    yield Statement("kernels", _sentence(row, key, ours), weight, key=key, kernel_id=key, values=_values(row, ours))
+    if rank >= VIEWED or not has_counters(table):
+        return
+    for place, cause in enumerate(ours.causes[:CAUSES_TOLD] if ours else ()):
+        yield cause_statement(cause, key, weight - 1.5 - 8.0 * place)
+    if ours and not ours.causes and ours.busiest is not None:
+        yield Statement("kernels", f"cause: {ours.unexplained}", weight - 1.5, about=key, kernel_id=key, kind="cause")
+    mine = arrays.kept(table, [name == row.kernel for name in tables.words(table, "kernel_name")])
+    yield from rule_statements(view_of(row, mine, ours).rules, key, weight - 5.0)
+
+
+def _sentence(row: Hotspot, key: str, ours: Diagnosis | None) -> str:
+    share = "" if row.time_share is None else f"{percent(row.time_share)} of the time, "
+    time = "time not known" if row.time_total_ns is None else duration(row.time_total_ns)
+    parts = [
+        f"{quoted(short_title(row.kernel))} ({key}): {share}{time} in {counted(row.launches, 'launch', 'launches')}"
+    ]
+    if row.bound and row.bound_fraction is not None:
+        by_shapes = " (by shapes, an estimate)" if row.dram_bytes is None and row.least_bytes is not None else ""
+        parts.append(f"nearest bound {row.bound}, of which it reaches {percent(row.bound_fraction)}{by_shapes}")
+    elif ours is not None and ours.busiest is not None:
+        parts.append(f"roof not known, busiest is {ours.busiest.title} at {percent(ours.busiest.share)}")
+    else:
+        parts.append("bound not known")
+    if row.headroom_ns is not None:
+        of_run = "" if row.headroom_share is None else f" ({percent(row.headroom_share)} of the run)"
+        parts.append(f"reaching it would save {duration(row.headroom_ns)}{of_run}")
+    if row.flag:
+        parts.append(f"flag: {row.flag}")
+    return "; ".join(parts)
+
+
+def _values(row: Hotspot, ours: Diagnosis | None) -> dict[str, Any]:
+    names = (
+        "kernel", "launches", "time_total_ns", "time_share", "flops", "flops_per_s", "flops_basis", "dram_bytes",
+        "dram_bytes_per_s", "least_bytes", "arithmetic_intensity", "bound", "bound_fraction", "headroom_ns",
+        "headroom_share", "flag",
+    )  # fmt: skip
+    found = {name: getattr(row, name) for name in names}
+    return {**found, "causes": [cause.rule for cause in ours.causes] if ours else None}
+
+
+def cause_statement(cause: KernelCause, about: str, importance: float, section: str = "kernels") -> Statement:
+    """A cause with what it can cost, and the numbers that it stands on, each with its first metric; values have all."""
+    evidence = ", ".join(
+        f"{re.split(r'[:(,]', one.title)[0].strip()} {_number(one.value, one.unit)} [{one.metrics[0]}]"
+        if one.metrics
+        else f"{one.title} {_number(one.value, one.unit)}"
+        for one in cause.evidence
+    )
+    return Statement(
+        section, f"cause: {cause.text}; evidence: {evidence}", importance, about=about, kernel_id=about, kind="cause",
+        values={
+            "rule": cause.rule, "cost": cause.cost,
+            "evidence": [
+                {"quantity": one.quantity, "value": one.value, "unit": one.unit, "metrics": list(one.metrics)}
+                for one in cause.evidence
+            ],
+        },
+    )  # fmt: skip
+
+
+def _number(value: float, unit: str) -> str:
+    if unit in ("fraction", "percent", "%"):
+        return percent(value if unit == "fraction" else value / 100)
+    return scaled(value, "") if unit in ("", "number") else f"{scaled(value, '')} {unit}"
+
+
+def rule_statements(
+    rules: Sequence[RuleResult], about: str, importance: float, section: str = "kernels"
+) -> Iterator[Statement]:
+    """What NVIDIA's rules ask to change, the largest estimated speed-up first, and whether we agree."""
+    asking = [rule for rule in rules if rule.speedup or rule.kind not in INFORMATION]
+    for place, rule in enumerate(asking[:RULES_TOLD]):
+        kind = "est. speed-up" if rule.speedup_type != "local" else "est. local speed-up"
+        estimate = f"{kind} {rule.speedup:.3g} %" if rule.speedup else "no estimate"
+        text = (
+            f"NVIDIA's {rule.name} ({estimate}), {SAYS_OF_RULES.get(rule.agreement, 'not compared')}: "
+            f"{printable(first_sentence(rule.text))}"
+            + (f"; ours: {rule.ours}" if rule.ours and rule.agreement in (FINER, WITH_REASON) else "")
+        )
+        values = {"rule": rule.name, "estimated_speedup_percent": rule.speedup, "speedup_type": rule.speedup_type,
+                  "agreement": rule.agreement}  # fmt: skip
+        yield Statement(
+            section, text, importance - 6.0 * place, about=about, kernel_id=about, kind="rule", values=values
+        )
+
+
+def _fewer(rest: Sequence[Hotspot]) -> Iterator[Statement]:
+    if rest:
+        share = sum(row.time_share or 0.0 for row in rest)
+        text = f"{counted(len(rest), 'more kernel takes', 'more kernels take')} {percent(share)} of the time"
+        yield Statement("kernels", text, 60.0, kind="kernels", values={"kernels": len(rest), "time_share": share})
+
+
+def noted(notes: Sequence[str]) -> Iterator[Statement]:
+    """Notes on reading a run, in their order; the first ones are the most important."""
+    for place, note in enumerate(dict.fromkeys(notes)):
+        yield Statement("notes", printable(note), 66.0 - place)
+
+
+def _not_collected(rows: Sequence[Hotspot], diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
+    groups = sorted({group for row in rows[:VIEWED] for group in getattr(diagnosed.get(row.kernel), "collect", ())})
+    if groups:
+        text = (
+            f"groups of metrics that a diagnosis of the first kernels lacks: {', '.join(groups)}; collected by "
+            f"`ncu-bench profile TARGET --metrics {','.join(groups)}` or `{COLLECT}`"
+        )
+        yield Statement("missing", text, 84.0, values={"groups": groups})
+
+
+def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
+    """Two or three commands that look further, with what each answers."""
+    run = shlex.quote(name)
+    if not rows:
+        return
+    hottest = kernel_id(rows[0].kernel)
+    commands = []
+    if has_counters(table):
+        commands.append((f"ncu-bench kernel {run} --id {hottest}", "all that is known of the kernel of the most time"))
+        inside = any(column in PER_INSTRUCTION for column in table.column_names)
+        if inside:
+            commands.append((f"ncu-bench source {run} --id {hottest} --top 5", "its hottest lines or instructions"))
+    commands.append((f"ncu-bench hotspots {run} --format json", "every kernel with every number"))
+    for place, (command, answers) in enumerate(commands):
+        yield Statement("next", f"`{command}`: {answers}", 86.0 - 3 * place, values={"command": command})

@@ -1,0 +1,144 @@
+"""Statements on a run, and as many of them as fit a budget: the most important first, none of them cut."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import printable
+
+CHARACTERS_PER_TOKEN = 4
+"""An estimate for English text and names; tokenisers differ."""
+LEAST_BUDGET = 150
+SECTIONS = {
+    "run": "Run",
+    "change": "Change",
+    "kernels": "Kernels, by time",
+    "kernel": "Kernel",
+    "notes": "Notes on reading it",
+    "missing": "Not collected",
+    "next": "Next",
+}
+"""Sections in the order in which they are told, with their titles."""
+NOUNS = {
+    "run": ("statement on the run", "statements on the run"),
+    "change": ("change", "changes"),
+    "kernels": ("kernel", "kernels"),
+    "kernel": ("statement on the kernel", "statements on the kernel"),
+    "cause": ("cause", "causes"),
+    "rule": ("result of NVIDIA's rules", "results of NVIDIA's rules"),
+    "notes": ("note", "notes"),
+    "missing": ("statement on what was not collected", "statements on what was not collected"),
+    "next": ("command", "commands"),
+}
+"""What a statement left out is called, by its kind."""
+LEFT_OUT_SIZE = 60
+"""Tokens kept for the line on what was left out."""
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One thing that is so, which is told whole or left out.
+
+    The one with the largest `importance` is told first if there is little room. `about` is the key of the statement
+    without which this one means nothing, "" for none. `values` are its numbers under stable keys, in the unit that the
+    key ends in; None is not known. `kind` is one of `NOUNS`, the section by default.
+    """
+
+    section: str
+    text: str
+    importance: float
+    key: str = ""
+    about: str = ""
+    kernel_id: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = ""
+
+    @property
+    def line(self) -> str:
+        """The statement as one line of Markdown; what is about another one is set in."""
+        return f"{'  ' if self.about else ''}- {self.text}"
+
+    @property
+    def tokens(self) -> int:
+        """An estimate of its tokens, with the end of the line."""
+        return tokens_in(self.line + "\n")
+
+
+@dataclass
+class Digest:
+    """The statements that fit, in the order in which they are told, and what was left out by kind."""
+
+    title: str
+    budget: int
+    statements: list[Statement]
+    left_out: dict[str, int]
+
+    @property
+    def markdown(self) -> str:
+        """The digest as Markdown."""
+        lines = [f"# {self.title}"]
+        for section, title in SECTIONS.items():
+            told = [one.line for one in self.statements if one.section == section]
+            lines += ["", f"## {title}", *told] if told else []
+        return "\n".join([*lines, *(["", self.left_out_line] if self.left_out else [])])
+
+    @property
+    def left_out_line(self) -> str:
+        """What the budget had no room for; "" if it had."""
+        if not self.left_out:
+            return ""
+        named = ", ".join(counted(count, *NOUNS[kind]) for kind, count in self.left_out.items())
+        return f"Left out for a budget of {self.budget:,} tokens: {named}. --budget N tells more."
+
+    @property
+    def tokens(self) -> int:
+        """An estimate of the tokens of the whole digest as Markdown."""
+        return tokens_in(self.markdown)
+
+
+def tokens_in(text: str) -> int:
+    """An estimate of the tokens of a text: its characters by `CHARACTERS_PER_TOKEN`, rounded up."""
+    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+
+
+def fitted(title: str, statements: Sequence[Statement], budget: int) -> Digest:
+    """As many of the statements as `budget` tokens hold, by importance; a statement needs the one that it is about."""
+    room = budget - tokens_in(f"# {title}\n")
+    whole = sum(one.tokens for one in statements) + _headings(statements)
+    if whole > room:
+        room -= LEFT_OUT_SIZE
+    told: set[int] = set()
+    keys, sections = {""}, set()
+    for place in sorted(range(len(statements)), key=lambda place: -statements[place].importance):
+        one = statements[place]
+        heading = 0 if one.section in sections else _heading(one.section)
+        if one.about in keys and one.tokens + heading <= room:
+            room -= one.tokens + heading
+            told.add(place)
+            keys.add(one.key)
+            sections.add(one.section)
+    left = Counter(one.kind or one.section for place, one in enumerate(statements) if place not in told)
+    return Digest(title, budget, [one for place, one in enumerate(statements) if place in told], dict(left))
+
+
+def _headings(statements: Iterable[Statement]) -> int:
+    return sum(map(_heading, {one.section for one in statements}))
+
+
+def _heading(section: str) -> int:
+    return tokens_in(f"\n## {SECTIONS[section]}\n")
+
+
+def quoted(name: str) -> str:
+    """A name from a report as code, so that what it says reads as a name; cut in its middle where it is long."""
+    plain = printable(" ".join(name.replace("`", "'").split()))
+    if len(plain) > LONGEST_NAME:
+        half = (LONGEST_NAME - 1) // 2
+        plain = f"{plain[:half]}…{plain[-half:]}"
+    return f"`{plain}`"

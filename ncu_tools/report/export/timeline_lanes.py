@@ -1,0 +1,131 @@
+"""A recording as lanes for Perfetto and chrome://tracing: streams, gaps by cause and steps of each GPU, threads.
+
+Format: Chrome's Trace Event Format, complete events, with times in µs from the first thing recorded, to the nanosecond.
+API calls and ranges of a thread are two lanes, because a lane holds slices that nest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from ncu_launch.version import VERSION
+from ncu_parsers.timelines.activity.activity import DIRECTIONS, MEMORIES, MISSING, OPERATION_KINDS, GpuOperations
+
+from ncu_tools.timeline.call_kinds import kind_of_call
+from ncu_tools.timeline.gaps import CAUSES
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline
+
+NS_PER_US = 1000
+STEP_LANE, GAP_LANE, FIRST_STREAM = 0, 1, 2
+"""Lanes of a GPU, in this order; streams behind them."""
+CALLS_BESIDE = 20_000_000
+"""The lane of a thread's API calls is its number plus this; ranges have the number itself."""
+FIRST_GPU, LANES_OF_GPU = 10_000_000, 1000
+"""The ids of GPUs lie above those of processes; no two have a lane of the same number."""
+
+Event = dict[str, Any]
+
+
+def to_lanes(found: Timeline) -> str:
+    """The trace as text."""
+    lines = [json.dumps(event, ensure_ascii=False, allow_nan=False) for event in lane_events(found)]
+    metadata = {"exporter": f"ncu-bench {VERSION}", "run": found.name, "origin_ns": found.origin_ns}
+    tail = json.dumps({"displayTimeUnit": "ns", "otherData": metadata}, ensure_ascii=False)
+    return '{"traceEvents": [\n' + ",\n".join(lines) + "\n]," + tail.removeprefix("{")
+
+
+def lane_events(found: Timeline) -> Iterator[Event]:
+    """Every event: GPUs first, then the threads of each process."""
+    for number, gpu in enumerate(found.gpus):
+        yield from _gpu_events(found, gpu, number)
+    yield from _host_events(found)
+
+
+def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int) -> Iterator[Event]:
+    group, first = FIRST_GPU + number, number * LANES_OF_GPU
+    name = (
+        f"{gpu.title}{'' if gpu.process is None else f' of process {gpu.process}'}{f': {gpu.name}' if gpu.name else ''}"
+    )
+    yield from _named(group, name, number)
+    yield _lane(group, first + STEP_LANE, "steps")
+    yield _lane(group, first + GAP_LANE, "gaps by cause")
+    for step in gpu.steps:
+        args = {"busy_ns": step.busy_ns, "idle_ns": step.idle_ns, "bound": step.verdict.bound, "why": step.verdict.why}
+        yield _slice(found, group, first + STEP_LANE, step.name, "step", step.start_ns, step.span_ns, args)
+    for cause in CAUSES:
+        some = gpu.gaps.causes[cause]
+        for start, end in zip(some.start.tolist(), some.end.tolist(), strict=True):
+            yield _slice(found, group, first + GAP_LANE, cause, "gap", start, end - start, {})
+    operations = found.activity.operations.at(gpu.rows)
+    lanes = {stream: first + FIRST_STREAM + at for at, stream in enumerate(np.unique(operations.stream).tolist())}
+    for stream, lane in lanes.items():
+        yield _lane(group, lane, "stream" if stream == MISSING else f"stream {stream}")
+    for row in range(len(operations)):
+        yield _operation(found, operations, row, group, lanes[int(operations.stream[row])])
+
+
+def _operation(found: Timeline, operations: GpuOperations, row: int, group: int, lane: int) -> Event:
+    start, end = int(operations.start[row]), int(operations.end[row])
+    args: dict[str, Any] = {}
+    for name in ("correlation", "bytes", "graph_node"):
+        value = int(getattr(operations, name)[row])
+        if value != MISSING:
+            args[name] = value
+    if operations.direction[row] >= 0:
+        args["direction"] = DIRECTIONS[operations.direction[row]]
+        for end_name in ("source_memory", "destination_memory"):
+            code = int(getattr(operations, end_name)[row])
+            args |= {end_name: MEMORIES[code]} if code >= 0 else {}
+    kind = OPERATION_KINDS[operations.kind[row]]
+    return _slice(found, group, lane, operations.names[int(operations.name[row])], kind, start, end - start, args)
+
+
+def _host_events(found: Timeline) -> Iterator[Event]:
+    calls, ranges = found.activity.calls, found.activity.ranges
+    for at, process in enumerate(np.unique(np.concatenate([calls.process, ranges.process])).tolist()):
+        yield from _named(process, f"process {process}", len(found.gpus) + at)
+    for process, thread in _threads(ranges.process, ranges.thread):
+        yield _lane(process, _short(thread), f"thread {_short(thread)}: ranges")
+    for process, thread in _threads(calls.process, calls.thread):
+        yield _lane(process, _short(thread) + CALLS_BESIDE, f"thread {_short(thread)}: API calls")
+    for row in range(len(ranges)):
+        start, end = int(ranges.start[row]), int(ranges.end[row])
+        thread = _short(int(ranges.thread[row]))
+        name = ranges.names[int(ranges.name[row])]
+        yield _slice(found, int(ranges.process[row]), thread, name, "range", start, end - start, {})
+    for row in range(len(calls)):
+        start, end = int(calls.start[row]), int(calls.end[row])
+        thread, name = _short(int(calls.thread[row])) + CALLS_BESIDE, calls.names[int(calls.name[row])]
+        args = {} if calls.correlation[row] == MISSING else {"correlation": int(calls.correlation[row])}
+        yield _slice(found, int(calls.process[row]), thread, name, kind_of_call(name), start, end - start, args)
+
+
+def _threads(process: Any, thread: Any) -> list[list[int]]:
+    pairs: list[list[int]] = np.unique(np.stack([process, thread]), axis=1).T.tolist()
+    return pairs
+
+
+def _short(thread: int) -> int:
+    """The thread's number without the process and machine that nsys puts in front of it."""
+    return thread & 0xFFFFFF if thread >= 1 << 24 else thread
+
+
+def _slice(
+    found: Timeline, group: int, lane: int, name: str, category: str, start: int, lasts: int, args: dict[str, Any]
+) -> Event:
+    return {
+        "ph": "X", "name": name, "cat": category, "pid": group, "tid": lane,
+        "ts": (start - found.origin_ns) / NS_PER_US, "dur": lasts / NS_PER_US, "args": args,
+    }  # fmt: skip
+
+
+def _named(group: int, name: str, place: int) -> Iterator[Event]:
+    yield {"ph": "M", "name": "process_name", "pid": group, "tid": 0, "args": {"name": name}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": group, "tid": 0, "args": {"sort_index": place}}
+
+
+def _lane(group: int, lane: int, name: str) -> Event:
+    return {"ph": "M", "name": "thread_name", "pid": group, "tid": lane, "args": {"name": name}}

@@ -1,0 +1,53 @@
+"""API calls by what they do: wait, allocate, load code, launch; and the numbers that timeline.toml holds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ncu_parsers.timelines.activity.activity import ApiCalls
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, LAUNCH = "synchronisation", "allocator", "module loading", "launch"
+OTHER_CALL = "other"
+
+Mask = npt.NDArray[np.bool_]
+
+
+@lru_cache(maxsize=1)
+def facts() -> dict[str, Any]:
+    """The contents of timeline.toml."""
+    return tomllib.loads(Path(__file__).with_name("timeline.toml").read_text("utf-8"))
+
+
+@lru_cache(maxsize=4096)
+def kind_of_call(name: str) -> str:
+    """What an API call does: synchronisation, allocator, module loading, launch, or other."""
+    return next((kind for kind, pattern in _patterns() if pattern.fullmatch(name)), OTHER_CALL)
+
+
+def calls_of_kind(calls: ApiCalls, *kinds: str) -> Mask:
+    """Which calls are of one of these kinds (bool, one per call)."""
+    chosen = np.array([kind_of_call(name) in kinds for name in calls.names], np.bool_)
+    return chosen[calls.name] if len(calls) else np.zeros(0, np.bool_)
+
+
+def names_that_load_data(names: Sequence[str]) -> Mask:
+    """Which names of ranges mean that data are loaded (bool, one per name)."""
+    pattern = re.compile(facts()["data_loading"]["pattern"])
+    return np.array([pattern.search(name) is not None for name in names], np.bool_)
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> list[tuple[str, re.Pattern[str]]]:
+    return [(one["kind"], re.compile(one["pattern"])) for one in facts()["call"]]

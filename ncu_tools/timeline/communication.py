@@ -1,0 +1,91 @@
+"""Kernels that communicate: which they are, their bytes and bus bandwidth, and those that took unusually long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import Activity, CollectiveArguments
+
+from ncu_tools.timeline.call_kinds import facts
+
+_COMMUNICATION = re.compile(
+    r"(?i)\b_?(nccl|rccl|mscclpp)|nccl(dev)?kernel|nvshmem|cross_device_reduce|(one|two)_?shot_all_?reduce"
+    r"|multimem_(all|one|two)|all_?reduce_fusion|\bdeep_ep::|quickreduce|symm_mem"
+)
+
+
+@lru_cache(maxsize=65536)
+def is_communication(name: str) -> bool:
+    """Whether a kernel of this name moves data between GPUs."""
+    return _COMMUNICATION.search(name) is not None
+
+
+@dataclass(frozen=True)
+class CollectiveSum:
+    """Collectives of one kind and size on one GPU. Times in ns, bytes of the whole collective, None if not recorded.
+
+    `bus_bytes_per_s` is that of the median by the convention of nccl-tests: a lower bound, because a collective also
+    waits for the slowest rank. `outliers` took more than twice the median; `longest_start_ns` is when the longest
+    began.
+    """
+
+    name: str
+    kernel: str
+    ranks: int | None
+    bytes: int | None
+    count: int
+    time_ns: int
+    median_ns: float
+    longest_ns: int
+    longest_start_ns: int
+    bus_bytes_per_s: float | None
+    outliers: int
+
+
+def collectives_on(activity: Activity, rows: Sequence[int]) -> list[CollectiveSum]:
+    """The collectives among the operations `rows`, summed by kind and size, by time, longest first."""
+    operations = activity.operations
+    groups: dict[tuple[str, str, int | None, int | None], list[int]] = {}
+    for row in rows:
+        kernel = operations.names[int(operations.name[row])]
+        called = activity.collectives.get(row, CollectiveArguments(None, None, None, None))
+        title, _ = _collective_kind(called.name or kernel)
+        known = [size for size in (called.bytes_in, called.bytes_out) if size is not None]
+        groups.setdefault((title, kernel, called.ranks, max(known, default=None)), []).append(row)
+    found = []
+    for (title, kernel, ranks, size), mine in groups.items():
+        times = (operations.end[mine] - operations.start[mine]).tolist()
+        middle, longest = median(times), int(np.argmax(times))
+        _, factor = _collective_kind(title)
+        scale = _scale(factor, ranks)
+        bandwidth = None if size is None or scale is None or not middle else size * scale / middle * 1e9
+        limits = facts()["outlier"]
+        late = (
+            [time for time in times if time > limits["times_median"] * middle] if len(times) >= limits["least"] else []
+        )
+        found.append(
+            CollectiveSum(title, kernel, ranks, size, len(times), sum(times), middle, times[longest],
+                          int(operations.start[mine[longest]]), bandwidth, len(late))
+        )  # fmt: skip
+    return sorted(found, key=lambda one: -one.time_ns)
+
+
+def _collective_kind(name: str) -> tuple[str, str]:
+    """The title of a collective, and the factor of its bus bandwidth as timeline.toml writes it."""
+    plain = name.replace("-", "_").replace("/", "_")
+    found = next((one for one in facts()["collective"] if re.search(one["pattern"], plain)), None)
+    return (found["title"], found["factor"]) if found else ("communication", "")
+
+
+def _scale(factor: str, ranks: int | None) -> float | None:
+    """The factor of bus bandwidth for so many ranks; None where they are not known."""
+    if factor == "1":
+        return 1.0
+    if ranks is None or ranks < 2 or not factor:
+        return None
+    return (2 if factor.startswith("2") else 1) * (ranks - 1) / ranks

@@ -1,0 +1,59 @@
+"""Copies of one GPU by direction and kind of memory: bytes, rate, and how much of their time no kernel hides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import DIRECTIONS, MEMCPY, MEMORIES, MISSING, GpuOperations
+
+from ncu_tools.timeline.intervals import IntervalSet
+
+
+@dataclass(frozen=True)
+class CopySum:
+    """Copies of one direction and memory. `bytes` and the rate are None where the size of one is not known.
+
+    `busy_ns` is the time in which at least one ran; `exposed_ns` the part in which no kernel ran. The rate is bytes
+    over `busy_ns`. `link_share` is the rate against the peak of the link that the direction takes, where that is known.
+    """
+
+    direction: str
+    source_memory: str
+    destination_memory: str
+    count: int
+    bytes: int | None
+    busy_ns: int
+    exposed_ns: int
+    bytes_per_s: float | None
+    link_share: float | None = None
+
+
+def copies_on(
+    operations: GpuOperations, window: IntervalSet, exposed: IntervalSet, links: Mapping[str, float]
+) -> list[CopySum]:
+    """The copies among `operations` that begin in `window`, by time, longest first.
+
+    `exposed`: when copies run and no kernel does. `links`: peak in B/s by direction.
+    """
+    rows = np.flatnonzero((operations.kind == MEMCPY) & window.holds(operations.start))
+    keys = np.stack([operations.direction, operations.source_memory, operations.destination_memory])[:, rows]
+    found = []
+    for direction, source, destination in np.unique(keys, axis=1).T.tolist():
+        mine = rows[np.all(keys.T - (direction, source, destination) == 0, axis=1)]
+        busy = IntervalSet.union_of(operations.start[mine], operations.end[mine]) & window
+        sizes = operations.bytes[mine]
+        size = int(sizes.sum()) if (sizes != MISSING).all() else None
+        rate = size / busy.total * 1e9 if size is not None and busy.total else None
+        title = DIRECTIONS[direction] if direction >= 0 else "other"
+        peak = links.get(title)
+        found.append(
+            CopySum(title, _memory(source), _memory(destination), len(mine), size, busy.total,
+                    (busy & exposed).total, rate, rate / peak if rate is not None and peak else None)
+        )  # fmt: skip
+    return sorted(found, key=lambda one: -one.busy_ns)
+
+
+def _memory(code: int) -> str:
+    return MEMORIES[code] if code >= 0 else "unknown"

@@ -1,0 +1,328 @@
+"""The time in which a GPU ran nothing, split exactly by what the host did meanwhile.
+
+A gap ends with an operation. The API call that launched it splits the gap. Before the call, the launching thread had
+not asked for anything: the time belongs to what that thread did. From the call on, the launch itself takes the time. An
+operation whose call had returned before the gap was queued; what the host did then is no cause. docs/timeline.md has
+the rules in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from ncu_parsers.timelines.activity import activity as contract
+from ncu_parsers.timelines.activity.activity import MEMCPY, MISSING, PAGEABLE, Activity, GpuOperations, Integers
+
+from ncu_tools.timeline.call_kinds import (
+    ALLOCATOR,
+    MODULE_LOADING,
+    SYNCHRONISATION,
+    calls_of_kind,
+    facts,
+    names_that_load_data,
+)
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+
+LAUNCH, QUEUED, DEPENDENCY = "launch", "queued", "dependency"
+PROFILER, DATA_LOADING, PYTHON, HOST_CODE, UNKNOWN = "profiler", "data loading", "python", "host code", "unknown"
+CAUSES = (
+    LAUNCH, SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, DATA_LOADING, PYTHON, HOST_CODE, QUEUED, DEPENDENCY, PROFILER,
+    UNKNOWN,
+)  # fmt: skip
+"""Every nanosecond of a gap has one of these."""
+
+Layer = tuple[str, IntervalSet]
+Mask = npt.NDArray[np.bool_]
+
+_NUMBERS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """The gaps of one GPU. `by_cause` has the ns of each cause (rows, as `CAUSES`) in each gap (columns, int64).
+
+    `next_operation` is the row of the operation that ended each gap, and `call` that of its API call; -1 for none.
+    """
+
+    idle: IntervalSet
+    causes: dict[str, IntervalSet]
+    by_cause: Integers
+    next_operation: Integers
+    call: Integers
+
+    def __len__(self) -> int:
+        return len(self.idle)
+
+    def main_cause(self, gap: int) -> str:
+        """The cause that takes most of a gap."""
+        return CAUSES[int(self.by_cause[:, gap].argmax())]
+
+
+@dataclass(frozen=True)
+class LongGap:
+    """One gap, and what the host did in it. Times in ns; None is what is not known.
+
+    `call_ns` is how long the API call of the next operation took, `late_ns`: how long after the gap began the API call
+    of the next operation began; negative where it began before. `host_range` is the innermost range that was open on
+    the launching thread for at least half of the time before the call (`covered` is its share). `after_wait` is the API
+    call that waited for the GPU when the gap began.
+    """
+
+    start_ns: int
+    duration_ns: int
+    cause: str
+    cause_ns: int
+    next_operation: str | None
+    call: str | None
+    call_ns: int | None
+    late_ns: int | None
+    host_range: str | None
+    covered: float | None
+    after_wait: str | None
+
+
+class HostThread:
+    """What one thread of the host did, as sets of moments."""
+
+    def __init__(self, activity: Activity, thread: int, holds_host: Mask) -> None:
+        self._activity = activity
+        self.thread = thread
+        own = activity.calls.thread == thread
+        self.calls, self._holds_host = activity.calls.at(own), holds_host[own]
+        self.ranges = activity.ranges.at(activity.ranges.thread == thread)
+
+    @cached_property
+    def before_calls(self) -> list[Layer]:
+        """What time before an operation's API call belongs to; the first layer that holds a moment has it."""
+        ranges, loads = self.ranges, names_that_load_data(self.ranges.names)
+        of_data = loads[ranges.name] if len(ranges) else np.zeros(0, np.bool_)
+        return [
+            *self.in_calls,
+            (SYNCHRONISATION, self._calls_of(SYNCHRONISATION)),
+            (PROFILER, self._overheads(contract.PROFILER)),
+            (LAUNCH, self._launching),
+            (DATA_LOADING, IntervalSet.union_of(ranges.start[of_data], ranges.end[of_data])),
+            (HOST_CODE, self._ranges_of(contract.OPERATOR, contract.OS_CALL)),
+            (PYTHON, self._ranges_of(contract.PYTHON)),
+        ]
+
+    @cached_property
+    def in_calls(self) -> list[Layer]:
+        """What a launch may have to do first: load code, allocate."""
+        loading = self._calls_of(MODULE_LOADING) | self._overheads(contract.MODULE_LOADING)
+        return [(MODULE_LOADING, loading), (ALLOCATOR, self._calls_of(ALLOCATOR))]
+
+    @property
+    def profiler(self) -> IntervalSet:
+        """When the profiler itself worked on this thread."""
+        return self._overheads(contract.PROFILER)
+
+    @cached_property
+    def _launching(self) -> IntervalSet:
+        """API calls, and the short stretches between two of them."""
+        calls = self.calls
+        whole = IntervalSet.union_of(calls.start, calls.end)
+        pause = whole.start[1:] - whole.end[:-1]
+        short = pause <= facts()["stretch"]["launching_ns"]
+        return whole | IntervalSet.union_of(whole.end[:-1][short], whole.start[1:][short])
+
+    def _calls_of(self, kind: str) -> IntervalSet:
+        chosen = calls_of_kind(self.calls, kind)
+        return IntervalSet.union_of(self.calls.start[chosen], self.calls.end[chosen])
+
+    def _ranges_of(self, *kinds: int) -> IntervalSet:
+        chosen = np.isin(self.ranges.kind, kinds)
+        return IntervalSet.union_of(self.ranges.start[chosen], self.ranges.end[chosen])
+
+    def _overheads(self, kind: int) -> IntervalSet:
+        table = self._activity.overheads
+        chosen = (table.thread == self.thread) & (table.kind == kind)
+        return IntervalSet.union_of(table.start[chosen], table.end[chosen])
+
+    def range_over(self, start: int, end: int) -> tuple[str, float] | None:
+        """The innermost range over at least half of [start, end), and its share of it; None if there is none."""
+        began = int(np.searchsorted(self.ranges.start, end, side="left"))
+        overlap = np.minimum(self.ranges.end[:began], end) - np.maximum(self.ranges.start[:began], start)
+        over_half = np.flatnonzero(2 * overlap >= end - start)
+        if end <= start or not len(over_half):
+            return None
+        best = int(over_half[-1])  # the last to begin is the innermost
+        return plain_name(self.ranges.names[int(self.ranges.name[best])]), float(overlap[best]) / (end - start)
+
+    def waiting_at(self, moment: int) -> str | None:
+        """The API call that waited for the GPU at a moment, if one did."""
+        waiting = np.flatnonzero(self._holds_host & (self.calls.start <= moment) & (self.calls.end > moment))
+        return self.calls.names[int(self.calls.name[waiting[0]])] if len(waiting) else None
+
+
+def plain_name(name: str) -> str:
+    """A range's name without the numbers that PyTorch's NVTX ranges end in: "aten::add, seq = 4, op_id = 7"."""
+    return _NUMBERS.sub("", name)
+
+
+def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
+    """Which calls launched a copy from or to pageable memory (bool, one per call).
+
+    They hold the host even where they are asynchronous by name: cudaMemcpyAsync returns when the memory of the host was
+    read, or written (CUDA runtime API, "API synchronization behavior").
+    """
+    operations = activity.operations
+    pageable = (operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE)
+    found = np.zeros(len(activity.calls), np.bool_)
+    found[launching[(operations.kind == MEMCPY) & pageable & (launching >= 0)]] = True
+    return found
+
+
+class ThreadsOfCalls:
+    """The threads of a recording, each made when it is first asked for.
+
+    `launching` is the row of the API call of each operation.
+    """
+
+    def __init__(self, activity: Activity, launching: Integers) -> None:
+        self._activity = activity
+        self._holds_host = calls_of_kind(activity.calls, SYNCHRONISATION) | copies_of_pageable_memory(
+            activity, launching
+        )
+        self._threads: dict[int, HostThread] = {}
+
+    def of(self, thread: int) -> HostThread:
+        """The thread of a number."""
+        if thread not in self._threads:
+            self._threads[thread] = HostThread(self._activity, thread, self._holds_host)
+        return self._threads[thread]
+
+
+def launching_calls(activity: Activity) -> Integers:
+    """The row in `activity.calls` of the call that launched each operation (int64, one per operation; -1: unknown)."""
+    operations, calls = activity.operations, activity.calls
+    if not len(calls) or not len(operations):
+        return np.full(len(operations), -1)
+    processes = np.unique(calls.process)
+    process = operations.process
+    if len(processes) == 1:
+        process = np.where(process == MISSING, processes[0], process)
+    _, process_code = np.unique(np.concatenate([calls.process, process]), return_inverse=True)
+    known, code = np.unique(np.concatenate([calls.correlation, operations.correlation]), return_inverse=True)
+    key = process_code.reshape(-1).astype(np.int64) * len(known) + code.reshape(-1)
+    of_calls, wanted = key[: len(calls)], key[len(calls) :]
+    order = np.argsort(of_calls, kind="stable")  # calls are in order of their starts: the earliest is the first
+    at = np.minimum(np.searchsorted(of_calls[order], wanted), len(order) - 1)
+    found = (of_calls[order][at] == wanted) & (operations.correlation != MISSING)
+    return np.where(found, order[at], -1)
+
+
+def gaps_of(
+    activity: Activity, operations: GpuOperations, call: Integers, busy: IntervalSet, window: IntervalSet,
+    threads: ThreadsOfCalls,
+) -> Gaps:  # fmt: skip
+    """The gaps of one GPU in `window`: its `operations`, the row of the call of each, and when it was `busy`."""
+    idle = window - busy
+    lasting = np.flatnonzero(operations.end > operations.start)
+    at = np.searchsorted(operations.start[lasting], idle.end, side="left")
+    has_next = at < len(lasting)
+    following = np.where(has_next, lasting[np.minimum(at, len(lasting) - 1)] if len(lasting) else 0, -1)
+    calls = np.where(has_next, call[following] if len(call) else -1, -1)
+    causes = dict.fromkeys(CAUSES, NOTHING)
+    for cause, part in _parts(activity, idle, has_next, calls, _last_thread(activity, call), threads):
+        causes[cause] = causes[cause] | part
+    by_cause = np.stack([causes[cause].within(idle.start, idle.end) for cause in CAUSES])
+    return Gaps(idle, causes, by_cause, following, calls)
+
+
+def _last_thread(activity: Activity, call: Integers) -> int | None:
+    """The thread that launched the last operation of which that is known."""
+    known = call[call >= 0]
+    return int(activity.calls.thread[known[-1]]) if len(known) else None
+
+
+def _parts(
+    activity: Activity, idle: IntervalSet, has_next: Mask, calls: Integers, last_thread: int | None,
+    threads: ThreadsOfCalls,
+) -> Iterator[Layer]:  # fmt: skip
+    """The gaps cut into parts, each with its cause; together they are the gaps."""
+    known = calls >= 0
+    begun, ended, thread = _columns_at(activity, calls)
+    queued = known & (ended <= idle.start)
+    short = idle.end - idle.start <= facts()["stretch"]["queued_ns"]
+    for cause, rows in (
+        (QUEUED, queued & short), (DEPENDENCY, queued & ~short),
+        (UNKNOWN, ~known & (has_next | (last_thread is None))),
+    ):  # fmt: skip
+        yield cause, IntervalSet(idle.start[rows], idle.end[rows])
+    if last_thread is not None:
+        rows = ~has_next
+        yield from _split(
+            IntervalSet(idle.start[rows], idle.end[rows]), threads.of(last_thread).before_calls, HOST_CODE
+        )
+    late = known & ~queued
+    asked = np.clip(begun, idle.start, idle.end)
+    # A launch that returned long before its operation began is not what took the time.
+    slow = idle.end - ended > facts()["stretch"]["starting_ns"]
+    launched = np.where(slow, np.clip(ended, asked, idle.end), idle.end)
+    rows = late & slow
+    yield DEPENDENCY, IntervalSet.union_of(launched[rows], idle.end[rows])
+    for one in np.unique(thread[late]).tolist():
+        rows, host = late & (thread == one), threads.of(one)
+        before = IntervalSet.union_of(idle.start[rows], asked[rows])
+        after = IntervalSet.union_of(asked[rows], launched[rows])
+        yield from _split(before, host.before_calls, HOST_CODE)
+        yield from _split(after, [*host.in_calls, (PROFILER, host.profiler)], LAUNCH)
+
+
+def _columns_at(activity: Activity, calls: Integers) -> tuple[Integers, Integers, Integers]:
+    """Start, end and thread of calls by their rows; 0 for -1."""
+    if not len(activity.calls):
+        nothing = np.zeros(len(calls), np.int64)
+        return nothing, nothing, nothing
+    table = activity.calls
+    return table.start[calls], table.end[calls], table.thread[calls]
+
+
+def _split(whole: IntervalSet, layers: list[Layer], rest: str) -> Iterator[Layer]:
+    """`whole` cut along layers: each takes what those before it left, `rest` takes what none has."""
+    for cause, layer in layers:
+        if not len(whole):
+            return
+        taken = whole & layer
+        if len(taken):
+            yield cause, taken
+            whole = whole - layer
+    yield rest, whole
+
+
+def longest_gaps(
+    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, most: int
+) -> list[LongGap]:
+    """The longest gaps, longest first."""
+    lengths = gaps.idle.end - gaps.idle.start
+    return [
+        _described(activity, operations, gaps, threads, gap)
+        for gap in np.argsort(-lengths, kind="stable")[:most].tolist()
+    ]
+
+
+def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int) -> LongGap:
+    start, end = int(gaps.idle.start[gap]), int(gaps.idle.end[gap])
+    following, call = int(gaps.next_operation[gap]), int(gaps.call[gap])
+    cause = gaps.main_cause(gap)
+    found: tuple[str, float] | None = None
+    called = wait = late = lasts = None
+    if call >= 0:
+        host = threads.of(int(activity.calls.thread[call]))
+        begun = int(activity.calls.start[call])
+        called, late = activity.calls.names[int(activity.calls.name[call])], begun - start
+        lasts = int(activity.calls.end[call]) - begun
+        before = min(max(begun, start), end)
+        found = host.range_over(start, before) if before > start else host.range_over(start, end)
+        wait = host.waiting_at(start)
+    return LongGap(
+        start, end - start, cause, int(gaps.by_cause[:, gap].max()),
+        operations.names[int(operations.name[following])] if following >= 0 else None,
+        called, lasts, late, found[0] if found else None, found[1] if found else None, wait,
+    )  # fmt: skip

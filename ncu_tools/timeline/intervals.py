@@ -1,0 +1,90 @@
+"""Sets of moments in whole nanoseconds, as sorted intervals that do not touch: unions, differences, exact lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class IntervalSet:
+    """Half-open intervals [start, end), int64 ns, sorted, each at least 1 ns long and apart from the next."""
+
+    start: Integers
+    end: Integers
+
+    @classmethod
+    def union_of(cls, start: Integers, end: Integers) -> IntervalSet:
+        """All moments in any of the intervals, which may overlap; those without length are left out."""
+        some = end > start
+        start, end = start[some], end[some]
+        if not len(start):
+            return NOTHING
+        order = np.argsort(start, kind="stable")
+        start, reached = start[order], np.maximum.accumulate(end[order])
+        begins = np.concatenate([[True], start[1:] > reached[:-1]])
+        lasts = np.concatenate([begins[1:], [True]])
+        return cls(start[begins], reached[lasts])
+
+    @classmethod
+    def between(cls, start: int, end: int) -> IntervalSet:
+        """One interval."""
+        return cls.union_of(np.array([start], np.int64), np.array([end], np.int64))
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def total(self) -> int:
+        """The length of all intervals in ns."""
+        return int((self.end - self.start).sum())
+
+    def __and__(self, other: IntervalSet) -> IntervalSet:
+        return self._where(other, lambda here, there: here & there)
+
+    def __or__(self, other: IntervalSet) -> IntervalSet:
+        return IntervalSet.union_of(np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end]))
+
+    def __sub__(self, other: IntervalSet) -> IntervalSet:
+        return self._where(other, lambda here, there: here & ~there)
+
+    def within(self, start: Integers, end: Integers) -> Integers:
+        """How many ns of each interval [start, end) belong to the set (int64, one per interval)."""
+        return self.before(end) - self.before(start)
+
+    def before(self, moments: Integers) -> Integers:
+        """How many ns of the set lie before each moment (int64, one per moment)."""
+        if not len(self):
+            return np.zeros(len(moments), np.int64)
+        lengths = self.end - self.start
+        passed = np.concatenate([[0], np.cumsum(lengths)])
+        place = np.searchsorted(self.start, moments, side="right")
+        inside = np.maximum(self.end[np.maximum(place, 1) - 1] - moments, 0)
+        return np.where(place > 0, passed[place] - inside, 0)
+
+    def holds(self, moments: Integers) -> Mask:
+        """Whether each moment belongs to the set (bool, one per moment)."""
+        if not len(self):
+            return np.zeros(len(moments), np.bool_)
+        place = np.searchsorted(self.start, moments, side="right")
+        inside: Mask = (place > 0) & (moments < self.end[np.maximum(place, 1) - 1])
+        return inside
+
+    def _where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
+        """The moments for which `rule` holds of being in this set and in the other; it is false outside of both."""
+        edges = np.concatenate([self.start, self.end, other.start, other.end])
+        if not len(edges):
+            return NOTHING
+        edges.sort(kind="stable")  # four sorted runs, which a stable sort merges
+        edges = edges[np.concatenate([[True], edges[1:] != edges[:-1]])]
+        chosen = rule(self.holds(edges), other.holds(edges))[:-1]
+        return IntervalSet.union_of(edges[:-1][chosen], edges[1:][chosen])
+
+
+NOTHING = IntervalSet(np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -1,0 +1,107 @@
+"""The recording that a user names: a file of nsys or of PyTorch's profiler, a run folder, or a table of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import REPORTS
+
+from ncu_tools.runs.loading import on_disk
+
+if TYPE_CHECKING:
+    from ncu_parsers.sources.sources import Source
+    from ncu_parsers.timelines.activity.activity import Activity
+
+TIMELINE_FOLDER = "timeline"
+"""In a run folder of ncu, the run of nsys that preceded it."""
+
+
+def load_activity(path: str, reading: Callable[[Source], None] = lambda source: None) -> Activity:
+    """Read the recording that `path` names.
+
+    Of a run folder the recording itself is read where it is there, else its table of launches. Raises `NcuBenchError`
+    where nothing is a timeline, `WrongUsage` where a folder holds several.
+    """
+    from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
+
+    if path != STANDARD_INPUT and path and Path(path).is_dir():
+        source = _recording_in(Path(path))
+    elif on_disk(path) is not None:
+        source = None
+    else:
+        sources = find_sources([path])
+        if len(sources) > 1:
+            raise _several(path, [one.path for one in sources])
+        source = sources[0]
+    if source is None:
+        return _of_launches(path)
+    reading(source)
+    return _read(source)
+
+
+def _recording_in(folder: Path) -> Source | None:
+    """The recording in a folder; None if a table of launches is all there is."""
+    from ncu_parsers.sources.nsys_siblings import drop_repeats
+    from ncu_parsers.sources.sources import Source
+
+    for place in (folder / REPORTS, folder, folder / TIMELINE_FOLDER / REPORTS, folder / TIMELINE_FOLDER):
+        if place.is_dir():
+            files = [str(file) for file in sorted(place.iterdir()) if file.is_file()]
+            found = [file for file in drop_repeats(files) if _module_of(Source(file)) is not None]
+            if len(found) > 1:
+                raise _several(str(folder), found)
+            if found:
+                return Source(found[0])
+    if on_disk(str(folder)) is None:
+        raise NcuBenchError(
+            f"{folder} holds no timeline.", "It has neither a recording of nsys nor a trace of PyTorch's profiler.",
+            "Record one with: ncu-bench profile TARGET --tool nsys",
+        )  # fmt: skip
+    return None
+
+
+def _module_of(source: Source) -> str | None:
+    """The reader of timelines for a file, by its last name; None for other files and those that cannot be opened."""
+    from ncu_parsers.parse.file_kinds import kind_of
+
+    try:
+        kind = kind_of(source)
+    except (NcuBenchError, OSError):
+        return None
+    name = kind.module.rpartition(".")[2] if kind is not None else ""
+    return name if name in ("nsys_sqlite", "nsys_rep", "kineto") else None
+
+
+def _read(source: Source) -> Activity:
+    from ncu_parsers.timelines.activity.kineto_activity import read_trace
+    from ncu_parsers.timelines.activity.nsys_activity import read_native, read_sqlite
+
+    module = _module_of(source)
+    if module == "nsys_sqlite":
+        return read_sqlite(source)
+    if module == "nsys_rep":
+        return read_native(source)
+    if module == "kineto":
+        return read_trace(source)
+    return _of_launches(source.path)
+
+
+def _of_launches(path: str) -> Activity:
+    from ncu_parsers.timelines.activity.launches_activity import NEEDED, read_launches_activity
+
+    from ncu_tools.runs.loading import load
+
+    run = load(path, columns=NEEDED)
+    return read_launches_activity(run.name, run.table)
+
+
+def _several(path: str, found: list[str]) -> WrongUsage:
+    names = ", ".join(Path(one).name for one in found[:4])
+    return WrongUsage(
+        f"{path} holds {len(found)} recordings: {names}.",
+        "A timeline is of one, with all its GPUs.",
+        "Name one of them.",
+    )

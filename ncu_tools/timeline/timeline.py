@@ -1,0 +1,409 @@
+"""A timeline seen whole: each GPU with its steps, gaps, copies, communication, streams and launches.
+
+`timeline(activity)` gives a `Timeline` of plain values and keeps the recording beside them, so that a page can draw its
+lanes. Every sum is of whole nanoseconds, and in each step busy + gaps = span.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.timelines.activity.activity import (
+    DEVICE_TO_HOST,
+    DIRECTIONS,
+    HOST_TO_DEVICE,
+    KERNEL,
+    MEMCPY,
+    MISSING,
+    PEER_TO_PEER,
+    Activity,
+    GpuOperations,
+    Integers,
+)
+
+from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
+from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_communication
+from ncu_tools.timeline.copies import CopySum, copies_on
+from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, gaps_of, launching_calls, longest_gaps
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+from ncu_tools.timeline.steps import (
+    WHOLE,
+    StepWindow,
+    step_ranges,
+    windows_by_repetition,
+    windows_of_iterations,
+    windows_of_ranges,
+)
+from ncu_tools.timeline.streams import StreamSum, streams_on
+from ncu_tools.timeline.verdict import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    LAUNCHES,
+    StepVerdict,
+    communication_evidence,
+    copy_evidence,
+    gap_evidence,
+    verdict_of,
+)
+from ncu_tools.timeline.waits import HostWait, waits_of
+
+LONGEST = 10
+"""So many gaps are described for each GPU."""
+
+WORTH_A_NOTE = 0.01
+"""Share of the time that a stream has to stand in line for to be named in a note."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TimelineStep:
+    """One step on one GPU, in ns.
+
+    span = busy + idle; busy = compute + exposed_communication + exposed_copies; idle is the sum of `causes`. Compute is
+    when a kernel runs that does not communicate, or a memset. Communication and copies are exposed when nothing
+    computes; copies also only when nothing communicates.
+    """
+
+    name: str
+    start_ns: int
+    span_ns: int
+    busy_ns: int
+    idle_ns: int
+    compute_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    copies_ns: int
+    exposed_copies_ns: int
+    kernels: int
+    copies: int
+    collectives: int
+    gaps: int
+    causes: dict[str, int]
+    verdict: StepVerdict
+
+
+@dataclass(frozen=True)
+class LaunchSums:
+    """Launches of one GPU whose API calls are known: medians in ns.
+
+    `delay_ns`: from the begin of a call to the start of its kernel, which includes waiting in the queue. `shorter`: the
+    share of kernels that run shorter than the call that launched them.
+    """
+
+    kernels: int
+    calls: int
+    call_ns: float
+    delay_ns: float
+    kernel_ns: float
+    shorter: float
+
+
+@dataclass(frozen=True)
+class GpuTimeline:
+    """One GPU, as its process numbers it.
+
+    `whole` is all of it, from its first operation to the end of its last one, or what --trim names; `steps` may be
+    none. `rows` are its operations in the recording; they, `busy` and `gaps` are there to draw lanes from.
+    """
+
+    process: int | None
+    device: int | None
+    name: str | None
+    whole: TimelineStep
+    how_steps: str
+    steps: list[TimelineStep]
+    longest: list[LongGap]
+    copies: list[CopySum]
+    collectives: list[CollectiveSum]
+    streams: list[StreamSum]
+    launches: LaunchSums | None
+    gaps: Gaps
+    rows: Integers
+    busy: IntervalSet
+
+    @property
+    def title(self) -> str:
+        """What it is called beside the others."""
+        return "GPU" if self.device is None else f"GPU {self.device}"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A recording analysed. Times of its parts count from `origin_ns`, the first thing that was recorded."""
+
+    name: str
+    tool: str
+    origin_ns: int
+    gpus: list[GpuTimeline]
+    waits: list[HostWait]
+    activity: Activity
+    notes: list[str] = field(default_factory=list)
+
+
+def timeline(
+    activity: Activity,
+    *,
+    step: re.Pattern[str] | None = None,
+    trim: tuple[int, int] | None = None,
+    machine: Machine | None = None,
+    longest: int = LONGEST,
+) -> Timeline:
+    """Analyse a recording.
+
+    `step` names ranges that are its steps, `trim` is a time to look at alone (ns since the first event). The peaks of
+    links are those of `machine`, or of the machine file in which a GPU's name stands. Raises `NcuBenchError` for a
+    recording without GPU work, `WrongUsage` where `step` names no range or `trim` holds nothing.
+    """
+    if not len(activity.operations):
+        raise _no_gpu_work(activity)
+    recording = _recording(activity)
+    looked_at = None if trim is None else _trimmed(recording, trim)
+    calls = launching_calls(activity)
+    threads = ThreadsOfCalls(activity, calls)
+    pairs = np.unique(np.stack([activity.operations.process, activity.operations.device]), axis=1).T.tolist()
+    each = [
+        _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest) for process, device in pairs
+    ]
+    gpus = [gpu for gpu in each if gpu is not None]
+    if not gpus and step is not None:
+        raise _no_step(activity, step)
+    busy, gaps = _by_process(gpus)
+    window = looked_at if looked_at is not None else IntervalSet.between(*recording)
+    waits = waits_of(activity, calls, window, busy, gaps, threads)
+    notes = [*_notes(gpus), *activity.missing, *activity.notes]
+    return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
+
+
+def _recording(activity: Activity) -> tuple[int, int]:
+    """From the first operation or API call to the end of the last one."""
+    tables = [table for table in (activity.operations, activity.calls) if len(table)]
+    return min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables)
+
+
+def _trimmed(recording: tuple[int, int], trim: tuple[int, int]) -> IntervalSet:
+    start, end = max(recording[0], recording[0] + trim[0]), min(recording[1], recording[0] + trim[1])
+    if end <= start:
+        raise WrongUsage(
+            f"--trim leaves nothing: the recording lasts {(recording[1] - recording[0]) / 1e6:,.3f} ms.",
+            "Times count from its first operation or API call.",
+            "Name a start and an end within it: --trim 100ms,250ms",
+        )
+    return IntervalSet.between(start, end)
+
+
+def _gpu(
+    activity: Activity, process: int, device: int, calls: Integers, threads: ThreadsOfCalls,
+    step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
+) -> GpuTimeline | None:  # fmt: skip
+    """The timeline of one GPU; None where `step` names ranges and none of them launched anything here."""
+    rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
+    operations, call = activity.operations.at(rows), calls[rows]
+    found, how = _windows(activity, process, operations, call, step)
+    if step is not None and not found:
+        return None
+    whole = _whole(operations, looked_at)
+    windows = _clipped(found, looked_at)
+    begin, end = min(one.start for one in [whole, *windows]), max(one.end for one in [whole, *windows])
+    window = IntervalSet.between(begin, end)
+    work = _Work.of(operations)
+    busy = (work.compute | work.communication | work.copies) & window
+    gaps = gaps_of(activity, operations, call, busy, window, threads)
+    inside = np.flatnonzero(window.holds(operations.start))
+    first, *steps = _steps([whole, *windows], operations, work, gaps)
+    described = longest_gaps(activity, operations, gaps, threads, longest)
+    machine = machine or machine_of_device(activity.devices.get((process, device)))
+    copies = copies_on(operations, window, work.exposed_copies, _links(machine))
+    collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
+    launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
+    evidence = _evidence(first, copies, collectives, described, launches)
+    return GpuTimeline(
+        None if process == MISSING else process, None if device == MISSING else device,
+        activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
+        how, steps, described, copies, collectives,
+        streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
+        launches, gaps, rows, busy,
+    )  # fmt: skip
+
+
+def _links(machine: Machine | None) -> dict[str, float]:
+    """Peaks of links in B/s, by the directions of copies that take them."""
+    taken = {HOST_TO_DEVICE: HOST_LINK, DEVICE_TO_HOST: HOST_LINK, PEER_TO_PEER: PEER_LINK}
+    links = machine.links if machine is not None else {}
+    return {DIRECTIONS[direction]: links[end].value for direction, end in taken.items() if end in links}
+
+
+def _evidence(
+    whole: TimelineStep, copies: Sequence[CopySum], collectives: Sequence[CollectiveSum], longest: Sequence[LongGap],
+    launches: LaunchSums | None,
+) -> tuple[str, ...]:  # fmt: skip
+    """Sentences on what bounds the whole of a GPU's time."""
+    bound = whole.verdict.bound
+    if bound == COPY:
+        return copy_evidence(copies)
+    if bound == COMMUNICATION:
+        return communication_evidence(collectives)
+    if bound == COMPUTE:
+        return (f"{counted(whole.kernels, 'kernel', 'kernels')}; what they could save: ncu-bench hotspots",)
+    if bound is None:
+        return ()
+    found = gap_evidence(bound, whole.causes, longest)
+    if bound == LAUNCHES and launches is not None:
+        found += (
+            f"medians: API call {duration(launches.call_ns)}, kernel {duration(launches.kernel_ns)}; "
+            f"{percent(launches.shorter)} of the kernels are shorter than the call that launched them",
+        )
+    return found
+
+
+def _whole(operations: GpuOperations, looked_at: IntervalSet | None) -> StepWindow:
+    if looked_at is not None:
+        return StepWindow("trimmed recording", int(looked_at.start[0]), int(looked_at.end[0]))
+    start, end = int(operations.start.min()), int(operations.end.max())
+    return StepWindow(WHOLE, start, max(end, start + 1))
+
+
+def _windows(
+    activity: Activity, process: int, operations: GpuOperations, call: Integers, step: re.Pattern[str] | None
+) -> tuple[list[StepWindow], str]:
+    """The steps on one GPU, and how they were found; none and "" where nothing marks them."""
+    called = np.where(call >= 0, activity.calls.start[call] if len(activity.calls) else MISSING, MISSING)
+    found = step_ranges(activity.ranges, process, step)
+    if found is not None:
+        return windows_of_ranges(found[0], operations, called), found[1]
+    if step is not None:
+        return [], ""
+    if (operations.iteration != MISSING).any():
+        return windows_of_iterations(operations), "iterations that the table of launches names"
+    return windows_by_repetition(operations, call) or ([], "")
+
+
+def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> list[StepWindow]:
+    if looked_at is None:
+        return list(windows)
+    low, high = int(looked_at.start[0]), int(looked_at.end[0])
+    cut = [StepWindow(one.name, max(one.start, low), min(one.end, high)) for one in windows]
+    return [one for one in cut if one.end > one.start]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """When a GPU computed, communicated and copied."""
+
+    computes: Mask
+    communicates: Mask
+    compute: IntervalSet
+    communication: IntervalSet
+    copies: IntervalSet
+    exposed_communication: IntervalSet
+    exposed_copies: IntervalSet
+
+    @classmethod
+    def of(cls, operations: GpuOperations) -> _Work:
+        named = np.array([is_communication(name) for name in operations.names], np.bool_)
+        is_copy = operations.kind == MEMCPY
+        communicates = named[operations.name] & (operations.kind == KERNEL)
+        computes = ~is_copy & ~communicates
+        compute, communication, copies = (
+            IntervalSet.union_of(operations.start[some], operations.end[some])
+            for some in (computes, communicates, is_copy)
+        )
+        return cls(computes, communicates, compute, communication, copies, communication - compute,
+                   copies - (compute | communication))  # fmt: skip
+
+
+def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work, gaps: Gaps) -> list[TimelineStep]:
+    start = np.array([one.start for one in windows], np.int64)
+    end = np.array([one.end for one in windows], np.int64)
+    sums = {
+        "compute_ns": work.compute, "communication_ns": work.communication, "copies_ns": work.copies,
+        "exposed_communication_ns": work.exposed_communication, "exposed_copies_ns": work.exposed_copies,
+        "idle_ns": gaps.idle,
+    }  # fmt: skip
+    columns = {name: some.within(start, end) for name, some in sums.items()}
+    causes = {cause: gaps.causes[cause].within(start, end) for cause in CAUSES}
+    counts = {
+        "kernels": operations.kind == KERNEL, "copies": operations.kind == MEMCPY, "collectives": work.communicates,
+    }  # fmt: skip
+    for name, some in counts.items():
+        moments = operations.start[some]
+        columns[name] = np.searchsorted(moments, end) - np.searchsorted(moments, start)
+    columns["gaps"] = np.searchsorted(gaps.idle.start, end) - np.searchsorted(gaps.idle.end, start, side="right")
+    found = []
+    for at, window in enumerate(windows):
+        values = {name: int(column[at]) for name, column in columns.items()}
+        of_causes = {cause: int(column[at]) for cause, column in causes.items() if column[at]}
+        span = window.end - window.start
+        verdict = verdict_of(
+            span, values["compute_ns"], values["exposed_copies_ns"], values["exposed_communication_ns"], of_causes
+        )
+        found.append(
+            TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],
+                         causes=of_causes, verdict=verdict, **values)
+        )  # fmt: skip
+    return found
+
+
+def _launches(activity: Activity, operations: GpuOperations, call: Integers, computes: Mask) -> LaunchSums | None:
+    rows = np.flatnonzero(computes & (call >= 0) & (operations.kind == KERNEL))
+    if not len(rows):
+        return None
+    begun, ended = activity.calls.start[call[rows]], activity.calls.end[call[rows]]
+    lasts = operations.end[rows] - operations.start[rows]
+    used = np.unique(call[rows])
+    calling = activity.calls.end[used] - activity.calls.start[used]
+    return LaunchSums(
+        len(rows), len(used), float(np.median(calling)), float(np.median(operations.start[rows] - begun)),
+        float(np.median(lasts)), float((lasts < ended - begun).mean()),
+    )  # fmt: skip
+
+
+def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], dict[int, IntervalSet]]:
+    """When any GPU of a process ran something, and the gaps of its GPU that is idle most."""
+    busy: dict[int, IntervalSet] = {}
+    gaps: dict[int, IntervalSet] = {}
+    for gpu in gpus:
+        process = MISSING if gpu.process is None else gpu.process
+        busy[process] = busy.get(process, NOTHING) | gpu.busy
+        if gpu.gaps.idle.total > gaps.get(process, NOTHING).total:
+            gaps[process] = gpu.gaps.idle
+    return busy, gaps
+
+
+def _notes(gpus: Sequence[GpuTimeline]) -> list[str]:
+    notes = []
+    for how in dict.fromkeys(gpu.how_steps for gpu in gpus):
+        nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
+        notes.append(f"steps are {how}" if how else nothing)
+    for gpu in gpus:
+        for one in gpu.streams:
+            if one.in_line_ns >= WORTH_A_NOTE * gpu.whole.span_ns:
+                notes.append(
+                    f"{gpu.title}, stream {one.stream}: {duration(one.in_line_ns)} of copies and communication stand "
+                    "in line with the kernels of their own stream; on another one they could overlap, unless a kernel "
+                    "needs them"
+                )
+    return notes
+
+
+def _no_gpu_work(activity: Activity) -> NcuBenchError:
+    tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
+    seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
+    return NcuBenchError(
+        f"{activity.name} holds no GPU work: no kernel, no copy and no memset.",
+        f"It has {' and '.join(seen)}. " if seen else "The program used no GPU, or its GPU work was not recorded. ",
+        "Record a program that uses a GPU, with: nsys profile --trace cuda,nvtx PROGRAM",
+    )
+
+
+def _no_step(activity: Activity, step: re.Pattern[str]) -> WrongUsage:
+    some = list(dict.fromkeys(activity.ranges.names))[:5]
+    have = f"There are: {', '.join(some)} ..." if some else "The recording has no ranges."
+    return WrongUsage(f"--step {step.pattern} names no range that launched GPU work.", have, "Name one of the ranges.")

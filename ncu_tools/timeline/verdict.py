@@ -1,0 +1,149 @@
+"""What bounds a step: the parts of its time, and the one that is largest beyond doubt.
+
+The parts add up to the step: kernels that compute; copies and communication that no kernel hides; gaps by who causes
+them. A part is what the step could save at most if it vanished and nothing took its place. Time whose cause is not
+known could belong to any part, so it counts for each other one: a verdict stands only if it would not change that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ncu_tools.numbers.number_format import counted, duration, percent, scaled
+from ncu_tools.timeline.call_kinds import ALLOCATOR, MODULE_LOADING, SYNCHRONISATION, facts
+from ncu_tools.timeline.communication import CollectiveSum
+from ncu_tools.timeline.copies import CopySum
+from ncu_tools.timeline.gaps import (
+    DATA_LOADING,
+    DEPENDENCY,
+    HOST_CODE,
+    LAUNCH,
+    PROFILER,
+    PYTHON,
+    QUEUED,
+    UNKNOWN,
+    LongGap,
+)
+
+COMPUTE, COPY, COMMUNICATION, LAUNCHES, HOST = "compute", "copy", "communication", "launch", "host"
+UNEXPLAINED = "unknown"
+PARTS: dict[str, tuple[str, ...]] = {
+    LAUNCHES: (LAUNCH, QUEUED),
+    HOST: (SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, DATA_LOADING, PYTHON, HOST_CODE),
+    UNEXPLAINED: (DEPENDENCY, PROFILER, UNKNOWN),
+}
+"""Parts of a step that are gaps, and the causes of gaps in each."""
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """One part of a step's time, in ns, and its share of the step."""
+
+    kind: str
+    time_ns: int
+    share: float
+
+
+@dataclass(frozen=True)
+class StepVerdict:
+    """What bounds a step, None where that cannot be said; `why` is the sentence with the numbers.
+
+    `evidence` are sentences with the numbers behind it. `parts` are ranked by their time. `saving_ns` is the time of
+    the part that bounds the step, None for compute: what kernels could save, they say themselves (hotspots).
+    """
+
+    bound: str | None
+    why: str
+    saving_ns: int | None
+    parts: tuple[StepPart, ...]
+    evidence: tuple[str, ...] = ()
+
+
+def verdict_of(
+    span: int, compute: int, exposed_copies: int, exposed_communication: int, causes: Mapping[str, int]
+) -> StepVerdict:
+    """The verdict on a step of `span` ns from its parts in ns; `causes` are those of its gaps."""
+    times = {COMPUTE: compute, COPY: exposed_copies, COMMUNICATION: exposed_communication}
+    times |= {kind: sum(causes.get(cause, 0) for cause in some) for kind, some in PARTS.items()}
+    parts = tuple(
+        StepPart(kind, time, time / span if span else 0.0)
+        for kind, time in sorted(times.items(), key=lambda one: -one[1])
+        if time
+    )
+    unknown = times.pop(UNEXPLAINED)
+    (first, most), (second, next_most) = sorted(times.items(), key=lambda one: -one[1])[:2]
+    if not span or not any(times.values()):
+        return StepVerdict(None, "nothing ran and nothing is known of the gaps", None, parts)
+    if most - next_most - unknown < facts()["verdict"]["ahead"] * span:
+        return StepVerdict(None, _undecided(span, first, most, second, next_most, unknown), None, parts)
+    saving = None if first == COMPUTE else most
+    return StepVerdict(first, f"{_of(most, span)} {WORDS[first]}", saving, parts)
+
+
+WORDS = {
+    COMPUTE: "is kernels that compute",
+    COPY: "is copies that no kernel hides",
+    COMMUNICATION: "is communication that no kernel hides",
+    LAUNCHES: "is idle while kernels are launched",
+    HOST: "is idle while the host does something else",
+}
+
+
+def _undecided(span: int, first: str, most: int, second: str, next_most: int, unknown: int) -> str:
+    together = f"{first} {_of(most, span)}" + (f", {second} {_of(next_most, span)}" if next_most else "")
+    if most - next_most >= facts()["verdict"]["ahead"] * span or unknown > most:
+        return f"the cause of {_of(unknown, span)} is not known, which could change this: {together}"
+    return f"no part is far ahead: {together}"
+
+
+def _of(time: int, span: int) -> str:
+    return f"{100 * time / span:.1f} %"
+
+
+WORTH_NAMING = 0.1
+"""Evidence names what has this share of the part that bounds the step."""
+
+
+def copy_evidence(copies: Sequence[CopySum]) -> tuple[str, ...]:
+    """The copies that take most of the time of all that no kernel hides, with their rates."""
+    exposed = sum(one.exposed_ns for one in copies)
+    found = []
+    for one in copies:
+        if not one.exposed_ns or one.exposed_ns < WORTH_NAMING * exposed:
+            continue
+        size = "" if one.bytes is None else f" of {scaled(one.bytes, 'B')}"
+        rate = "" if one.bytes_per_s is None else f" at {scaled(one.bytes_per_s, 'B/s')}"
+        link = "" if one.link_share is None else f", {percent(one.link_share)} of the link"
+        memory = one.source_memory if one.direction.startswith("host") else one.destination_memory
+        found.append(
+            f"{one.direction}, {memory} memory: {counted(one.count, 'copy', 'copies')}{size}{rate}{link}; "
+            f"{duration(one.exposed_ns)} that no kernel hides"
+        )
+    return tuple(found)
+
+
+def communication_evidence(collectives: Sequence[CollectiveSum]) -> tuple[str, ...]:
+    """The collectives that take most of the time."""
+    whole = sum(one.time_ns for one in collectives)
+    found = []
+    for one in collectives:
+        if one.time_ns >= WORTH_NAMING * whole:
+            bus = (
+                "" if one.bus_bytes_per_s is None else f", bus bandwidth at least {scaled(one.bus_bytes_per_s, 'B/s')}"
+            )
+            found.append(f"{one.count:,} x {one.name}: {duration(one.time_ns)}, median {duration(one.median_ns)}{bus}")
+    return tuple(found)
+
+
+def gap_evidence(bound: str, causes: Mapping[str, int], longest: Sequence[LongGap]) -> tuple[str, ...]:
+    """The causes of the gaps that bound a step, and the longest of these gaps with what the host did in it."""
+    own = {cause: causes[cause] for cause in PARTS[bound] if causes.get(cause)}
+    ranked = sorted(own.items(), key=lambda one: -one[1])
+    found = [", ".join(f"{cause} {duration(time)}" for cause, time in ranked)]
+    one = next((gap for gap in longest if gap.cause in own), None)
+    if one is not None:
+        where = f" in {one.host_range}" if one.host_range else ""
+        wait = f", after {one.after_wait}" if one.after_wait else ""
+        found.append(f"longest: {duration(one.duration_ns)} of {one.cause}{where}{wait}")
+    return tuple(found)

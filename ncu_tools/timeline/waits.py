@@ -1,0 +1,75 @@
+"""API calls in which the host waits, allocates or loads code, by call and by the range that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import Activity, Integers
+
+from ncu_tools.timeline.call_kinds import ALLOCATOR, MODULE_LOADING, SYNCHRONISATION, calls_of_kind, kind_of_call
+from ncu_tools.timeline.gaps import ThreadsOfCalls, copies_of_pageable_memory
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+
+NAMED = 2000
+"""Of so many calls, the longest ones, the range is looked up."""
+
+PAGEABLE_COPY = "pageable copy"
+"""The kind of asynchronous calls that copied pageable memory."""
+
+
+@dataclass(frozen=True)
+class HostWait:
+    """Calls of one name in ranges of one name, in one process. Times in ns.
+
+    `idle_ns`: the part of `time_ns` in which no GPU of the process ran anything. `behind_ns`: gaps that began in such a
+    call, whole: the queue of the GPU ran empty while the host waited. It is None for calls that do not wait.
+    """
+
+    kind: str
+    call: str
+    host_range: str | None
+    process: int
+    count: int
+    time_ns: int
+    idle_ns: int
+    behind_ns: int | None
+
+
+def waits_of(
+    activity: Activity, launching: Integers, window: IntervalSet, busy: Mapping[int, IntervalSet],
+    gaps: Mapping[int, IntervalSet], threads: ThreadsOfCalls,
+) -> list[HostWait]:  # fmt: skip
+    """Waits, allocations and loading of code that begin in `window`, by time, longest first.
+
+    `launching` is the row of the call of each operation. `busy` and `gaps`: when any GPU of a process ran something,
+    and its gaps (those of the GPU that has most).
+    """
+    calls = activity.calls
+    waits = calls_of_kind(calls, SYNCHRONISATION)
+    pageable = copies_of_pageable_memory(activity, launching) & ~waits
+    kept = waits | pageable | calls_of_kind(calls, ALLOCATOR, MODULE_LOADING)
+    chosen = np.flatnonzero(kept & window.holds(calls.start))
+    chosen = chosen[np.argsort(-(calls.end - calls.start)[chosen], kind="stable")]
+    groups: dict[tuple[int, int, bool, str | None], list[int]] = {}
+    for place, row in enumerate(chosen.tolist()):
+        around = None
+        if place < NAMED:
+            host = threads.of(int(calls.thread[row]))
+            around = host.range_over(int(calls.start[row]), int(calls.end[row]))
+        key = (int(calls.name[row]), int(calls.process[row]), bool(pageable[row]), around[0] if around else None)
+        groups.setdefault(key, []).append(row)
+    found = []
+    for (name, process, is_pageable, around_name), rows in groups.items():
+        start, end = calls.start[rows], calls.end[rows]
+        union = IntervalSet.union_of(start, end)
+        idle = gaps.get(process, NOTHING)
+        kind = PAGEABLE_COPY if is_pageable else kind_of_call(calls.names[name])
+        waited = kind in (PAGEABLE_COPY, SYNCHRONISATION)
+        behind = int((idle.end - idle.start)[union.holds(idle.start)].sum()) if waited else None
+        found.append(
+            HostWait(kind, calls.names[name], around_name, process, len(rows),
+                     int((end - start).sum()), (union - busy.get(process, NOTHING)).total, behind)
+        )  # fmt: skip
+    return sorted(found, key=lambda one: -one.time_ns)

@@ -1,0 +1,405 @@
+"""What kernels that torch.compile generated are made of: operators, and lines of the model.
+
+Inductor says it in what it writes while it compiles, by version: a structured log (`TORCH_TRACE`), folders with its
+output code and graphs (`TORCH_COMPILE_DEBUG`), and JSON files of kernels with their nodes and stacks, which tlparse
+writes out of the log. A kernel's name is its own within one graph only: where graphs gave a name to several kernels,
+it stands for all of them. Sources: `get_kernel_metadata` in torch/_inductor/utils.py, `dump_inductor_provenance_info`
+and `set_kernel_post_grad_provenance_tracing` in torch/_inductor/debug.py, `trace_structured` in
+torch/_logging/_internal.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import write_whole
+
+from ncu_parsers.derived.operators.python_locations import Location, is_machinery, within_packages
+
+SETTING = "NCU_BENCH_INDUCTOR"
+"""The environment variable that names what inductor wrote, also for the processes that share in the work."""
+
+FORMAT, FORMAT_VERSION = "ncu_bench_inductor", 1
+"""Key and version of the file that a run keeps (`keep`)."""
+
+LARGEST_FILE = 1 << 28
+MOST_FILES = 100_000
+"""Bytes of a file, and files of a folder, from which on they are not what inductor writes."""
+
+GENERATED = re.compile(r"triton_(?:poi|red|per|tem|for|spl|mix|unk)_\w*|cpp_(?:fused|CppMicroGemm)\w*")
+"""Names of kernels that inductor generates."""
+
+_GRAPH_NUMBER = re.compile(r"graph_\d+_")
+_HANDLE = re.compile(r":\d+$")
+_FILE_COMMENT = re.compile(r"\s*# File: (.+?):(\d{1,9})(?: in ([\w.<>]+))?, code: ")
+_NODE = re.compile(r"\s+(\w+)(?:: \"[^\"]*\"(?: # [^=]*)?)? = ([\w.]+)\(")
+_ATEN = re.compile(r"(?:torch\.)?ops\.(\w+\.\w+)(?:\.\w+)?|torch\._C\._nn\.(\w+)")
+_SOURCES = re.compile(r"\s*# (?:Topologically Sorted |Unsorted )?Source Nodes: \[.*?\], Original ATen: \[(.*)\]")
+_MAPPING = re.compile(r"\s*#\s+\S+ => ([\w, ]+)$")
+_DEFINITION = re.compile(r"(\w+) = async_compile\.\w+\(")
+_STACK_FRAME = re.compile(r'File "(.+?)", line (\d{1,9}), in ([\w.<>]+)')
+
+GRAPH, CODE, NODES, STACKS = "graph", "code", "nodes", "stacks"
+_OF_LOG = {
+    "inductor_post_grad_graph": GRAPH,
+    "inductor_output_code": CODE,
+    "inductor_provenance_tracking_node_mappings": NODES,
+    "inductor_provenance_tracking_kernel_stack_traces": STACKS,
+    "inductor_triton_kernel_to_post_grad_nodes": NODES,
+}
+_OF_FOLDER = {
+    "fx_graph_readable.py": GRAPH,
+    "fx_graph_transformed.py": GRAPH,
+    "output_code.py": CODE,
+    "inductor_provenance_tracking_node_mappings.json": NODES,
+    "inductor_triton_kernel_to_post_grad_nodes.json": NODES,
+    "inductor_generated_kernel_to_post_grad_nodes.json": NODES,
+    "inductor_generated_kernel_stack_traces.json": STACKS,
+}
+"""Files beside each other that tell of one graph; of two that tell the same, the later one here counts."""
+_OF_TLPARSE = re.compile(r"inductor_provenance_tracking_kernel_stack_traces_\d+\.json")
+
+
+class CompiledKernel(NamedTuple):
+    """What a generated kernel is made of: `operators` as `aten.add`, `lines` of the model; () where not known.
+
+    `definitions`: how many different kernels of this name there are.
+    """
+
+    operators: tuple[str, ...]
+    lines: tuple[Location, ...]
+    definitions: int = 1
+
+    @property
+    def places(self) -> str:
+        """The lines as `net.py:11, 12 (forward), mlp.py:4 (forward)`; "" without any."""
+        by_function: dict[tuple[str, str], list[str]] = {}
+        for one in self.lines:
+            by_function.setdefault((one.file, one.function), []).append(str(one.line))
+        return ", ".join(
+            f"{file}:{', '.join(numbers)} ({function})" for (file, function), numbers in by_function.items()
+        )
+
+    @property
+    def title(self) -> str:
+        """Operators and lines in one text."""
+        return "; ".join(part for part in (", ".join(self.operators), self.places) if part)
+
+
+Compiled = Mapping[str, CompiledKernel]
+
+
+def compiled_name(kernel: str) -> str:
+    """The name that inductor gave to a kernel: without parameters, and without the number of a graph on a CPU."""
+    return _GRAPH_NUMBER.sub("", kernel.partition("(")[0].strip(), count=1)
+
+
+def compiled_here() -> Compiled:
+    """The generated kernels of the folder or file that was named for this command; {} where none was."""
+    path = os.environ.get(SETTING)
+    return compiled_in(path) if path else {}
+
+
+def compiled_kernel(kernel: str) -> CompiledKernel | None:
+    """What a kernel is made of, where this command knows it."""
+    return compiled_here().get(compiled_name(kernel))
+
+
+def places_of(kernels: Iterable[str | None]) -> dict[str, str]:
+    """Of those kernels whose lines are known, the lines (`CompiledKernel.places`)."""
+    compiled = compiled_here()
+    found = {one: compiled.get(compiled_name(one)) for one in kernels if one} if compiled else {}
+    return {name: kernel.places for name, kernel in found.items() if kernel is not None and kernel.lines}
+
+
+@lru_cache(maxsize=4)
+def compiled_in(path: str) -> Compiled:
+    """The generated kernels that a folder, log or kept file tells of.
+
+    Raises `NcuBenchError` if there is none, or it cannot be read.
+    """
+    found: dict[str, CompiledKernel] = {}
+    try:
+        for source in (_kept_in, _in_logs, _in_debug_folders, _in_tlparse_folders):
+            for name, kernel in source(Path(path)).items():
+                found.setdefault(name, kernel)
+    except OSError as error:
+        raise NcuBenchError(f"{path} cannot be read: {error.strerror}.", advice="Check the path.") from error
+    if not found:
+        raise NcuBenchError(
+            f"{path} holds nothing that PyTorch's inductor wrote of its kernels.",
+            "It is another folder, or nothing was compiled while it was written, as when all came from a cache.",
+            "Run the program with TORCH_COMPILE_DEBUG=1 and TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, and name its folder "
+            "torch_compile_debug.",
+        )
+    return found
+
+
+# ----------------------------------------------------------------------------------------------- where it is written
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of a folder and of those in it, or the file itself; in the order of their names."""
+    if path.is_file():
+        return [path]
+    found = []
+    for folder, folders, names in os.walk(path, onerror=_raise):
+        folders.sort()
+        found += [Path(folder) / name for name in sorted(names)]
+        if len(found) > MOST_FILES:
+            raise OSError(0, f"it holds more than {MOST_FILES} files")
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _in_logs(path: Path) -> Compiled:
+    """Kernels in structured logs: for each entry a line of JSON, and its text on lines that begin with a tab."""
+    graphs: list[dict[str, str]] = []
+    for file in _files(path):
+        if file.suffix == ".log" and file.name.startswith("dedicated_log_torch_trace"):
+            graphs += _graphs_in_log(file)
+    return _merged(map(_of_graph, graphs))
+
+
+def _graphs_in_log(file: Path) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    current: dict[tuple[Any, ...], dict[str, str]] = {}
+    for compilation, kind, text in _entries(file):
+        of_graph = current.get(compilation)
+        if of_graph is None or kind in of_graph or kind == GRAPH:
+            of_graph = current[compilation] = {}
+            found.append(of_graph)
+        of_graph[kind] = text
+    return found
+
+
+def _entries(file: Path) -> Iterator[tuple[tuple[Any, ...], str, str]]:
+    """Of each entry of a log that tells of kernels: the compilation that it is of, its kind, its text."""
+    entry: tuple[tuple[Any, ...], str] | None = None
+    lines: list[str] = []
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("\t"):
+                if entry is not None:
+                    lines.append(line[1:])
+                continue
+            if entry is not None:
+                yield (*entry, "".join(lines))
+            entry, lines = _entry(line), []
+    if entry is not None:
+        yield (*entry, "".join(lines))
+
+
+def _entry(line: str) -> tuple[tuple[Any, ...], str] | None:
+    """The compilation and kind of an entry by its first line; None for entries that tell of no kernel."""
+    if "inductor_" not in line:
+        return None
+    described = _json(line[line.find("{") :])
+    if not isinstance(described, dict):
+        return None
+    artifact = described.get("artifact")
+    name = artifact.get("name") if isinstance(artifact, dict) else None
+    kind = _OF_LOG.get(str(name)) or next((_OF_LOG[key] for key in described if key in _OF_LOG), None)
+    of = tuple(str(described.get(key)) for key in ("frame_id", "frame_compile_id", "attempt", "compiled_autograd_id"))
+    return None if kind is None else (of, kind)
+
+
+def _in_debug_folders(path: Path) -> Compiled:
+    """Kernels in folders with output code, one for each graph."""
+    folders: dict[Path, dict[str, str]] = {}
+    for file in _files(path):
+        if file.name in _OF_FOLDER and file.stat().st_size <= LARGEST_FILE:
+            folders.setdefault(file.parent, {})[file.name] = file.read_text(encoding="utf-8", errors="replace")
+    return _merged(
+        _of_graph({kind: texts[name] for name, kind in _OF_FOLDER.items() if name in texts})
+        for texts in folders.values()
+    )
+
+
+def _in_tlparse_folders(path: Path) -> Compiled:
+    """Kernels in the files of tlparse: their lines alone, since it keeps the graphs of a folder apart by number."""
+    return _merged(
+        _of_graph({STACKS: file.read_text(encoding="utf-8", errors="replace")})
+        for file in _files(path)
+        if _OF_TLPARSE.fullmatch(file.name) and file.stat().st_size <= LARGEST_FILE
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- one graph
+
+
+class _Node(NamedTuple):
+    operator: str | None
+    line: Location | None
+
+
+def _of_graph(texts: Mapping[str, str]) -> dict[str, CompiledKernel]:
+    """The kernels of one graph, from the texts that tell of it."""
+    nodes = dict(_nodes(texts.get(GRAPH, "")))
+    operators: dict[str, list[str]] = {}
+    lines: dict[str, list[Location]] = {}
+    for name, of_aten, of_nodes in _definitions(texts.get(CODE, "")):
+        operators[name] = of_aten
+        lines[name] = [line for one in of_nodes if one in nodes and (line := nodes[one].line)]
+    for name, of_nodes in _node_mappings(texts.get(NODES, "")):
+        known = [nodes[one] for one in of_nodes if one in nodes]
+        if not operators.get(name):
+            operators.setdefault(name, []).extend(one.operator for one in known if one.operator)
+        lines.setdefault(name, []).extend(one.line for one in known if one.line)
+    by_stack: dict[str, list[Location]] = {}
+    for name, stacks in _stacks(texts.get(STACKS, "")):
+        by_stack.setdefault(name, []).extend(line for stack in stacks if (line := _line_of_stack(stack)))
+    lines |= {name: found for name, found in by_stack.items() if found}
+    return {
+        name: CompiledKernel(tuple(sorted(set(operators.get(name, ())))), tuple(sorted(set(lines.get(name, ())))))
+        for name in dict.fromkeys((*operators, *lines))
+        if operators.get(name) or lines.get(name)
+    }
+
+
+def _nodes(graph: str) -> Iterator[tuple[str, _Node]]:
+    """The nodes of a graph as PyTorch prints it: Python, with a comment on the line of the model in front of each."""
+    line: Location | None = None
+    for text in graph.splitlines():
+        comment = _FILE_COMMENT.match(text)
+        if comment:
+            line = _location(comment[1], comment[2], comment[3])
+        elif "# No stacktrace found" in text:
+            line = None
+        elif node := _NODE.match(text):
+            called = _ATEN.search(node[2])
+            yield node[1], _Node((called[1] or f"aten.{called[2]}") if called else None, line)
+
+
+def _definitions(code: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Of each kernel that output code defines: name, operators, nodes; both from the comment in front of it."""
+    operators: list[str] = []
+    nodes: list[str] = []
+    for text in code.splitlines():
+        if sources := _SOURCES.match(text):
+            operators, nodes = [one.strip() for one in sources[1].split(",") if one.strip()], []
+        elif mapping := _MAPPING.match(text):
+            nodes += [one.strip() for one in mapping[1].split(",")]
+        elif definition := _DEFINITION.match(text):
+            if operators:
+                yield definition[1], operators, nodes
+            operators, nodes = [], []
+
+
+def _node_mappings(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Of each kernel its nodes: an object of lists, or one with such an object in it (`cppCodeToPost`)."""
+    found = _json(text)
+    if isinstance(found, dict):
+        found = found.get("cppCodeToPost", found)
+    for name, nodes in found.items() if isinstance(found, dict) else ():
+        if isinstance(nodes, list) and _is_kernel(name):
+            yield _HANDLE.sub("", name), [str(one) for one in nodes]
+
+
+def _stacks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Of each kernel the stacks of the nodes that it is made of, as Python prints stacks."""
+    found = _json(text)
+    for name, stacks in found.items() if isinstance(found, dict) else ():
+        if isinstance(stacks, dict):
+            stacks = stacks.get("stack_traces")
+        if isinstance(stacks, list) and _is_kernel(name):
+            yield _HANDLE.sub("", name), [str(one) for one in stacks]
+
+
+def _is_kernel(name: str) -> bool:
+    """Whether a name is that of a generated kernel, not of one that a library has (`extern_kernels.mm:1`)."""
+    return bool(GENERATED.fullmatch(_HANDLE.sub("", name)))
+
+
+def _line_of_stack(stack: str) -> Location | None:
+    """The innermost line that is not in machinery."""
+    found = [_location(*frame.groups()) for frame in _STACK_FRAME.finditer(stack)]
+    return next((one for one in reversed(found) if one is not None), None)
+
+
+def _location(file: str, line: str, function: str | None) -> Location | None:
+    file = file.replace("\\", "/")
+    return None if is_machinery(file) else Location(file, int(line), function or "?")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------- all graphs
+
+
+def _merged(graphs: Iterable[Mapping[str, CompiledKernel]]) -> Compiled:
+    """The kernels of all graphs by their names, with short paths."""
+    by_name: dict[str, list[CompiledKernel]] = {}
+    for graph in graphs:
+        for name, kernel in graph.items():
+            different = by_name.setdefault(name, [])
+            if kernel not in different:
+                different.append(kernel)
+    shorter = _short_paths({line.file for kernels in by_name.values() for one in kernels for line in one.lines})
+    return {
+        name: CompiledKernel(
+            tuple(sorted({operator for one in kernels for operator in one.operators})),
+            tuple(sorted({line._replace(file=shorter[line.file]) for one in kernels for line in one.lines})),
+            len(kernels),
+        )
+        for name, kernels in by_name.items()
+    }
+
+
+def _short_paths(files: Iterable[str]) -> dict[str, str]:
+    """Paths without the folder that an installed package is in, others without the folder that all of them share."""
+    own = {file: within_packages(file) for file in files}
+    whole = [path for path in own.values() if path.startswith("/")]
+    shared = posixpath.commonpath([posixpath.dirname(path) for path in whole]) if whole else ""
+    return {file: path[len(shared) :].lstrip("/") if path in whole else path for file, path in own.items()}
+
+
+# --------------------------------------------------------------------------------------------------- kept in a run
+
+
+def keep(compiled: Compiled, path: Path) -> None:
+    """Write kernels as a file that `compiled_in` reads: no source text, and no paths but those that are shown."""
+    kernels = {
+        name: {"operators": one.operators, "lines": one.lines, "definitions": one.definitions}
+        for name, one in sorted(compiled.items())
+    }
+    text = json.dumps({FORMAT: FORMAT_VERSION, "kernels": kernels}, indent=1)
+    write_whole(path, f"{text}\n".encode())
+
+
+def _kept_in(path: Path) -> Compiled:
+    """The kernels of a file that `keep` wrote; {} for anything else."""
+    if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST_FILE:
+        return {}
+    found = _json(path.read_text(encoding="utf-8", errors="replace"))
+    if not isinstance(found, dict) or found.get(FORMAT) != FORMAT_VERSION:
+        return {}
+    try:
+        return {str(name): _kept_kernel(one) for name, one in found["kernels"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _kept_kernel(kept: Mapping[str, Any]) -> CompiledKernel:
+    lines: Sequence[Any] = kept["lines"]
+    return CompiledKernel(
+        tuple(str(one) for one in kept["operators"]),
+        tuple(Location(str(file), int(line), str(function)) for file, line, function in lines),
+        int(kept["definitions"]),
+    )

@@ -1,0 +1,198 @@
+"""The contract of a timeline: tables of numpy columns, the same for every tool that recorded it.
+
+Times are int64 nanoseconds since the zero of the recording. `MISSING` stands for what the recording does not say, in
+every integer column. Names are numbered: a column of codes (int64) indexes a list of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+
+MISSING = int(np.iinfo(np.int64).min)
+
+FARTHEST = 2**62
+"""ns (146 years); events beyond it, on either side of zero, are damage, and are left out so that no sum overflows."""
+
+KERNEL, MEMCPY, MEMSET, GRAPH = range(4)
+"""`GpuOperations.kind`; a graph is one that was recorded as a whole, without its nodes."""
+
+OPERATION_KINDS = ("kernel", "memcpy", "memset", "graph")
+
+DIRECTIONS = ("host to device", "device to host", "device to device", "peer to peer", "host to host", "other")
+"""`GpuOperations.direction` of copies indexes it."""
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, PEER_TO_PEER, HOST_TO_HOST, OTHER_DIRECTION = range(6)
+
+MEMORIES = ("pageable", "pinned", "device", "array", "managed", "unknown")
+"""`GpuOperations.source_memory` and `.destination_memory` of copies index it."""
+PAGEABLE, PINNED, DEVICE_MEMORY, ARRAY, MANAGED, UNKNOWN_MEMORY = range(6)
+
+NVTX, OPERATOR, ANNOTATION, PYTHON, OS_CALL = range(5)
+"""`HostRanges.kind`: NVTX ranges, operators and annotations of PyTorch, Python functions, calls of the OS's library."""
+
+MODULE_LOADING, PROFILER, QUEUE_FULL = range(3)
+"""`Overheads.kind`: loading or compiling code; the profiler's own work; a launch that waits for room in the queue."""
+
+OVERHEAD_KINDS = ("module loading", "profiler", "queue full")
+
+Rows = TypeVar("Rows", bound="_Columns")
+
+
+class _Columns:
+    """Columns of the same length; fields that are lists of names are shared by every selection."""
+
+    def __len__(self) -> int:
+        return len(self.start)  # type: ignore[attr-defined]
+
+    def at(self: Rows, rows: npt.NDArray[Any]) -> Rows:
+        """The rows at indices, or where a mask is true."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return type(self)(
+            **{name: value[rows] if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        )
+
+    def by_start(self: Rows) -> Rows:
+        """The rows in order of their starts; the longer first of those that start together."""
+        return self.at(np.lexsort((-self.end, self.start)))  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class GpuOperations(_Columns):
+    """What ran on GPUs, a row per kernel, copy, memset, or graph as a whole, in order of their starts.
+
+    `process` and `device` (the process's CUDA number) identify the GPU. `bytes` are those copied or set. `correlation`
+    is shared with the API call of the process that launched it. `iteration` is known of runs of our launcher where
+    their ranges are not.
+    """
+
+    kind: Integers
+    name: Integers
+    names: list[str]
+    process: Integers
+    device: Integers
+    context: Integers
+    stream: Integers
+    start: Integers
+    end: Integers
+    bytes: Integers
+    direction: Integers
+    source_memory: Integers
+    destination_memory: Integers
+    correlation: Integers
+    graph_node: Integers
+    iteration: Integers
+
+
+@dataclass(frozen=True)
+class ApiCalls(_Columns):
+    """Calls of the CUDA or HIP API, runtime and driver, in order of their starts; `name` is without version."""
+
+    name: Integers
+    names: list[str]
+    process: Integers
+    thread: Integers
+    start: Integers
+    end: Integers
+    correlation: Integers
+
+
+@dataclass(frozen=True)
+class HostRanges(_Columns):
+    """Ranges of host threads, in order of their starts. One that never ended lasts to the end of the recording."""
+
+    kind: Integers
+    name: Integers
+    names: list[str]
+    process: Integers
+    thread: Integers
+    start: Integers
+    end: Integers
+
+
+@dataclass(frozen=True)
+class Overheads(_Columns):
+    """Time that the driver or the profiler took on a host thread, as the recording itself says."""
+
+    kind: Integers
+    process: Integers
+    thread: Integers
+    start: Integers
+    end: Integers
+
+
+class CollectiveArguments(NamedTuple):
+    """What a collective was called with; None is what the recording does not say.
+
+    `bytes_in` and `bytes_out` are those of one rank's input and output.
+    """
+
+    name: str | None
+    bytes_in: int | None
+    bytes_out: int | None
+    ranks: int | None
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One recording. `collectives` are the arguments of communication kernels, by their row in `operations`.
+
+    `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded.
+    """
+
+    name: str
+    tool: str
+    operations: GpuOperations
+    calls: ApiCalls
+    ranges: HostRanges
+    overheads: Overheads
+    collectives: Mapping[int, CollectiveArguments] = field(default_factory=dict)
+    devices: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def columns_of(table: type[Rows], values: Mapping[str, Any], names: Sequence[str] = ()) -> Rows:
+    """A table from columns; `MISSING` where one is not given. Columns become int64 arrays."""
+    length = len(values["start"])
+    found: dict[str, Any] = {}
+    for one in fields(table):  # type: ignore[arg-type]
+        if one.name == "names":
+            found["names"] = list(names)
+        else:
+            value = values.get(one.name)
+            found[one.name] = np.full(length, MISSING) if value is None else np.asarray(value, np.int64)
+    return table(**found)
+
+
+def empty(table: type[Rows]) -> Rows:
+    """A table without rows."""
+    return columns_of(table, {"start": []})
+
+
+def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
+    """Which pairs are a start and an end that is not before it (bool, one per pair)."""
+    near = (start > -FARTHEST) & (start < FARTHEST) & (end > -FARTHEST) & (end < FARTHEST)
+    found: npt.NDArray[np.bool_] = near & (end >= start)
+    return found
+
+
+class Numbered:
+    """Texts by number, in order of their first use."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """The number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts in order of their numbers."""
+        return list(self._numbers)

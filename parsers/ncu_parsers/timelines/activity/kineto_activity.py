@@ -1,0 +1,260 @@
+"""Read a trace of PyTorch's profiler (Kineto) as what happened: operations, API calls and ranges of the host.
+
+Times are printed in microseconds, with three decimals since PyTorch 2.2. `nanoseconds` converts them: the whole
+microseconds as an integer, the fraction apart from them, so that no product is rounded. A JSON number is a double, so
+up to 2^43 microseconds (101 days) every printed nanosecond is exact. Beyond that a trace without a base time holds
+times since 1970, whose fractions the double itself has lost; whole microseconds stay exact.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import (
+    FARTHEST,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    MISSING,
+    Activity,
+    ApiCalls,
+    CollectiveArguments,
+    GpuOperations,
+    HostRanges,
+    Integers,
+    Numbered,
+    Overheads,
+    columns_of,
+)
+from ncu_parsers.timelines.kineto.chrome_trace import TraceEvents, event_mapping, event_whole, traced_devices
+
+TOOL = "kineto"
+
+KINDS = {
+    "kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET,
+    "Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET,
+}  # fmt: skip
+"""Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line."""
+CALLS = {"cuda_runtime", "cuda_driver", "Runtime"}
+RANGES = {
+    "cpu_op": activity.OPERATOR, "Operator": activity.OPERATOR, "user_annotation": activity.ANNOTATION,
+    "python_function": activity.PYTHON,
+}  # fmt: skip
+MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
+QUEUE_FULL_OVERHEAD = "Command Buffer Full"
+
+COPY_WORDS = {
+    "HtoD": activity.HOST_TO_DEVICE, "DtoH": activity.DEVICE_TO_HOST, "DtoD": activity.DEVICE_TO_DEVICE,
+    "PtoP": activity.PEER_TO_PEER, "HtoH": activity.HOST_TO_HOST, "HtoA": activity.HOST_TO_DEVICE,
+    "AtoH": activity.DEVICE_TO_HOST, "AtoA": activity.DEVICE_TO_DEVICE, "AtoD": activity.DEVICE_TO_DEVICE,
+    "DtoA": activity.DEVICE_TO_DEVICE,
+}  # fmt: skip
+MEMORY_WORDS = {
+    "Pageable": activity.PAGEABLE, "Pinned": activity.PINNED, "Device": activity.DEVICE_MEMORY,
+    "Array": activity.ARRAY, "Managed": activity.MANAGED, "Managed Static": activity.MANAGED,
+    "Device Static": activity.DEVICE_MEMORY,
+}  # fmt: skip
+"""Kineto's words for CUPTI's kinds of memory. HIP's traces say "Host", which may be either kind."""
+
+_COPY = re.compile(r"Memcpy (\w+)(?: \((.*?) -> (.*?)\))?")
+
+TYPE_BYTES = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Float8_e4m3fnuz": 1, "Float8_e5m2fnuz": 1,
+    "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8, "ComplexFloat": 8,
+    "ComplexDouble": 16,
+}  # fmt: skip
+"""Bytes of an element, by PyTorch's names of scalar types (c10/core/ScalarType.h)."""
+
+WHOLE_US_EXACT = 2**43
+"""Up to here, neighbouring doubles are less than a nanosecond apart if they are microseconds."""
+
+
+def nanoseconds(microseconds: Any) -> int | None:
+    """A printed time in ns, exactly; None for what is no finite number or has no place in 64 bits."""
+    if isinstance(microseconds, bool) or not isinstance(microseconds, int | float):
+        return None
+    if isinstance(microseconds, float) and not math.isfinite(microseconds):
+        return None
+    whole = math.floor(microseconds)
+    found = whole * 1000 + round((microseconds - whole) * 1000)
+    return found if abs(found) < FARTHEST // 2 else None
+
+
+def read_trace(source: Source) -> Activity:
+    """Read one trace. Raises `NcuBenchError` when it cannot be opened."""
+    trace = _TracedActivity()
+    with source.open() as stream:
+        events = TraceEvents(stream, source.name)
+        for event in events:
+            trace.take(event)
+    found = trace.result(source.name, events.header, events.broken)
+    if events.cut:
+        found.notes.append(f"the file ends early and was read up to there ({events.damage or 'within an event'})")
+    return found
+
+
+class _Table:
+    """Rows of integers, by column."""
+
+    def __init__(self, *names: str) -> None:
+        self.columns = {name: array("q") for name in names}
+
+    def add(self, *values: int | None) -> None:
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(MISSING if value is None else value)
+
+    def arrays(self) -> dict[str, Integers]:
+        return {name: np.array(column, np.int64) for name, column in self.columns.items()}
+
+
+class _TracedActivity:
+    """The tables while events come in."""
+
+    def __init__(self) -> None:
+        self._operations = _Table(
+            "kind", "name", "device", "context", "stream", "start", "end", "bytes", "direction", "source_memory",
+            "destination_memory", "correlation", "graph_node", "row",
+        )  # fmt: skip
+        self._calls = _Table("name", "process", "thread", "start", "end", "correlation")
+        self._ranges = _Table("kind", "name", "process", "thread", "start", "end")
+        self._overheads = _Table("kind", "process", "thread", "start", "end")
+        self._names = {table: Numbered() for table in ("operations", "calls", "ranges")}
+        self._threads: dict[Any, int] = {}
+        self._copies: dict[str, tuple[int, int, int]] = {}
+        self._collectives: dict[int, CollectiveArguments] = {}
+        self._rows = self._broken = 0
+        self._rounded = False
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Sort in one event; events of other kinds are left out."""
+        category, name = event.get("cat"), event.get("name")
+        if event.get("ph") != "X" or not isinstance(category, str) or not isinstance(name, str):
+            return
+        if not (category in KINDS or category in CALLS or category in RANGES or category == "overhead"):
+            return
+        start, duration = nanoseconds(event.get("ts")), nanoseconds(event.get("dur"))
+        if start is None or duration is None or duration < 0:
+            self._broken += 1
+            return
+        self._rounded = self._rounded or (start > WHOLE_US_EXACT * 1000 and start % 1000 != 0)
+        if category in KINDS:
+            self._take_operation(KINDS[category], name, start, start + duration, event_mapping(event.get("args")))
+            return
+        process, thread = self._host_thread(event)
+        if category in CALLS:
+            correlation = event_whole(event_mapping(event.get("args")).get("correlation"))
+            number = self._names["calls"].number(name)
+            self._calls.add(number, process, thread, start, start + duration, correlation)
+        elif category in RANGES:
+            number = self._names["ranges"].number(name)
+            self._ranges.add(RANGES[category], number, process, thread, start, start + duration)
+        else:
+            self._overheads.add(_overhead_kind(name), process, thread, start, start + duration)
+
+    def _take_operation(self, kind: int, name: str, start: int, end: int, args: Mapping[str, Any]) -> None:
+        direction, source, destination = self._copied(name) if kind == MEMCPY else (MISSING, MISSING, MISSING)
+        self._operations.add(
+            kind, self._names["operations"].number(name), event_whole(args.get("device"), bits=31),
+            event_whole(args.get("context")), event_whole(args.get("stream")), start, end,
+            event_whole(args.get("bytes")), direction, source, destination, event_whole(args.get("correlation")),
+            event_whole(args.get("graph node id")), self._rows,
+        )  # fmt: skip
+        if "Collective name" in args:
+            self._collectives[self._rows] = _collective(args)
+        self._rows += 1
+
+    def _host_thread(self, event: dict[str, Any]) -> tuple[int, int]:
+        """Numbers of an event's process and thread; texts get negative ones."""
+        numbers = []
+        for key in (event.get("pid"), event.get("tid")):
+            whole = event_whole(key)
+            numbers.append(self._threads.setdefault(str(key), -2 - len(self._threads)) if whole is None else whole)
+        return numbers[0], numbers[1]
+
+    def _copied(self, name: str) -> tuple[int, int, int]:
+        """Direction, source and destination of a copy, which its name says."""
+        if name not in self._copies:
+            found = _COPY.match(name)
+            word, source, destination = found.groups() if found else ("", None, None)
+            self._copies[name] = (
+                COPY_WORDS.get(word, activity.OTHER_DIRECTION),
+                MEMORY_WORDS.get(source or "", activity.UNKNOWN_MEMORY),
+                MEMORY_WORDS.get(destination or "", activity.UNKNOWN_MEMORY),
+            )
+        return self._copies[name]
+
+    def result(self, name: str, header: dict[str, Any], broken: int) -> Activity:
+        """The tables in order of time."""
+        calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
+        ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
+        columns = self._operations.arrays()
+        columns["process"] = _launching_processes(columns["correlation"], calls, ranges)
+        table = columns_of(GpuOperations, columns, self._names["operations"].texts)
+        order = np.lexsort((-table.end, table.start))
+        place = {row: at for at, row in enumerate(order.tolist())} if self._collectives else {}
+        operations = table.at(order)
+        known = traced_devices(header)
+        pairs = {
+            (int(process), int(device)) for process, device in zip(operations.process, operations.device, strict=True)
+        }
+        return Activity(
+            name, TOOL, operations, calls, ranges,
+            columns_of(Overheads, self._overheads.arrays()).by_start(),
+            {place[row]: arguments for row, arguments in self._collectives.items()},
+            {pair: str(known[pair[1]].name) for pair in pairs if pair[1] in known and known[pair[1]].name},
+            self._notes(broken),
+            _missing(calls, ranges),
+        )  # fmt: skip
+
+    def _notes(self, broken: int) -> list[str]:
+        notes = []
+        if self._broken + broken:
+            notes.append(f"{self._broken + broken} events could not be read and were left out")
+        if self._rounded:
+            notes.append(
+                "the trace prints microseconds since 1970, which JSON's numbers hold to a quarter of a microsecond; "
+                "sums are exact in what was read"
+            )
+        return notes
+
+
+def _overhead_kind(name: str) -> int:
+    if name in MODULE_LOADING_OVERHEADS:
+        return activity.MODULE_LOADING
+    return activity.QUEUE_FULL if name == QUEUE_FULL_OVERHEAD else activity.PROFILER
+
+
+def _launching_processes(correlation: Integers, calls: ApiCalls, ranges: HostRanges) -> Integers:
+    """The process whose call launched each operation; of a trace of one process that one for all."""
+    alone = np.unique(calls.process if len(calls) else ranges.process[ranges.kind != activity.PYTHON])
+    if len(alone) <= 1 or not len(calls):
+        return np.full(len(correlation), alone[0] if len(alone) == 1 else MISSING)
+    order = np.argsort(calls.correlation, kind="stable")
+    at = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
+    same = (calls.correlation[order][at] == correlation) & (correlation != MISSING)
+    return np.where(same, calls.process[order][at], MISSING)
+
+
+def _collective(args: Mapping[str, Any]) -> CollectiveArguments:
+    name, size = args.get("Collective name"), TYPE_BYTES.get(str(args.get("dtype")))
+    elements = [event_whole(args.get(f"{side} msg nelems")) for side in ("In", "Out")]
+    bytes_in, bytes_out = (None if count is None or size is None else count * size for count in elements)
+    ranks = event_whole(args.get("Group size"), bits=31)
+    return CollectiveArguments(str(name) if name else None, bytes_in, bytes_out, ranks or None)
+
+
+def _missing(calls: ApiCalls, ranges: HostRanges) -> list[str]:
+    missing = []
+    if not len(calls):
+        missing.append("no API calls were recorded, so the causes of gaps are not known (ProfilerActivity.CPU)")
+    if not len(ranges):
+        missing.append("no ranges of the host were recorded, so what it did is not named (ProfilerActivity.CPU)")
+    return missing

@@ -1,0 +1,109 @@
+"""FLOPs and least bytes of the rows of a trace, from the shapes of the operators that launched or are them."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from ncu_parsers.derived.operators.work_from_shapes import (
+    LaunchingOperator,
+    RecordedInputs,
+    WorkOfLaunches,
+    work_of_cpu_operators,
+    work_of_kernels,
+)
+from ncu_parsers.timelines.kineto.host_threads import HostCall, Integers, NestedRanges
+from ncu_parsers.timelines.kineto.places import Places
+from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed
+from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, TracedEvents
+
+
+def work_of_operators(ranges: NestedRanges, operators: Integers) -> WorkOfLaunches:
+    """The work of operators on the CPU, which are the rows."""
+    calls = ranges.call[operators].astype(np.int64)
+    has_shapes = np.array([bool(call.inputs.shapes) for call in ranges.calls], np.bool_)[calls]
+    nodes = np.where(has_shapes, MISSING, ranges.node_around(operators))
+    forward = np.full(len(operators), MISSING)
+    of_backward = np.flatnonzero(nodes >= 0)
+    found = ranges.forward_of(-2 - ranges.number[nodes[of_backward]])
+    forward[of_backward] = np.where(found >= 0, ranges.call[found], MISSING)
+    pairs, code = np.unique(calls * (len(ranges.calls) + 1) + forward + 1, return_inverse=True)
+    known_as = []
+    for number, pair in enumerate(pairs.tolist()):
+        call, with_forward = divmod(pair, len(ranges.calls) + 1)
+        one, of = ranges.calls[call], ranges.calls[with_forward - 1] if with_forward else None
+        known_as.append(LaunchingOperator(number, one.name, one.inputs, forward=of and (of.name, of.inputs)))
+    row_of = np.full(len(ranges), MISSING)
+    row_of[operators] = np.arange(len(operators))
+    above = ranges.operator_above()[operators]
+    return work_of_cpu_operators(known_as, code, np.where(above >= 0, row_of[above], MISSING))
+
+
+def work_of_launches(events: TracedEvents, ranges: NestedRanges, places: Places, captured: Captured) -> WorkOfLaunches:
+    """The work of what ran on a GPU. A replayed graph's kernel has work where its capture is known."""
+    launched, numbers = list(events.launched), _CallNumbers(ranges, places)
+    rows: list[LaunchingOperator | None] = [None] * places.rows
+    is_replayed = replayed(events)
+    for row, (code, is_of_graph, correlation) in enumerate(
+        zip(events.work["launched"].tolist(), is_replayed.tolist(), events.work["correlation"].tolist(), strict=True)
+    ):
+        what = launched[code]
+        kernel = what.name if what.operation == KERNEL else ""
+        if row in captured:
+            rows[row] = numbers.of_capture(correlation, captured[row], kernel)
+        elif not is_of_graph and places.operator[row] != MISSING:
+            rows[row] = numbers.of_row(row, kernel)
+    return work_of_kernels(rows)
+
+
+class _CallNumbers:
+    """Numbers of operator calls, in the order in which rows name them; each replay has those of its capture anew."""
+
+    def __init__(self, ranges: NestedRanges, places: Places) -> None:
+        self._ranges, self._places = ranges, places
+        self._count = 0
+        self._numbers = array("i", [MISSING]) * len(ranges)
+        self._of_captures: dict[tuple[int, int], int] = {}
+        self._known: dict[int, LaunchingOperator] = {}
+
+    def of_capture(self, correlation: int, around: list[tuple[int, HostCall]], kernel: str) -> LaunchingOperator | None:
+        """The call that launched a kernel of a replayed graph."""
+        if not around:
+            return None
+        for place, _ in around:
+            if (correlation, place) not in self._of_captures:
+                self._of_captures[correlation, place] = self._next()
+        *above, number = (self._of_captures[correlation, place] for place, _ in around)
+        call = around[-1][1]
+        return LaunchingOperator(number, call.name, call.inputs, tuple(above), kernel)
+
+    def of_row(self, row: int, kernel: str) -> LaunchingOperator:
+        """The innermost operator around a row's call; rows of the same one share what is known of it."""
+        place = int(self._places.operator[row])
+        found = None if row in self._places.paths else self._known.get(place)
+        if found is None:
+            around = self._places.operators_around(row, self._ranges)
+            for one in around:
+                if self._numbers[one] == MISSING:
+                    self._numbers[one] = self._next()
+            above = tuple(self._numbers[one] for one in around[:-1])
+            call = self._ranges.calls[self._ranges.call[place]]
+            forward = None if call.inputs.shapes else self._forward(around)
+            found = LaunchingOperator(self._numbers[place], call.name, call.inputs, above, kernel, forward)
+            if row not in self._places.paths:
+                self._known[place] = found
+        return found if found.kernel == kernel else found._replace(kernel=kernel)
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def _forward(self, around: list[int]) -> tuple[str, RecordedInputs] | None:
+        """Name and inputs of the forward operator of the innermost node of the backward pass among operators."""
+        nodes = [place for place in around if self._ranges.number[place] < MISSING]
+        found = int(self._ranges.forward_of(-2 - self._ranges.number[nodes[-1:]])[0]) if nodes else MISSING
+        if found < 0:
+            return None
+        call = self._ranges.calls[self._ranges.call[found]]
+        return call.name, call.inputs

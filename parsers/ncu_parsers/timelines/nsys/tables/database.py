@@ -1,0 +1,385 @@
+"""Open an SQLite export of nsys safely, even if the file is malicious, and read whole columns.
+
+Only ordinary tables with nsys's names are read: no views, virtual tables or generated columns. nsys creates a table
+with its first row, and its schema grew every year, so absent tables and columns are read as nulls. Schema: "SQLite
+Export Schema Reference" in NVIDIA's Nsight Systems documentation, 2020 to 2026.
+
+Numbers come by Arrow's driver, in half the time of Python's `sqlite3`, and texts, whose lengths that can limit, by the
+latter; so do short texts of millions of rows, a block at a time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import quote
+
+import adbc_driver_manager
+import adbc_driver_sqlite
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.schema import arrays
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import DAMAGE, Source
+
+MAGIC = b"SQLite format 3\0"
+
+Integers = npt.NDArray[np.int64]
+
+MISSING = int(np.iinfo(np.int64).min)
+"""Stands for null in integer columns."""
+
+LONGEST_VALUE = 1 << 26
+"""Bytes; reading ends with an error at a longer text, because SQLite loads it before its length is known."""
+
+LONGEST_READ_S = 1800.0
+STEPS_BETWEEN_CHECKS = 5_000_000
+ROWS_BETWEEN_CHECKS, BYTES_BETWEEN_CHECKS = 50_000, 16 << 20
+
+ROWS_OF_A_BLOCK = 32 * 1024
+ROWID = "rowid"
+"""SQLite's own number of a row, a column of every table."""
+SHORT_TEXT = 2000
+"""Bytes; a block of rows without longer texts is read at once."""
+LONGER_TEXT = "\x01a longer text"
+"""What stands for a longer one."""
+PRAGMAS = ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON")
+"""The schema of an untrusted file cannot run functions."""
+BATCH_ROWS = adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value
+
+_DAMAGE = (sqlite3.Error, adbc_driver_manager.Error, pa.ArrowException)
+
+OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS")
+"""Every export has at least one of these tables; other profilers use CUPTI's table names too."""
+
+
+class RowBlock(NamedTuple):
+    """Some `rows` of a table that follow each other, with rowids above `after` up to `last`."""
+
+    after: int
+    last: int
+    rows: int
+
+
+class Database:
+    """The tables of one export. Columns are arrays in row order."""
+
+    def __init__(self, connection: sqlite3.Connection, numbers: adbc_driver_manager.AdbcConnection, name: str) -> None:
+        self.name = name
+        self._connection, self._numbers = connection, numbers
+        self._longest, self._unchecked = memory.longest_line(), 0
+        self.too_long = 0
+        """Number of texts that were dropped because they are longer than a line of a report may be."""
+        self._deadline = time.monotonic() + LONGEST_READ_S
+        self.in_parts = False
+        """Whether tables are written while it is read."""
+        connection.text_factory = self._text
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
+        self.tables = frozenset(str(name) for (name,) in found)
+        self._columns: dict[str, frozenset[str]] = {}
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The stored columns of a table; empty if the file lacks it."""
+        if table not in self._columns:
+            rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+            self._columns[table] = frozenset(str(name) for (name,) in rows) if table in self.tables else frozenset()
+        return self._columns[table]
+
+    def has_rows(self, table: str) -> bool:
+        """True if a table exists and is not empty."""
+        if table not in self.tables:
+            return False
+        query = f'SELECT 1 FROM "{table}" LIMIT 1'  # noqa: S608  the names in queries are those of this package
+        return self._connection.execute(query).fetchone() is not None
+
+    def rows(self, table: str) -> int:
+        """The number of rows of a table; 0 if the file lacks it."""
+        if table not in self.tables:
+            return 0
+        (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}" NOT INDEXED').fetchone()  # noqa: S608
+        return int(count)
+
+    def blocks(self, table: str, value: str) -> Iterator[tuple[RowBlock, int | None]]:
+        """All rows of a table in blocks, each with the least of `value`, which is SQL; None if that is null."""
+        after = MISSING
+        while table in self.tables:
+            rows = f"""SELECT rowid AS number, {value} AS value FROM "{table}" NOT INDEXED WHERE rowid > {after}
+                ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"""  # noqa: S608
+            query = f"SELECT count(*), max(number), min(value) FROM ({rows})"  # noqa: S608
+            count, last, least = (column[0].as_py() for column in self._arrow(query, 1))
+            if not count:
+                return
+            yield _block_behind(after, last, count), least
+            after = last
+
+    def last_row(self, table: str) -> int:
+        """The greatest rowid of a table; 0 if it has no rows, or is absent."""
+        return self._arrow(f'SELECT max(rowid) FROM "{table}"')[0][0].as_py() or 0 if table in self.tables else 0  # noqa: S608
+
+    def integers(self, table: str, *names: str, block: RowBlock | None = None) -> dict[str, Integers]:
+        """Columns as int64, one per row; `MISSING` for null, for other types, and for absent columns.
+
+        With `block` only of its rows.
+        """
+        if not self.columns(table).intersection(names):
+            rows = self.rows(table) if block is None else block.rows
+            return {name: np.full(rows, MISSING) for name in names}
+        return self._numbers_and_more(table, names, (), _within(block), block and block.rows)[0]
+
+    def integers_and_texts(
+        self, table: str, names: Sequence[str], text: str, block: RowBlock, condition: str = "1"
+    ) -> tuple[dict[str, Integers], pa.Array]:
+        """Some columns as `integers` gives them, and a column of texts as `texts` does, but as bytes (binary).
+
+        Only of those rows of a block that meet `condition`, which is SQL.
+        """
+        if text not in self.columns(table):
+            text = "NULL"
+        short = f"CASE WHEN octet_length({text}) <= {SHORT_TEXT} THEN {text} ELSE '{LONGER_TEXT}' END"
+        within = _within(block, condition)
+        chosen = f"CASE typeof({text}) WHEN 'text' THEN {short} END"
+        numbers, (column,) = self._numbers_and_more(table, names, (chosen,), within, block.rows)
+        if column.null_count == len(column):
+            return numbers, pa.nulls(len(column), pa.binary())
+        texts = _bytes_of(column)
+        data = texts.buffers()[2]
+        if data is not None and LONGER_TEXT.encode() in data.to_pybytes():
+            texts = arrays.cast(arrays.texts(self.texts(table, text, within=within)), pa.binary())
+        return numbers, texts
+
+    def integer_blocks(self, table: str, *names: str) -> Iterator[tuple[RowBlock, dict[str, Integers]]]:
+        """All rows of a table in blocks, with columns as `integers` gives them, and with `ROWID`."""
+        after = MISSING
+        while table in self.tables:
+            within = f" WHERE rowid > {after} ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"
+            columns, _ = self._numbers_and_more(table, (ROWID, *names), (), within)
+            rowids = columns[ROWID]
+            if not len(rowids):
+                return
+            yield _block_behind(after, int(rowids[-1]), len(rowids)), columns
+            after = int(rowids[-1])
+
+    def _numbers_and_more(
+        self, table: str, names: Sequence[str], more: Sequence[str], within: str, rows: int | None = None
+    ) -> tuple[dict[str, Integers], list[pa.ChunkedArray]]:
+        """Columns as `integers` gives them, and `more`, which is SQL, as it comes. `rows`: at most, if known."""
+        present = [name for name in names if name in self.columns(table) or name == ROWID]
+        plain, typed = [], []
+        for name in present:
+            plain.append(f'"{name}"')
+            typed.append(f"""CASE typeof("{name}") WHEN 'integer' THEN "{name}" END""")
+        query = f'SELECT {{}} FROM "{table}" NOT INDEXED{within}'  # noqa: S608
+        try:
+            found = self._arrow(query.format(", ".join([*plain, *more])), rows)
+        except (adbc_driver_manager.Error, pa.ArrowException):
+            found = []  # a value of another type behind the first rows is an error to the driver, as damage is
+        if not found or any(column.type != pa.int64() for column in found[: len(present)]):
+            found = self._arrow(query.format(", ".join([*typed, *more])), rows)
+        columns = dict(zip(present, map(_numbers_of, found), strict=False))
+        absent = np.full(len(found[0]), MISSING)
+        return {name: columns.get(name, absent) for name in names}, found[len(present) :]
+
+    def _arrow(self, query: str, rows: int | None = None) -> list[pa.ChunkedArray]:
+        """The columns of a query's result, of at most `rows` if known. Raises `memory.TooBig` like `_checked_rows`."""
+        if time.monotonic() > self._deadline:
+            raise sqlite3.OperationalError("interrupted")
+        with adbc_driver_manager.AdbcStatement(self._numbers) as statement:
+            statement.set_options(**{BATCH_ROWS: str(min(rows or ROWS_OF_A_BLOCK, ROWS_OF_A_BLOCK))})
+            statement.set_sql_query(query)
+            stream, _ = statement.execute_query()
+            with pa.RecordBatchReader.from_stream(stream) as reader:
+                batches = []
+                for batch in reader:
+                    memory.require_memory(self.name, in_parts=self.in_parts)
+                    batches.append(batch)
+                columns: list[pa.ChunkedArray] = pa.Table.from_batches(batches, reader.schema).columns
+                return columns
+
+    def integers_where(self, table: str, column: str, wanted: Sequence[int], *names: str) -> dict[str, Integers]:
+        """As `integers`, of the rows whose `column` is one of `wanted`; all of these columns have to be there."""
+        chosen = ", ".join(
+            f"""CASE typeof("{name}") WHEN 'integer' THEN "{name}" ELSE {MISSING} END""" for name in names
+        )
+        holes = ", ".join("?" * len(wanted))
+        query = f'SELECT {chosen} FROM "{table}" NOT INDEXED WHERE "{column}" IN ({holes})'  # noqa: S608
+        cursor = self._connection.execute(query, list(wanted))
+        values = np.fromiter(chain.from_iterable(self._checked_rows(cursor)), np.int64).reshape(-1, len(names))
+        return {name: np.ascontiguousarray(values[:, index]) for index, name in enumerate(names)}
+
+    def texts(self, table: str, name: str, *, within: str = "") -> list[str | None]:
+        """A column as texts, one per row; None for null, empty, too long or other types. [] without the column.
+
+        `within`: the end of the query, as "WHERE rowid < 5".
+        """
+        if name not in self.columns(table):
+            return []
+        chosen = f"""CASE typeof("{name}") WHEN 'text' THEN "{name}" END"""  # values of other types are not loaded
+        cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}" NOT INDEXED{within}')  # noqa: S608
+        return [value or None for (value,) in self._checked_rows(cursor)]
+
+    def _text(self, raw: bytes) -> str:
+        """Decode a text from SQLite; "" if it is too long. Raises `memory.TooBig` like `_checked_rows`.
+
+        SQLite calls it per text, so that even one batch of rows cannot exceed the memory limit.
+        """
+        if len(raw) > LONGEST_VALUE:  # Python 3.10 cannot set SQLite's limit
+            raise sqlite3.DataError("string or blob too big")
+        self._unchecked += len(raw)
+        if self._unchecked > BYTES_BETWEEN_CHECKS:
+            self._unchecked = 0
+            memory.require_memory(self.name, in_parts=self.in_parts)
+        if len(raw) > self._longest:
+            self.too_long += 1
+            return ""
+        return raw.decode("utf-8", "replace")
+
+    def _checked_rows(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query. Raises `memory.TooBig` if the process exceeds its memory limit."""
+        while rows := cursor.fetchmany(ROWS_BETWEEN_CHECKS):
+            memory.require_memory(self.name, in_parts=self.in_parts)
+            yield from rows
+
+    def strings(self) -> dict[int, str]:
+        """The table of strings, by the number with which other tables refer to them."""
+        numbers, texts = self.integers("StringIds", "id")["id"].tolist(), self.texts("StringIds", "value")
+        return {number: text for number, text in zip(numbers, texts, strict=False) if text is not None}
+
+    def attributes(self, table: str) -> dict[str, str]:
+        """A table of names and values as a dict."""
+        pairs = zip(self.texts(table, "name"), self.texts(table, "value"), strict=False)
+        return {name: value for name, value in pairs if name is not None and value is not None}
+
+
+def _block_behind(after: int, last: Any, rows: int) -> RowBlock:
+    """A block of rows. Raises `sqlite3.DatabaseError` if its rowids do not increase, as in a file made to do harm."""
+    if not isinstance(last, int) or last <= after:
+        raise sqlite3.DatabaseError("the numbers of rows do not increase")
+    return RowBlock(after, last, rows)
+
+
+def _within(block: RowBlock | None, condition: str = "1") -> str:
+    """The end of a query of a block's rows; it ends even where a damaged file would give more."""
+    if block is None:
+        return ""
+    rows = f"rowid > {block.after} AND rowid <= {block.last}"
+    return f" WHERE {rows} AND ({condition}) ORDER BY rowid LIMIT {block.rows}"
+
+
+def _numbers_of(column: pa.ChunkedArray) -> Integers:
+    """The values of an int64 column; `MISSING` for null."""
+    array = arrays.one(column)
+    values = arrays.values_of(array, np.int64)
+    return np.where(arrays.present(array), values, MISSING) if array.null_count else values
+
+
+def _bytes_of(column: pa.ChunkedArray) -> pa.Array:
+    """A column of texts, which may not be UTF-8, as binary."""
+    return arrays.one(column).view(pa.binary())
+
+
+@contextmanager
+def opened(source: Source, name: str) -> Iterator[Database]:
+    """Open the database of an export, which may be compressed; error messages call it `name`.
+
+    Raises `NotAReport` if it is not an export of nsys, `NcuBenchError` if it cannot be read.
+    """
+    with on_disk(source) as path:
+        try:
+            with closing(_connect(path)) as connection, _connect_numbers(path) as numbers:
+                database = Database(connection, numbers, name)
+                _refuse_strangers(name, database)
+                yield database
+        except sqlite3.DataError as error:  # SQLite raises it only for values over the limit
+            raise NcuBenchError(
+                f"{name} holds a text of more than {LONGEST_VALUE >> 20} MB, and was not read.",
+                "No timeline has one: the file is damaged, or was made to take memory.",
+                "Export it again: nsys export --type sqlite REPORT.nsys-rep",
+            ) from error
+        # SQLite quotes a damaged schema in its message, which Python cannot always decode.
+        except (*_DAMAGE, OverflowError, MemoryError, UnicodeDecodeError) as error:
+            raise NcuBenchError(
+                f"{name} could not be read as SQLite: {error}.",
+                "The file is damaged or was cut, as when nsys export was stopped.",
+                "Export it again: nsys export --type sqlite REPORT.nsys-rep",
+            ) from error
+
+
+@contextmanager
+def on_disk(source: Source) -> Iterator[Path]:
+    """The path of a source's file; a compressed file is unpacked to a temporary folder within the block."""
+    with Path(source.path).open("rb") as raw, source.open() as stream:
+        packed = _differ(raw, stream)
+    if not packed:
+        yield Path(source.path)
+        return
+    with TemporaryDirectory(prefix="ncu-bench-") as folder:
+        unpacked = Path(folder) / Path(source.path).stem
+        source.unpack(unpacked)
+        yield unpacked
+
+
+def _differ(raw: BinaryIO, stream: BinaryIO) -> bool:
+    """True if the file is compressed: its bytes differ from those read through the source, or reading them fails."""
+    try:
+        return raw.read(16) != stream.read(16)
+    except DAMAGE:
+        return True
+
+
+def _location(path: Path) -> str:
+    return f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open an untrusted file read-only, with limits on the size of values and on the time of all queries."""
+    connection = sqlite3.connect(_location(path), uri=True, isolation_level=None, check_same_thread=False)
+    for pragma in PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+    if hasattr(connection, "setlimit"):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    deadline = time.monotonic() + LONGEST_READ_S
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
+    return connection
+
+
+@contextmanager
+def _connect_numbers(path: Path) -> Iterator[adbc_driver_manager.AdbcConnection]:
+    """Open an untrusted file read-only by Arrow's driver."""
+    with (
+        adbc_driver_sqlite.connect(_location(path)) as opened_file,
+        adbc_driver_manager.AdbcConnection(opened_file) as connection,
+    ):
+        for pragma in PRAGMAS:
+            with adbc_driver_manager.AdbcStatement(connection) as statement:
+                statement.set_sql_query(f"PRAGMA {pragma}")
+                statement.execute_update()
+        yield connection
+
+
+def _refuse_strangers(name: str, database: Database) -> None:
+    if database.tables.intersection(OF_NSYS) or "StringIds" in database.tables:
+        return
+    if "StringTable" in database.tables:
+        raise NotAReport(
+            f"{name} is a database of nvprof, which is not read.",
+            advice="Record the program with nsys: nsys profile --trace cuda,nvtx PROGRAM",
+        )
+    raise NotAReport(
+        f"{name} is an SQLite file without the tables of nsys.",
+        f"It has: {', '.join(_some(sorted(database.tables))) or 'no table'}.",
+        "Export a report with: nsys export --type sqlite REPORT.nsys-rep",
+    )
+
+
+def _some(names: Sequence[str]) -> list[str]:
+    return [name[:60] for name in names[:6]]

@@ -1,0 +1,283 @@
+"""Read the NVTX ranges of an nsys timeline: those that are open at given times, out of millions.
+
+All rows are read once for an index: the starts that each block of them holds, and the ranges that outlast their block,
+which are kept. A range that is open at a time is one of these, or in a block that holds starts before and after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
+from ncu_parsers.schema import arrays
+from ncu_parsers.timelines.nsys.tables.database import MISSING, ROWID, Database, Integers, RowBlock
+
+TABLE = "NVTX_EVENTS"
+EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
+PUSH_POP, START_END, DOMAIN_CREATE = "NvtxPushPopRange", "NvtxStartEndRange", "NvtxDomainCreate"
+NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
+"""Numbers of the event types in every schema seen, for files without the table that names them."""
+
+FIELDS = ("start", "end", "eventType", "globalTid", "textId", "domainId")
+THREAD_BITS = 24
+BLOCKS_KEPT = 8
+"""Operations that follow each other have ranges of the same blocks around them."""
+
+SAMPLES, ROWS_OF_A_SAMPLE = 64, 64
+
+FOREVER = np.iinfo(np.int64).max
+
+Codes = npt.NDArray[np.int64]
+Label = tuple[str, str]
+"""Domain and name of a range; the default domain is ""."""
+
+NUMBER_OF_A_CALL = ", (seq|op_id) = [0-9]+"
+"""What differs between the names of ranges around calls of the same operator."""
+
+
+def process_of(thread: Integers) -> Integers:
+    """The process part of nsys's serialised thread ids: the bits above the 24 of the thread (int64, same shape)."""
+    return thread >> THREAD_BITS
+
+
+def rows_by_key(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
+    """The `rows` of each distinct key, in order."""
+    ordered = rows[np.argsort(keys[rows], kind="stable")]
+    found, begins = np.unique(keys[ordered], return_index=True)
+    return dict(zip(found.tolist(), np.split(ordered, begins[1:]), strict=True)) if len(rows) else {}
+
+
+@dataclass(frozen=True)
+class TracedRanges:
+    """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`.
+
+    `operator` indexes `calls`, the calls of PyTorch's operators that ranges are around; -1 for other ranges. Their
+    labels are the operators' names.
+    """
+
+    start: Integers
+    end: Integers
+    thread: Integers
+    of_process: npt.NDArray[np.bool_]
+    label: Codes
+    labels: list[Label]
+    operator: Codes
+    calls: list[NvtxOperator]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of every range, in order."""
+        return [self.labels[label][1] for label in self.label.tolist()]
+
+
+class _Events(NamedTuple):
+    """Rows of the table of events: `FIELDS`, their `row` in the file, and their own texts as binary, null without."""
+
+    columns: dict[str, Integers]
+    texts: pa.Array
+
+    def chosen(self, rows: npt.NDArray[np.intp]) -> _Events:
+        """Some of the rows."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return _Events(columns, arrays.taken(self.texts, arrays.whole(rows)))
+
+
+class NvtxRanges:
+    """The NVTX ranges of a timeline. Ranges without a name are dropped; one without an end is open to the end."""
+
+    def __init__(self, database: Database, strings: dict[int, str]) -> None:
+        self._database, self._strings = database, strings
+        self._kinds = _event_types(database)
+        self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
+        self._domains: dict[tuple[int, int], str] = {}
+        self._blocks: list[RowBlock] = []
+        spans, lasting = [], []
+        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType"):
+            span, outlasting = self._indexed(block, event)
+            self._blocks.append(block)
+            spans.append(span)
+            lasting.append(outlasting)
+        self._spans = np.array(spans, np.int64).reshape(-1, 2)
+        self._lasting = _joined(lasting)
+        self._block_of = np.repeat(np.arange(len(lasting)), [len(events.texts) for events in lasting])
+
+    def _indexed(self, block: RowBlock, event: dict[str, Integers]) -> tuple[tuple[int, int], _Events]:
+        """The least and the greatest start of a block's ranges, and the ranges open behind the latter.
+
+        Domains that the block's events make are noted.
+        """
+        created = np.flatnonzero(event["eventType"] == self._kinds[DOMAIN_CREATE])
+        if len(created):
+            self._domains.update(self._domains_of(self._some(block, event[ROWID], created)))
+        started = np.flatnonzero(self._is_range(event) & (event["start"] != MISSING))
+        if not len(started):
+            return (FOREVER, MISSING), self._some(block, event[ROWID], started)
+        starts = event["start"][started]
+        least, greatest = int(starts.min()), int(starts.max())
+        return (least, greatest), self._some(block, event[ROWID], started[_ends(event)[started] > greatest])
+
+    def _is_range(self, event: dict[str, Integers]) -> npt.NDArray[np.bool_]:
+        kind = event["eventType"]
+        is_range: npt.NDArray[np.bool_] = (
+            (kind == self._kinds[START_END]) | (kind == self._kinds[PUSH_POP]) | (kind == MISSING)
+        )
+        return is_range
+
+    def _read_block(self, block: RowBlock, condition: str = "1") -> _Events:
+        columns, texts = self._database.integers_and_texts(TABLE, FIELDS, "text", block, condition)
+        columns["row"] = block.after + np.arange(len(texts))
+        return _Events(columns, texts)
+
+    def _some(self, block: RowBlock, rowids: Integers, places: npt.NDArray[np.intp]) -> _Events:
+        """The events at some places of a block."""
+        events = self._read_block(block, f"{ROWID} IN ({', '.join(map(str, rowids[places].tolist()))})")
+        events.columns["row"] = block.after + places
+        return events.chosen(np.arange(len(places)))  # the driver's buffers have room for a whole batch
+
+    def _domains_of(self, created: _Events) -> dict[tuple[int, int], str]:
+        """Domain names by process and number: each process numbers its own domains."""
+        codes, names = self._names_of(created)
+        process = process_of(created.columns["globalTid"]).tolist()
+        pairs = zip(process, created.columns["domainId"].tolist(), strict=True)
+        return {pair: names[code] if code >= 0 else "" for pair, code in zip(pairs, codes.tolist(), strict=True)}
+
+    def count(self) -> int:
+        """The number of ranges."""
+        return sum(len(self._ranges(self._read(block))) for block in self._blocks)
+
+    def all(self) -> TracedRanges:
+        """All ranges."""
+        return self._ranges(_joined([self._read(block) for block in self._blocks]))
+
+    def around(self, times: Integers, threads: Integers) -> TracedRanges:
+        """The ranges that are open at any of `times` (ns) on its thread of `threads`, or end then."""
+        by_time = np.argsort(times, kind="stable")
+        moments = [
+            {one: times[rows] for one, rows in rows_by_key(owners, by_time).items()}
+            for owners in (threads, process_of(threads))
+        ]
+        least, greatest = self._spans.T
+        is_near = np.searchsorted(times[by_time], least) < np.searchsorted(times[by_time], greatest, "right")
+        parts = [self._lasting.chosen(np.flatnonzero(~is_near[self._block_of]))]
+        parts += [self._read(self._blocks[place]) for place in np.flatnonzero(is_near).tolist()]
+        events = _joined([part.chosen(self._open_at(part.columns, *moments)) for part in parts])
+        return self._ranges(events.chosen(np.argsort(events.columns["row"], kind="stable")))
+
+    def _open_at(
+        self, event: dict[str, Integers], of_threads: dict[int, Integers], of_processes: dict[int, Integers]
+    ) -> npt.NDArray[np.intp]:
+        """The rows of ranges around any of the sorted times of their thread, or of their process if they are its."""
+        of_process = event["eventType"] == self._kinds[START_END]
+        end = _ends(event)
+        is_open = np.zeros(len(of_process), bool)
+        for which, owner, moments in (
+            (~of_process, event["globalTid"], of_threads),
+            (of_process, process_of(event["globalTid"]), of_processes),
+        ):
+            for one, rows in rows_by_key(owner, np.flatnonzero(which)).items():
+                if one in moments:
+                    first = np.searchsorted(moments[one], event["start"][rows])
+                    is_open[rows] = first < np.searchsorted(moments[one], end[rows], "right")
+        return np.flatnonzero(is_open)
+
+    def _ranges(self, events: _Events) -> TracedRanges:
+        """The ranges with a name among events."""
+        codes, names = self._names_of(events)
+        chosen = np.flatnonzero(self._is_range(events.columns) & (events.columns["start"] != MISSING) & (codes >= 0))
+        columns, codes = {name: values[chosen] for name, values in events.columns.items()}, codes[chosen]
+        calls = [operator_of(name) for name in names]
+        shown = [call.name if call else name for call, name in zip(calls, names, strict=True)]
+        operators = {place: call for place, call in enumerate(calls) if call and call.is_operator}
+        to_call = np.full(len(names) or 1, -1)
+        to_call[list(operators)] = np.arange(len(operators))
+        label, labels = self._labels_of(codes, shown, process_of(columns["globalTid"]), columns["domainId"])
+        return TracedRanges(
+            columns["start"], _ends(columns), columns["globalTid"], columns["eventType"] == self._kinds[START_END],
+            label, labels, to_call[codes], list(operators.values()),
+        )  # fmt: skip
+
+    def _labels_of(
+        self, codes: Codes, names: list[str], process: Integers, domain: Integers
+    ) -> tuple[Codes, list[Label]]:
+        """The place of each range's domain and name among all labels, and those."""
+        labels: dict[Label, int] = {}
+        processes, of_process = np.unique(process, return_inverse=True)
+        domains, of_domain = np.unique(domain, return_inverse=True)
+        owner = of_process * len(domains) + of_domain
+        kinds, inverse = np.unique(codes * (len(processes) * len(domains)) + owner, return_inverse=True)
+        places = []
+        for kind in kinds.tolist():
+            code, owner_code = divmod(kind, len(processes) * len(domains))
+            at = int(processes[owner_code // len(domains)]), int(domains[owner_code % len(domains)])
+            label = self._domains.get(at, ""), names[code]
+            places.append(labels.setdefault(label, len(labels)))
+        return np.array(places, np.int64)[inverse], list(labels)
+
+    def _names_of(self, events: _Events) -> tuple[Codes, list[str]]:
+        """The name of every event: its own text, or a registered string. A place in the list each; -1 without one.
+
+        Of calls of an operator the name of one stands for those that differ by sequence number and op_id.
+        """
+        keys = arrays.encoded(arrays.replaced(events.texts, NUMBER_OF_A_CALL, ", \\1 = 0"))
+        names = [key.decode("utf-8", "replace") for key in keys.dictionary.to_pylist()]
+        codes = np.where(arrays.present(keys.indices), arrays.values_of(keys.indices, np.int32).astype(np.int64), -1)
+        changed = [place for place, name in enumerate(names) if " = 0" in name and operator_of(name) is None]
+        places: dict[str, int] = {}
+        for row in np.flatnonzero(np.isin(codes, changed)).tolist():
+            name = events.texts[row].as_py().decode("utf-8", "replace")
+            codes[row] = len(names) + places.setdefault(name, len(places))
+        names += places
+        codes[np.isin(codes, [place for place, name in enumerate(names) if not name])] = -1
+        without = np.flatnonzero(codes < 0)
+        numbers, inverse = np.unique(events.columns["textId"][without], return_inverse=True)
+        registered = {number: text for number in numbers.tolist() if (text := self._strings.get(number))}
+        to_code = {number: len(names) + place for place, number in enumerate(registered)}
+        codes[without] = np.array([to_code.get(number, -1) for number in numbers.tolist()], np.int64)[inverse]
+        return codes, [*names, *registered.values()]
+
+
+def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | None:
+    """The ranges of a timeline; None if NVTX was not recorded."""
+    return NvtxRanges(database, strings) if TABLE in database.tables else None
+
+
+def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxOperator]:
+    """The calls of operators among some events of every part of the file, and among its registered strings.
+
+    A program that opens ranges around operators opens them around all, so that a look is enough to know.
+    """
+    last = database.last_row(TABLE)
+    names = set(strings.values())
+    for place in range(SAMPLES if last else 0):
+        block = RowBlock(last * place // SAMPLES, last, ROWS_OF_A_SAMPLE)
+        _, texts = database.integers_and_texts(TABLE, FIELDS[:1], "text", block)
+        names.update(text.decode("utf-8", "replace") for text in texts.to_pylist() if text)
+        if last <= ROWS_OF_A_SAMPLE:
+            break
+    return [call for name in names if (call := operator_of(name)) is not None and call.is_operator]
+
+
+def _joined(parts: list[_Events]) -> _Events:
+    if not parts:
+        return _Events(dict.fromkeys((*FIELDS, "row"), np.empty(0, np.int64)), pa.nulls(0, pa.binary()))
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in (*FIELDS, "row")}
+    return _Events(columns, pa.concat_arrays([part.texts for part in parts]))
+
+
+def _ends(event: dict[str, Integers]) -> Integers:
+    return np.where((event["end"] == MISSING) | (event["end"] == 0), FOREVER, event["end"])  # old schemas: 0 for null
+
+
+def _event_types(database: Database) -> dict[str, int]:
+    numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
+    named = dict(zip(database.texts(EVENT_TYPES, "name"), numbers, strict=False))
+    return {name: named.get(name, number) for name, number in NUMBERS.items()}

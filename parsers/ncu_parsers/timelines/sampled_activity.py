@@ -1,0 +1,140 @@
+"""Activity of GPUs, sampled at a steady rate, and its means over the times of kernels and ranges.
+
+A sample is a mean over its period and over the whole GPU: of everything that ran then, not of one kernel. It holds from
+its timestamp until that of the next one, as NVIDIA's recipe gpu_metric_util_map reads it (Nsight Systems 2023.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LEAST_PERIODS = 5
+"""A time of fewer periods has no mean: the samples at its two ends also hold what ran before and after it.
+
+Of a time of n periods those two can move the mean by up to 1 / 2n of the difference, so here by a tenth of it.
+"""
+LEAST_COVERED = 0.9
+"""The part of a time that samples must cover, so that it has a mean."""
+LONGEST_PERIOD = 1.5
+"""In median periods; where the next sample comes later, samples between them were lost."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over some times: by metric a value in % (float64, one per time; NaN: none), and how many samples each has.
+
+    `samples` (int64, one per time) is 0 where a time is too short or not covered.
+    """
+
+    values: dict[str, Floats]
+    samples: Integers
+
+
+@dataclass(frozen=True)
+class GpuSamples:
+    """The samples of one GPU: `times` in ns, ascending, and `values` in % by metric (float64; NaN: not known)."""
+
+    times: Integers
+    values: Mapping[str, Floats]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @cached_property
+    def period_ns(self) -> float:
+        """The time from one sample to the next, by the median; NaN of fewer than two."""
+        return float(np.median(np.diff(self.times))) if len(self.times) > 1 else float("nan")
+
+    @cached_property
+    def ends(self) -> Integers:
+        """Until when each sample holds, in ns: the next one begins, or it is the last before some that were lost."""
+        if len(self.times) < 2:
+            return self.times.copy()
+        period = round(self.period_ns)
+        steps = np.append(np.diff(self.times), period)
+        return self.times + np.where(steps > LONGEST_PERIOD * self.period_ns, period, steps)
+
+    @property
+    def covered_ns(self) -> float:
+        """The time that samples hold for."""
+        return float((self.ends - self.times).sum())
+
+    @property
+    def lost_ns(self) -> float:
+        """The time between the first and the last sample for which there is none."""
+        return float(self.ends[-1] - self.times[0]) - self.covered_ns if len(self.times) else 0.0
+
+    def amounts(self, metric: str, start: Integers, end: Integers) -> tuple[Floats, Floats]:
+        """A metric over times from `start` to `end` (ns): the sum of value x ns, and the ns of it that are known."""
+        values = self.values[metric]
+        known = ~np.isnan(values)
+        amount, covered = (self._integral(one) for one in (np.where(known, values, 0.0), known.astype(np.float64)))
+        return amount.between(start, end), covered.between(start, end)
+
+    def means(self, start: Integers, end: Integers) -> Means:
+        """The mean of each metric over times from `start` to `end` (ns), by the overlap of samples with them."""
+        lasts = (end - start).astype(np.float64)
+        long_enough = lasts >= LEAST_PERIODS * self.period_ns  # never where the period is not known
+        values = {}
+        has_any = np.zeros(len(start), bool)
+        for metric in self.values:
+            amount, covered = self.amounts(metric, start, end)
+            has = long_enough & (covered >= LEAST_COVERED * lasts)
+            values[metric] = np.divide(amount, covered, out=np.full(len(start), np.nan), where=has)
+            has_any |= has
+        begin_in = np.searchsorted(self.times, end) - np.searchsorted(self.times, start)
+        return Means(values, np.where(has_any, begin_in, 0).astype(np.int64))
+
+    def _integral(self, values: Floats) -> _Integral:
+        sums = np.concatenate([[0.0], np.cumsum(values * (self.ends - self.times))])
+        return _Integral(self.times, self.ends, values, sums)
+
+
+@dataclass(frozen=True)
+class _Integral:
+    """The integral of a step function over time, from its first sample on."""
+
+    times: Integers
+    ends: Integers
+    values: Floats
+    sums: Floats
+
+    def between(self, start: Integers, end: Integers) -> Floats:
+        return self._at(end) - self._at(start)
+
+    def _at(self, moments: Integers) -> Floats:
+        place = np.searchsorted(self.times, moments, side="right") - 1
+        inside = np.maximum(place, 0)
+        within = np.minimum(moments, self.ends[inside]) - self.times[inside]
+        return np.where(place >= 0, self.sums[inside] + self.values[inside] * within, 0.0)
+
+
+def merged(start: Integers, end: Integers, gap_ns: float) -> tuple[Integers, Integers]:
+    """The union of times from `start` to `end` (ns), in order; those at most `gap_ns` apart become one."""
+    if not len(start):
+        return start, end
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    begins = np.concatenate([[True], start[1:] - end[:-1] > gap_ns])
+    last = np.append(np.flatnonzero(begins)[1:] - 1, len(start) - 1)
+    return start[begins], end[last]
+
+
+def time_within(of: tuple[Integers, Integers], start: Integers, end: Integers) -> Floats:
+    """How much of each time from `start` to `end` the times `of` take, in ns; these are in order and do not overlap."""
+    steps = _Integral(*of, np.ones(len(of[0])), np.concatenate([[0.0], np.cumsum(of[1] - of[0], dtype=np.float64)]))
+    return steps.between(start, end) if len(of[0]) else np.zeros(len(start))
+
+
+def rate_text(period_ns: float) -> str:
+    """The rate of samples in words: 10 kHz, 200 Hz."""
+    rate = 1e9 / period_ns
+    return f"{rate / 1e3:.3g} kHz" if rate >= 1e3 else f"{rate:.3g} Hz"

@@ -1,0 +1,131 @@
+"""The schemas of what commands print as JSON: they exist, describe every sample, and keep what was released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from ncu_tools.cli import COMMANDS, FOLDERS
+from ncu_tools.cli.programs.schema import commands_with_schema, schema_of
+from tests.conftest import ROOT, SAMPLES
+from tests.support.called_here import called_here
+from tests.support.pages.schemas import SCHEMAS, Structure, require_valid
+from tests.support.reports import sample_files
+
+RELEASED = ROOT / "tests" / "released" / "schemas"
+
+
+def commands_that_print_json() -> list[str]:
+    found = []
+    for name in COMMANDS:
+        module = import_module(f"ncu_tools.cli.{FOLDERS.get(name, 'reading')}.{name}")
+        subcommands = getattr(module.command, "commands", {"": module.command}).values()
+        if any("json" in getattr(one.type, "choices", ()) for each in subcommands for one in each.params):
+            found.append(name)
+    return found
+
+
+def test_every_command_that_prints_json_has_a_schema() -> None:
+    assert sorted(commands_that_print_json()) == commands_with_schema()
+
+
+@pytest.mark.parametrize("sample", sample_files(), ids=lambda path: path.name)
+def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: Any) -> None:
+    for command in ("hotspots", "roofline", "kernel", "digest", "source"):
+        answer = json.loads(called_here(command, str(sample), "--format", "json", cwd=SAMPLES).out)
+        if "error" not in answer:
+            require_valid(command, answer)
+        else:
+            assert (
+                answer["error"]["kind"]
+                in schema_of(command)["$defs"]["error"]["properties"]["error"]["properties"]["kind"]["enum"]
+            )
+
+
+def test_an_answer_without_a_key_that_is_always_there_is_not_valid() -> None:
+    answer = json.loads(
+        called_here("hotspots", str(SAMPLES / "d04-long-metrics.csv"), "--format", "json", cwd=SAMPLES).out
+    )
+    require_valid("hotspots", answer)
+    del answer["rows"][0]["kernel"]
+    with pytest.raises(AssertionError, match="kernel"):
+        require_valid("hotspots", answer)
+    answer["rows"][0]["kernel"] = 7
+    with pytest.raises(AssertionError, match="7 is not of type"):
+        require_valid("hotspots", answer)
+
+
+def test_a_number_of_a_row_has_its_unit_in_the_schema() -> None:
+    rows = schema_of("hotspots")["$defs"]["answer"]["properties"]["rows"]["items"]["properties"]
+    assert (rows["time_total_ns"]["unit"], rows["dram_bytes"]["unit"]) == ("ns", "byte")
+    assert rows["dram_bytes"]["type"] == ["null", "number"]
+
+
+def test_the_command_lists_the_schemas_and_prints_one() -> None:
+    listed = json.loads(called_here("schema", "--format", "json", cwd=SAMPLES).out)
+    assert [row["command"] for row in listed["rows"]] == commands_with_schema()
+    assert json.loads(called_here("schema", "hotspots", cwd=SAMPLES).out) == schema_of("hotspots")
+    wrong = called_here("schema", "hotspot", cwd=SAMPLES)
+    assert wrong.code == 2
+    assert "Near names: hotspots." in wrong.err
+
+
+# --------------------------------------------------------------------------------------------- what was released
+
+
+def broken(released: dict[str, Any], now: dict[str, Any], path: str = "") -> Iterator[str]:
+    """What a program written for a released schema would not find, or not as it was."""
+    lost = set(_types(now)) - set(_types(released))
+    if lost and _types(released):
+        yield f"{path}: may be {sorted(lost)} now"
+    for key in set(released.get("required", ())) - set(now.get("required", ())):
+        yield f"{path}/{key}: is not always there any more"
+    for key, value in released.get("properties", {}).items():
+        if key not in now.get("properties", {}):
+            yield f"{path}/{key}: is gone"
+        else:
+            yield from broken(value, now["properties"][key], f"{path}/{key}")
+    if released.get("unit") != now.get("unit"):
+        yield f"{path}: its unit was {released.get('unit')} and is {now.get('unit')}"
+    if released.get("items") and now.get("items"):
+        yield from broken(released["items"], now["items"], f"{path}[]")
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    found = schema.get("type", [])
+    return [found] if isinstance(found, str) else list(found)
+
+
+@pytest.mark.parametrize("path", sorted(RELEASED.glob("*.json")), ids=lambda path: path.stem)
+def test_a_schema_keeps_what_the_released_one_promised_or_has_a_new_version(path: Any) -> None:
+    released, now = (json.loads(one.read_text("utf-8"))["$defs"]["answer"] for one in (path, SCHEMAS / path.name))
+    same_version = released["properties"]["schema_version"] == now["properties"]["schema_version"]
+    assert not same_version or list(broken(released, now)) == []
+
+
+def test_a_lost_key_another_unit_and_a_new_type_break_a_schema() -> None:
+    before = {
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": "number", "unit": "ns"}, "b": {"type": "string"}},
+    }
+    after = {"type": "object", "properties": {"a": {"type": ["number", "string"], "unit": "s"}}}
+    assert len(list(broken(before, after))) == 4
+    assert list(broken(before, before)) == []
+
+
+def test_a_structure_knows_types_keys_that_are_always_there_and_items() -> None:
+    found = Structure()
+    for value in ({"a": 1, "b": [True]}, {"a": None, "c": {"x": "y"}}):
+        found.add(value)
+    again = Structure.of_json(json.loads(json.dumps(found.as_json())))
+    again.merge(found)
+    schema = again.schema()
+    assert schema["required"] == ["a"]
+    assert schema["properties"]["a"] == {"type": ["null", "number"]}
+    assert schema["properties"]["b"]["items"] == {"type": "boolean"}
+    assert schema["properties"]["c"]["properties"]["x"] == {"type": ["null", "string"]}

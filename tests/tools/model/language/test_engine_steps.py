@@ -1,0 +1,211 @@
+"""Phases of serving engines' runs: told by ranges and kernels where certain, otherwise not said; and what follows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_launch.errors import WrongUsage
+from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_launch.profile.plan import FACTS
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+
+from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.model.language.engine_steps import engine_step
+from ncu_tools.model.language.measured_phases import (
+    StepsAsked,
+    facts_as_ran,
+    measured_phase,
+    of_phase,
+    steps_in,
+)
+from ncu_tools.model.language.step_work import step_work
+from ncu_tools.runs.loading import LAUNCHES
+from tests.support.launches import launch, table
+from tests.support.models.models_here import models_run_here
+from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports, shared_reports
+from tests.tools.model.language.test_step_work import MADE
+
+EXECUTE = "execute_{0}_context_{1}(sq{2}sk{2}sqsq0sqsk0)_generation_{3}(sq{3}sk{4}sqsq{3}sqsk{4})"
+DECODE_KERNEL = "void vllm::paged_attention_v1_kernel<float, 128>(float*)"
+
+
+def one(name: str = "gemm", *ranges: str, ns: float = 1000.0, **attributes: Any) -> Launch:
+    made = launch(name, ns=ns, **attributes)
+    made.nvtx_path = ranges
+    return made
+
+
+class TestAStep:
+    def test_is_that_of_the_range_that_counts_requests_and_keys(self) -> None:
+        step, notes = engine_step(table(one("gemm", EXECUTE.format(32, 0, 0, 32, 32 * 1025))))
+        assert step is not None
+        assert (step.phase, step.batch_size, step.context_length, step.engine) == ("decode", 32, 1024, "")
+        assert notes == []
+
+    def test_joins_ranges_inside_each_other_and_names_the_engine_that_only_one_names(self) -> None:
+        names = (EXECUTE.format(4, 0, 0, 4, 44), "step[DECODE bs=4]")
+        step, _ = engine_step(table(one("gemm", *names), one("copy", names[0])))
+        assert step is not None
+        assert (step.engine, step.batch_size, step.context_length) == ("SGLang", 4, 10)
+        assert step.evidence == names
+
+    @pytest.mark.parametrize(
+        ("name", "batch", "tokens"),
+        [("step[EXTEND bs=2 toks=108]", 2, 108), ("execute_context_3(384)_generation_0(0)", 3, 384),
+         (EXECUTE.format(9, 1, 512, 0, 0), 1, 512)],
+    )  # fmt: skip
+    def test_of_a_prompt_has_its_tokens(self, name: str, batch: int, tokens: int) -> None:
+        step, _ = engine_step(table(one("gemm", name)))
+        assert step is not None
+        assert (step.phase, step.batch_size, step.tokens) == ("prefill", batch, tokens)
+
+    @pytest.mark.parametrize(
+        "name",
+        [EXECUTE.format(9, 2, 64, 3, 30), "execute_context_1(16)_generation_2(2)"],
+    )
+    def test_that_mixes_both_is_of_neither_and_a_note_says_so(self, name: str) -> None:
+        step, notes = engine_step(table(one("gemm", name)))
+        assert step is None
+        assert notes == ["a step prefills some sequences and decodes others: it is of neither phase"]
+
+    @pytest.mark.parametrize("name", ["step[MIXED bs=2]", "decode", "my_step", "step[DECODE]", ""])
+    def test_with_another_name_is_not_guessed(self, name: str) -> None:
+        assert engine_step(table(one("gemm", *filter(None, [name])))) == (None, [])
+
+    def test_is_decode_where_a_kernel_for_single_tokens_ran_and_not_for_kernels_of_both(self) -> None:
+        step, _ = engine_step(table(one(DECODE_KERNEL), one(DECODE_KERNEL), one("gemm")))
+        assert step is not None
+        assert (step.phase, step.batch_size, step.attention_launches) == ("decode", None, 2)
+        for both in ("flash_fwd_splitkv_kernel", "mul_mat_vec_q", "kernel_unified_attention_2d"):
+            assert engine_step(table(one(both))) == (None, [])
+
+    def test_is_not_said_of_steps_that_differ(self) -> None:
+        step, notes = engine_step(table(one("a", "step[DECODE bs=4]"), one("b", "step[EXTEND bs=4 toks=64]")))
+        assert step is None
+        assert "its steps differ in phase or batch" in notes[0]
+
+
+class TestARun:
+    def test_has_the_batch_and_context_of_its_step_unless_the_user_says_otherwise(self) -> None:
+        step, _ = engine_step(table(one("gemm", EXECUTE.format(32, 0, 0, 32, 32 * 1025))))
+        facts = facts_as_ran(MADE, "decode", step, StepsAsked())
+        assert (facts.batch_size, facts.context_length) == (32, 1024)
+        assert facts_as_ran(MADE, "decode", step, StepsAsked(tokens_per_step=8)).batch_size == 8
+
+    def test_has_prompts_of_equal_length(self) -> None:
+        assert facts_as_ran(MADE, "prefill", None, StepsAsked(tokens_per_step=96)).prompt_length == 32
+        with pytest.raises(WrongUsage, match="100 tokens per step are no equal prompts of 3 sequences"):
+            facts_as_ran(MADE, "prefill", None, StepsAsked(tokens_per_step=100))
+
+    def test_has_a_step_for_each_attention_launch_of_every_layer(self) -> None:
+        step, _ = engine_step(table(*[one(DECODE_KERNEL)] * 12))
+        assert steps_in(MADE, step, StepsAsked(), 1) == 3
+        assert steps_in(replace(MADE, windows=(None,) * 5), step, StepsAsked(), 1) == 1
+        assert steps_in(MADE, step, StepsAsked(steps=7), 1) == 7
+
+    def test_is_set_beside_the_least_work_and_the_peaks(self) -> None:
+        launches = table(one(ns=3e6, dram=2e6), one(ns=1e6, dram=1e6))
+        work = step_work(MADE, "decode")
+        row, notes = measured_phase(launches, MADE, "decode", 2, machine=find_machine("h100-sxm"), unit="tensor_bf16")
+        assert row.time_ns == 2e6
+        assert row.measured_bytes == 1.5e6
+        assert row.bytes_ratio == 1.5e6 / work.bytes
+        assert row.tokens_per_s == pytest.approx(3 / 2e-3)
+        assert row.mfu == pytest.approx(work.causal_flops / 2e-3 / 989.4e12)
+        assert row.mbu == pytest.approx(work.bytes / 2e-3 / 3.35e12)
+        assert "on h100-sxm MFU is of 989.4 TFLOP/s (tensor BF16, data sheet, dense) and MBU is of 3350 GB/s" in notes
+
+    def test_without_a_machine_or_a_time_has_no_shares(self) -> None:
+        row, _ = measured_phase(table(one(ns=1e6)), MADE, "decode", 1)
+        assert (row.mfu, row.mbu, row.of_the_roof, row.measured_bytes) == (None, None, None, None)
+
+    def test_of_two_phases_has_the_launches_of_each_and_of_none_all(self) -> None:
+        launches = table(one(phase="prefill"), one(phase="decode"), one(phase="decode"))
+        assert len(of_phase(launches, "decode")) == 2
+        assert len(of_phase(table(one(), one()), "decode")) == 2
+
+
+def test_a_counted_run_of_ours_has_measured_bytes_beside_those_as_read(tmp_path: Path) -> None:
+    launches = table(
+        one(ns=4e6, dram=4e6, phase="prefill", module="m", iteration=0),
+        one(ns=2e6, dram=3e6, phase="decode", module="m", iteration=0),
+    )
+    write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / LAUNCHES)
+    write_manifest(
+        Manifest(asked=["profile"], source="ncu", started="2026-01-01", workload={"dtype": "bf16"}), tmp_path
+    )
+    (tmp_path / FACTS).write_text(json.dumps({"language": asdict(MADE)}), "utf-8")
+    header = {"ncu_bench_operators": 2, "device": "meta", "device_name": "", "estimate": True}
+    operator = {
+        "operator": "aten.mm", "phase": "decode", "module": "m", "iteration": 0, "ns": None, "flops": 10,
+        "contraction_flops": 10, "unit": None, "read": 1, "written": 1, "shapes": "", "dtype": "float32",
+    }  # fmt: skip
+    (tmp_path / "expected.jsonl").write_text("\n".join(map(json.dumps, (header, operator))) + "\n", "utf-8")
+    done = ran("expected", str(tmp_path), "--machine", "h100-sxm", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    prefill, decode = json.loads(done.stdout)["generation"]
+    assert (prefill["phase"], decode["phase"]) == ("prefill", "decode")
+    assert decode["bytes_ratio"] == 3e6 / step_work(MADE, "decode").bytes
+    assert decode["mbu"] == pytest.approx(step_work(MADE, "decode").bytes / 2e-3 / 3.35e12)
+
+
+@needs_shared_reports
+@pytest.mark.slow
+class TestTracesOfEngines:
+    @pytest.fixture(autouse=True)
+    def _here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("transformers", reason="transformers is not installed")
+        models_run_here(monkeypatch)
+
+    @staticmethod
+    def trace(word: str) -> str:
+        (path,) = [one for one in shared_reports("kineto") if word in one.name]
+        return str(path)
+
+    def test_sglangs_decode_step_is_found_with_batch_context_and_steps(self) -> None:
+        done = ran(
+            "expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--dtype", "bf16", "--format", "json"
+        )
+        assert done.exit_code == 0, done.stderr
+        (row,) = json.loads(done.stdout)["rows"]
+        assert (row["engine"], row["phase"], row["batch_size"]) == ("SGLang", "decode", 32)
+        assert (row["context_length"], row["steps"]) == (1024, 1)
+        assert row["time_ns"] == pytest.approx(9.779e6, rel=0.01)
+        assert row["cache_read_bytes"] == 32 * 1024 * 147_456
+        assert "MFU and MBU need a machine" in done.stdout
+
+    def test_vllms_decode_step_is_found_and_no_engine_said_by_a_name_that_others_use_too(self) -> None:
+        done = ran("expected", self.trace("vllm_decode"), "--target", "hf:qwen3-8b", "--format", "json")
+        (row,) = json.loads(done.stdout)["rows"]
+        assert (row["engine"], row["phase"], row["batch_size"], row["context_length"]) == (None, "decode", 32, 1720)
+
+    def test_tokens_per_step_of_the_user_replace_those_of_the_trace(self) -> None:
+        done = ran(
+            "expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--tokens-per-step", "16",
+            "--format", "json",
+        )  # fmt: skip
+        (row,) = json.loads(done.stdout)["rows"]
+        assert (row["batch_size"], row["tokens"]) == (16, 16)
+
+    def test_a_phase_that_the_trace_contradicts_is_refused_with_what_says_so(self) -> None:
+        done = ran("expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--phase", "prefill")
+        assert done.exit_code == 2
+        assert "is of decode, and not of prefill" in done.stderr
+        assert "step[DECODE bs=32]" in done.stderr
+
+    def test_tokens_per_step_of_a_trace_that_says_nothing_need_a_phase(self) -> None:
+        done = ran("expected", self.trace("Qwen1.5"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4")
+        assert done.exit_code == 2
+        assert "says for certain whether it is prefill or decode" in done.stderr
+
+    def test_tokens_per_step_without_a_language_model_are_refused(self) -> None:
+        done = ran("expected", self.trace("sglang_decode"), "--tokens-per-step", "4")
+        assert done.exit_code == 2
+        assert "--tokens-per-step is of prefill and decode" in done.stderr

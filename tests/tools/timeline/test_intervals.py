@@ -1,0 +1,74 @@
+"""Sets of moments are exact: they agree with sets of whole nanoseconds, whatever the intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+
+Pairs = list[tuple[int, int]]
+
+pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 9)).map(lambda one: (one[0], one[0] + one[1])))
+
+
+def interval_set(some: Pairs) -> IntervalSet:
+    start, end = (np.array([pair[side] for pair in some], np.int64) for side in (0, 1))
+    return IntervalSet.union_of(start, end)
+
+
+def moments(some: IntervalSet) -> set[int]:
+    return {
+        moment
+        for start, end in zip(some.start.tolist(), some.end.tolist(), strict=True)
+        for moment in range(start, end)
+    }
+
+
+def moments_of(some: Pairs) -> set[int]:
+    return {moment for start, end in some for moment in range(start, end)}
+
+
+@given(pairs)
+def test_a_union_holds_every_moment_once_and_its_intervals_are_apart(some: Pairs) -> None:
+    found = interval_set(some)
+    assert moments(found) == moments_of(some)
+    assert found.total == len(moments_of(some))
+    assert (found.start < found.end).all()
+    assert (found.start[1:] > found.end[:-1]).all()
+
+
+@given(pairs, pairs)
+def test_intersection_union_and_difference_are_those_of_sets(one: Pairs, other: Pairs) -> None:
+    here, there = interval_set(one), interval_set(other)
+    assert moments(here & there) == moments(here) & moments(there)
+    assert moments(here | there) == moments(here) | moments(there)
+    assert moments(here - there) == moments(here) - moments(there)
+    assert (here & there).total + (here - there).total == here.total
+
+
+@given(pairs, st.integers(-25, 35), st.integers(0, 20))
+def test_the_part_within_an_interval_is_counted_to_the_nanosecond(some: Pairs, start: int, length: int) -> None:
+    found = interval_set(some)
+    end = start + length
+    counted = found.within(np.array([start], np.int64), np.array([end], np.int64))
+    assert counted.tolist() == [len([moment for moment in moments(found) if start <= moment < end])]
+
+
+@given(pairs, st.integers(-25, 35))
+def test_a_set_knows_which_moments_it_holds(some: Pairs, moment: int) -> None:
+    found = interval_set(some)
+    assert found.holds(np.array([moment], np.int64)).tolist() == [moment in moments(found)]
+
+
+def test_large_times_lose_no_nanosecond() -> None:
+    begin = 1_682_725_898_082_228_001
+    found = IntervalSet.between(begin, begin + 3) | IntervalSet.between(begin + 5, begin + 6)
+    assert found.total == 4
+
+
+def test_nothing_is_empty() -> None:
+    assert NOTHING.total == 0
+    assert len(NOTHING - IntervalSet.between(0, 5)) == 0
+    assert NOTHING.before(np.array([3], np.int64)).tolist() == [0]

@@ -1,0 +1,127 @@
+"""Steps are the ranges of the host that mark them, and have windows on the GPU by the launches in them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_launch.errors import WrongUsage
+from ncu_parsers.timelines.activity import activity
+
+from ncu_tools.timeline.steps import windows_by_repetition
+from ncu_tools.timeline.timeline import timeline
+from tests.support.activities import Call, Operation, Range, recording
+
+
+def steps(made: activity.Activity, pattern: str | None = None) -> list[tuple[str, int, int]]:
+    (gpu,) = timeline(made, step=re.compile(pattern) if pattern else None).gpus
+    return [(step.name, step.start_ns, step.start_ns + step.span_ns) for step in gpu.steps]
+
+
+def asynchronous() -> activity.Activity:
+    """Two steps of the host, whose operations run after the host has left them."""
+    ranges = [Range(0, 100, "ProfilerStep#4"), Range(100, 200, "ProfilerStep#5")]
+    calls = [Call(10, 12, correlation=1), Call(20, 22, correlation=2), Call(110, 112, correlation=3)]
+    operations = [Operation(15, 90, calls=1), Operation(90, 180, calls=2), Operation(180, 290, calls=3)]
+    return recording(operations, calls, ranges)
+
+
+def test_an_operation_belongs_to_the_step_in_which_it_was_launched() -> None:
+    assert steps(asynchronous()) == [("ProfilerStep#4", 0, 180), ("ProfilerStep#5", 180, 290)]
+
+
+def test_a_step_without_queued_work_begins_with_its_range() -> None:
+    ranges = [Range(0, 100, "ProfilerStep#4"), Range(105, 200, "ProfilerStep#5")]
+    calls = [Call(10, 12, correlation=1), Call(150, 152, correlation=2)]
+    made = recording([Operation(15, 60, calls=1), Operation(155, 190, calls=2)], calls, ranges)
+    assert steps(made) == [("ProfilerStep#4", 0, 100), ("ProfilerStep#5", 105, 200)]
+
+
+def test_steps_of_the_profiler_come_before_iterations_of_the_launcher() -> None:
+    made = asynchronous()
+    more = [Range(0, 50, "iteration 0")]
+    assert steps(made) == steps(recording_with(made, more))
+    ranges = [Range(0, 100, "iteration 0"), Range(100, 200, "iteration 1")]
+    calls = [Call(10, 12, correlation=1), Call(110, 112, correlation=2)]
+    found = steps(recording([Operation(15, 90, calls=1), Operation(115, 180, calls=2)], calls, ranges))
+    assert [name for name, *_ in found] == ["iteration 0", "iteration 1"]
+
+
+def recording_with(made: activity.Activity, more: list[Range]) -> activity.Activity:
+    ranges = made.ranges
+    kept = [
+        Range(int(ranges.start[row]), int(ranges.end[row]), ranges.names[int(ranges.name[row])])
+        for row in range(len(ranges))
+    ]
+    calls = [
+        Call(int(start), int(end), correlation=int(number))
+        for start, end, number in zip(made.calls.start, made.calls.end, made.calls.correlation, strict=True)
+    ]
+    operations = [
+        Operation(int(start), int(end), calls=int(number))
+        for start, end, number in zip(
+            made.operations.start, made.operations.end, made.operations.correlation, strict=True
+        )
+    ]
+    return recording(operations, calls, [*kept, *more])
+
+
+def test_the_user_names_steps_and_a_range_within_a_step_is_none() -> None:
+    ranges = [Range(0, 100, "train_step 1"), Range(10, 50, "train_step inner"), Range(100, 200, "train_step 2")]
+    calls = [Call(20, 22, correlation=1), Call(110, 112, correlation=2)]
+    made = recording([Operation(25, 90, calls=1), Operation(115, 180, calls=2)], calls, ranges)
+    assert [name for name, *_ in steps(made, "^train_step")] == ["train_step 1", "train_step 2"]
+
+
+def test_a_name_that_no_range_has_is_refused_with_some_that_there_are() -> None:
+    with pytest.raises(WrongUsage, match="names no range") as raised:
+        steps(asynchronous(), "evaluate")
+    assert "ProfilerStep#4" in raised.value.paragraph
+
+
+def repeated(period: list[str], times: int, first: list[str] | None = None) -> activity.Activity:
+    names = [*(first or []), *period * times]
+    operations = [Operation(10 * at, 10 * at + 5, name, calls=at) for at, name in enumerate(names)]
+    calls = [Call(10 * at - 3, 10 * at - 2, correlation=at) for at in range(len(names))]
+    return recording(operations, calls)
+
+
+def test_a_sequence_of_kernels_that_repeats_is_a_step() -> None:
+    found = steps(repeated(["embed", "layer", "norm", "layer", "norm", "head"], 5, ["warm", "up"]))
+    assert found == [(f"repetition {at + 1}", 20 + 60 * at, 80 + 60 * at) for at in range(4)]
+
+
+def test_layers_within_a_step_are_not_taken_for_steps() -> None:
+    found = steps(repeated(["embed", *["layer", "norm"] * 12, "head"], 4))
+    assert len(found) == 3
+
+
+def test_how_steps_were_found_is_in_the_notes() -> None:
+    notes = timeline(repeated(["a", "b", "c"], 5)).notes
+    assert any("found by repetition" in note and "4 of 4 have the same 3 kernels" in note for note in notes)
+
+
+def test_kernels_of_one_launched_graph_are_no_steps() -> None:
+    names = ["a", "b", "c"] * 5
+    operations = [Operation(10 * at, 10 * at + 5, name, calls=1) for at, name in enumerate(names)]
+    made = recording(operations, [Call(-5, -1, "cudaGraphLaunch", correlation=1)])
+    assert steps(made) == []
+    assert any("no sequence of kernels repeats" in note for note in timeline(made).notes)
+
+
+def test_iterations_that_a_table_names_are_steps() -> None:
+    made = recording([Operation(0, 10), Operation(20, 30), Operation(40, 50), Operation(55, 60)])
+    made.operations.iteration[:] = [0, 0, 1, 1]
+    assert steps(made) == [("iteration 0", 0, 30), ("iteration 1", 40, 60)]
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30))
+def test_any_sequence_gives_steps_in_order_or_none(names: list[str]) -> None:
+    made = recording([Operation(10 * at, 10 * at + 5, name) for at, name in enumerate(names)])
+    found = windows_by_repetition(made.operations, made.operations.context)
+    windows = found[0] if found else []
+    assert all(one.start < one.end for one in windows)
+    assert all(one.end <= other.start for one, other in pairwise(windows))

@@ -1,0 +1,113 @@
+"""One verdict a step, and none where the time whose cause is unknown could change it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.timelines.activity import activity
+
+from ncu_tools.timeline.gaps import CAUSES
+from ncu_tools.timeline.timeline import GpuTimeline, timeline
+from ncu_tools.timeline.verdict import verdict_of
+from tests.support.activities import Call, Operation, Range, copy, recording
+
+MS = 1_000_000
+
+
+def gpu_of(made: activity.Activity) -> GpuTimeline:
+    return timeline(made).gpus[0]
+
+
+def test_compute_bound_where_kernels_fill_the_time() -> None:
+    gpu = gpu_of(recording([Operation(0, 90 * MS), Operation(95 * MS, 100 * MS)]))
+    assert gpu.whole.verdict.bound == "compute"
+    assert gpu.whole.verdict.saving_ns is None
+    assert "hotspots" in gpu.whole.verdict.evidence[0]
+
+
+def test_copy_bound_where_copies_do_though_kernels_say_that_the_gpu_is_idle() -> None:
+    gpu = gpu_of(recording([Operation(0, 3 * MS), copy(3 * MS, 98 * MS, 2_600_000_000), Operation(98 * MS, 100 * MS)]))
+    assert gpu.whole.verdict.bound == "copy"
+    assert gpu.whole.verdict.saving_ns == 95 * MS
+    assert "2.6 GB at 27.37 GB/s" in gpu.whole.verdict.evidence[0]
+
+
+def test_copies_that_a_kernel_hides_bound_nothing() -> None:
+    gpu = gpu_of(recording([Operation(0, 100 * MS), copy(1 * MS, 98 * MS, 10, stream=8)]))
+    assert gpu.whole.verdict.bound == "compute"
+    assert gpu.copies[0].exposed_ns == 0
+
+
+def test_communication_bound_where_no_kernel_hides_the_collectives() -> None:
+    reduce = Operation(20 * MS, 100 * MS, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    gpu = gpu_of(recording([Operation(0, 20 * MS), reduce]))
+    assert gpu.whole.verdict.bound == "communication"
+    assert gpu.whole.verdict.saving_ns == 80 * MS
+    assert "all-reduce" in gpu.whole.verdict.evidence[0]
+
+
+def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
+    operations = [Operation(10_000 * at + 9_000, 10_000 * at + 10_000, calls=at) for at in range(100)]
+    calls = [Call(10_000 * at + 1_000, 10_000 * at + 7_000, correlation=at) for at in range(100)]
+    gpu = gpu_of(recording(operations, calls))
+    assert gpu.whole.verdict.bound == "launch"
+    assert gpu.launches is not None
+    assert gpu.launches.shorter == 1.0
+    assert gpu.launches.call_ns == 6_000
+    assert any("100.0 % of the kernels are shorter" in one for one in gpu.whole.verdict.evidence)
+
+
+def test_host_bound_where_the_host_loads_data() -> None:
+    calls = [Call(0, 5, correlation=1), Call(80 * MS, 80 * MS + 10, correlation=2)]
+    operations = [Operation(10, MS, calls=1), Operation(80 * MS + 20, 85 * MS, calls=2)]
+    gpu = gpu_of(recording(operations, calls, [Range(MS, 80 * MS, "DataLoader.__next__")]))
+    assert gpu.whole.verdict.bound == "host"
+    assert gpu.whole.verdict.evidence[0].startswith("data loading 79 ms")
+    assert "DataLoader.__next__" in gpu.whole.verdict.evidence[1]
+
+
+def test_no_verdict_where_the_recording_lacks_the_calls() -> None:
+    gpu = gpu_of(recording([Operation(0, 3 * MS), Operation(97 * MS, 100 * MS)]))
+    assert gpu.whole.verdict.bound is None
+    assert gpu.whole.verdict.why == "the cause of 94.0 % is not known, which could change this: compute 6.0 %"
+
+
+def test_no_verdict_where_unknown_time_could_change_it() -> None:
+    found = verdict_of(100, compute=45, exposed_copies=25, exposed_communication=0, causes={"unknown": 30})
+    assert found.bound is None
+    assert "30.0 % is not known, which could change this: compute 45.0 %, copy 25.0 %" in found.why
+
+
+def test_no_verdict_where_two_parts_are_alike() -> None:
+    found = verdict_of(100, compute=49, exposed_copies=0, exposed_communication=0, causes={"python": 51})
+    assert found.bound is None
+    assert found.why == "no part is far ahead: host 51.0 %, compute 49.0 %"
+
+
+def test_waiting_for_a_dependency_is_no_fault_of_the_host() -> None:
+    found = verdict_of(100, compute=10, exposed_copies=0, exposed_communication=0, causes={"dependency": 90})
+    assert found.bound is None
+
+
+parts = st.integers(0, 1000)
+
+
+@given(parts, parts, parts, st.dictionaries(st.sampled_from(CAUSES), parts))
+def test_a_verdict_stands_wherever_the_unknown_time_belongs(
+    compute: int, copies: int, communication: int, causes: dict[str, int]
+) -> None:
+    span = compute + copies + communication + sum(causes.values())
+    found = verdict_of(span, compute, copies, communication, causes)
+    assert sum(part.time_ns for part in found.parts) == span
+    unknown = sum(causes.get(one, 0) for one in ("unknown", "dependency", "profiler"))
+    known = {part.kind: part.time_ns for part in found.parts if part.kind != "unknown"}
+    if found.bound is not None:
+        others = [time for kind, time in known.items() if kind != found.bound]
+        assert known[found.bound] > max(others, default=0) + unknown
+        assert found.saving_ns == (None if found.bound == "compute" else known[found.bound])
+
+
+@pytest.mark.parametrize("span", [0, 7])
+def test_a_step_in_which_nothing_ran_has_none(span: int) -> None:
+    assert verdict_of(span, 0, 0, 0, {"unknown": span} if span else {}).bound is None
