@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import wraps
 from itertools import islice
@@ -148,7 +148,9 @@ def _kept_beside(runs: Sequence[str]) -> str | None:
     """The file of generated kernels in the folder of the only run; None without one."""
     path = Path(runs[0]) if len(runs) == 1 else None
     kept = None if path is None else (path if path.is_dir() else path.parent) / INDUCTOR
-    return str(kept) if kept is not None and kept.is_file() else None
+    with suppress(OSError):  # a folder that is closed to the user; reading the run says so
+        return str(kept) if kept is not None and kept.is_file() else None
+    return None
 
 
 def _set_until_closed(context: click.Context, setting: str, value: str) -> None:

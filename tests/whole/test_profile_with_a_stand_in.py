@@ -409,9 +409,12 @@ class TestARunWithoutResults:
         assert bench.manifest()["tool_runs"][0]["exit_code"] == code
         assert bench.manifest()["partial"] is (code != 0)
 
-    def test_prints_nothing_on_standard_output_as_json_either(self, bench: Bench) -> None:
+    def test_prints_the_error_alone_on_standard_output_as_json(self, bench: Bench) -> None:
         result = bench.profile("permission", "--format", "json")
-        assert (result.code, result.out) == (1, "")
+        error = json.loads(result.out)["error"]
+        assert (result.code, error["code"], error["kind"]) == (1, 1, "failed")
+        assert "ERR_NVGPUCTRPERM" in error["message"]
+        assert "--cap-add=SYS_ADMIN" in error["to_type"]
 
     def test_without_the_named_ncu_names_it_and_writes_nothing(self, bench: Bench) -> None:
         bench.ncu.unlink()

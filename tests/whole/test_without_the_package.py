@@ -39,11 +39,13 @@ TAKE_REPORTS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
     "report": lambda report, folder: [[str(report), "-o", f"{folder}/page.html"]],
     "join": lambda report, folder: [[str(report), str(timeline(folder)), "-o", f"{folder}/joined.parquet", "--anyway"]],
     "compare": lambda report, folder: [[str(report), str(report)], [str(report), str(report), "--layers"]],
+    "digest": lambda report, folder: [[str(report)], [str(report), "--against", str(report)]],
     "expected": lambda report, folder: [[str(report), "--target", "gemm:64,64,64,fp32"]],
 }  # fmt: skip
 """What each command that takes a report is called with, of a report and a folder to write to."""
 TAKE_NONE = {
     "profile", "bench", "scaling", "series", "estimate", "metrics", "machines", "doctor", "completion", "timeline",
+    "schema", "mcp",
 }  # fmt: skip
 
 

@@ -157,7 +157,7 @@ class TestWithoutAGpu:
     def test_resuming_tries_failed_points_again_only_where_that_is_asked_for(self, here: Path) -> None:
         profile(here, "--vary", "n=8,16")
         assert "2 of 2 points are there." in profile(here, "--vary", "n=8,16", "--resume").err
-        (here / "k.py").write_text(SOURCE.replace("n == 16", "n == 17"), encoding="utf-8")
+        (here / "k.py").write_text(SOURCE.replace("n == 16", "n == 1700"), encoding="utf-8")
         told = profile(here, "--vary", "n=8,16", "--resume", "--retry-failed", "--format", "json")
         assert "1 of 2 points is there." in told.err
         assert [(one["n"], one["outcome"]) for one in told.json()["rows"]] == [(8, "ok"), (16, "ok")]
