@@ -73,6 +73,7 @@ MACHINE_READABLE = (
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
     Column(LOWER, "lower bound"),
     Column("flag", "flag"),
+    Column("kernel_id", "id"),
 )
 RIDGE, RIDGE_OF_INTEGERS = "ridge at FLOP/B", "ridge at FLOP/B, OP/B"
 BARE_COLUMNS = (
@@ -245,6 +246,11 @@ def command(
         if bare
         else _table(result, scene, notes, top, output_format, here=here)
     )
+    if not bare and result.view == KERNELS and placed.group == "name" and output_format in MACHINE_FORMATS:
+        from ncu_tools.runs.kernel_ids import kernel_id
+
+        for row in table.rows:
+            row["kernel_id"] = kernel_id(row["kernel"])
     if here:
         echo_picture(scene, rows_shown(top, output_format), legend=False)
     show(replace(table, columns=[NUMBER, *table.columns]) if here and not bare else table, output_format)

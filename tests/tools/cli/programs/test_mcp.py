@@ -143,3 +143,17 @@ def test_a_huge_result_comes_in_pages_that_hold_every_row_once(root: Path) -> No
         assert read == list(range(2000))
 
     ask(root, questions)
+
+
+def test_an_allowed_client_profiles_into_a_new_folder_below_the_root_and_nowhere_else(root: Path) -> None:
+    async def questions(client: Client) -> None:
+        for output in ("../out", "/elsewhere/out", "."):
+            assert "new folder below the root" in await error(
+                client, "profile", target="gemm:64,64,64,fp32", output=output
+            )
+        assert "is no name of a model" in await error(client, "profile", target="--help", output="run")
+        assert "Call the tool `runs`" in await error(client, "profile", target="../k.py:f", output="run")
+        await answer(client, "profile", target="gemm:64,64,64,fp32", output="run")
+        assert "aten::" in (await answer(client, "digest", run="run"))["text"]
+
+    ask(root, questions, "--allow-profile")

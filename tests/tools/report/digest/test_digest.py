@@ -63,6 +63,8 @@ def test_an_id_of_hotspots_is_taken_by_kernel_digest_and_pair() -> None:
     assert (of_kernel["kernel"], of_kernel["kernel_id"]) == (name, identity)
     assert of_kernel["hotspot"]["time_share"] == pytest.approx(rows[-1]["time_share"])
     assert identity in called_here("digest", str(RULES), "--id", identity, cwd=SAMPLES).out
+    points = json.loads(called_here("roofline", str(RULES), "--format", "json", cwd=SAMPLES).out)["rows"]
+    assert {row["kernel_id"] for row in points} <= {row["kernel_id"] for row in rows}
     selected = json.loads(called_here("hotspots", str(RULES), "--id", identity, "--format", "json", cwd=SAMPLES).out)
     assert [row["kernel"] for row in selected["rows"]] == [name]
     pair = f"{identity}={identity}"
