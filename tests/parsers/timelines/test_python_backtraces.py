@@ -14,8 +14,8 @@ from ncu_parsers.timelines.nsys.tables import python_backtraces
 from tests.support.timelines import CALLS, KERNELS, Row, call, database, kernel, table_of
 
 STRINGS = (
-    "gemm", "libcuda.so.1", "0x7f13c44f02ab", "torch/nn/modules/linear.py", "forward", "/work/net.py:12",
-    "/opt/env/lib/python3.11/site-packages/timm/vit.py", "attend", "/work/train.py", "main",
+    "gemm", "libcuda.so.1", "0x7f13c44f02ab", "torch/nn/modules/linear.py", "forward", "/models/net.py:12",
+    "/opt/env/lib/python3.11/site-packages/timm/vit.py", "attend", "/models/train.py", "main",
 )  # fmt: skip
 AT = {text: number for number, text in enumerate(STRINGS, start=1)}
 
@@ -40,20 +40,20 @@ def test_the_innermost_frame_of_the_program_is_the_location(tmp_path: Path) -> N
     frames = [
         frame(0, 0, "0x7f13c44f02ab", "libcuda.so.1"),
         frame(0, 1, "forward", "torch/nn/modules/linear.py"),
-        frame(0, 3, "main", "/work/train.py"),
-        frame(0, 2, "forward", "/work/net.py:12"),
+        frame(0, 3, "main", "/models/train.py"),
+        frame(0, 2, "forward", "/models/net.py:12"),
         frame(1, 0, "attend", "/opt/env/lib/python3.11/site-packages/timm/vit.py"),
     ]
     assert found(tmp_path, frames) == [
-        ("/work/net.py", 12, "forward", "call stack"),
+        ("/models/net.py", 12, "forward", "call stack"),
         ("timm/vit.py", None, "attend", "call stack"),
     ]
 
 
 def test_a_call_without_a_backtrace_has_no_location(tmp_path: Path) -> None:
-    frames = [frame(0, 0, "main", "/work/train.py")]
+    frames = [frame(0, 0, "main", "/models/train.py")]
     assert found(tmp_path, frames, chains=(0, None)) == [
-        ("/work/train.py", None, "main", "call stack"), (None, None, None, None),
+        ("/models/train.py", None, "main", "call stack"), (None, None, None, None),
     ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_calls_of_another_process_with_the_same_number_are_told_apart(tmp_path: 
     ]
     tables = {
         KERNELS: [kernel(5, 1), kernel(6, 1, process=9)], CALLS: calls,
-        python_backtraces.TABLE: [frame(0, 0, "main", "/work/train.py"), frame(1, 0, "forward", "/work/net.py:12")],
+        python_backtraces.TABLE: [frame(0, 0, "main", "/models/train.py"), frame(1, 0, "forward", "/models/net.py:12")],
     }  # fmt: skip
     table = table_of(database(tmp_path / "t.sqlite", tables, STRINGS))
-    assert table.column("python_file").to_pylist() == ["/work/train.py", "/work/net.py"]
+    assert table.column("python_file").to_pylist() == ["/models/train.py", "/models/net.py"]

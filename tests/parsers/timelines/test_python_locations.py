@@ -94,7 +94,7 @@ def launched(correlation: int, start: float, thread: int = 100) -> list[dict[str
          Location("transformers/models/qwen2/modeling_qwen2.py", 218, "forward")),
         ("/opt/env/lib/python3.11/site-packages/timm/layers/mlp.py(12): forward",
          Location("timm/layers/mlp.py", 12, "forward")),
-        ("C:\\work\\net (new).py(7): <lambda>", Location("C:/work/net (new).py", 7, "<lambda>")),
+        ("C:\\models\\net (new).py(7): <lambda>", Location("C:/models/net (new).py", 7, "<lambda>")),
         ("torch/nn/modules/module.py(1782): _call_impl", None),
         ("/opt/env/lib/python3.11/site-packages/torch/nn/modules/linear.py(130): forward", None),
         ("/usr/lib/python3.11/threading.py(1045): _bootstrap_inner", None),
