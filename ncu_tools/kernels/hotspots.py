@@ -26,7 +26,7 @@ from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
-from ncu_tools.kernels.kernel_row import CATEGORY
+from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED
 from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
@@ -42,6 +42,10 @@ from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_tit
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 from ncu_tools.numbers.number_format import percent
 
+OF_SEVERAL = frozenset({"nvtx", CATEGORY, "location"})
+"""Groupings whose rows are several kernels: what some of them do says little of the others."""
+MOSTLY_KNOWN = 0.9
+"""Least share of the time of a row of several kernels in which its work is known, for rates and a bound of the row."""
 OF_CALLS = frozenset({"operator", "location"})
 """Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
 
@@ -52,12 +56,15 @@ CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 
 
-def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name") -> Hotspots:
+def hotspots(
+    table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name", of_several: bool | None = None
+) -> Hotspots:
     """The kernels of `table`, hottest first.
 
-    `by` is one of `ORDERS`, `group` one of `GROUPS`. Failed launches are left out, with a note.
+    `by` is one of `ORDERS`, `group` one of `GROUPS`, `of_several` as in `RunSums`. Failed launches are left out, with a
+    note.
     """
-    run = RunSums(group)
+    run = RunSums(group, of_several=of_several)
     run.add(table, ceilings)
     return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
 
@@ -65,11 +72,13 @@ def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: st
 class RunSums:
     """Sums of the launches of a run by kernel, with the counts behind its notes, added in batches of launches.
 
-    `group` is one of `GROUPS`. The result does not depend on the sizes of the batches.
+    `group` is one of `GROUPS`; rows are `of_several` kernels if it is one of `OF_SEVERAL`, or as given. The result does
+    not depend on the sizes of the batches.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, of_several: bool | None = None) -> None:
         self._group = group
+        self._of_several = group in OF_SEVERAL if of_several is None else of_several
         self._sums: KernelSums[str] = KernelSums()
         self._counts = _NoteCounts()
         self._uncategorised = Uncategorised() if group == CATEGORY else None
@@ -99,7 +108,9 @@ class RunSums:
     def notes(self) -> list[str]:
         """Notes on missing or unusual values of the run."""
         on_categories = [] if self._uncategorised is None else self._uncategorised.notes()
-        return [*on_categories, *self._ran.notes(), *self._counts.notes()]
+        few = self._too_little_is_known()
+        on_rates = [_without_rates(few)] if few else []
+        return [*on_categories, *on_rates, *self._ran.notes(), *self._counts.notes()]
 
     @property
     def time_title(self) -> str:
@@ -109,7 +120,23 @@ class RunSums:
     def kernels(self) -> list[Hotspot]:
         """All kernels, without their shares of the run."""
         rows = kernels_of(self._sums)
+        if self._of_several:
+            rows = [_where_known(row, self._known_shares(row.kernel)) for row in rows]
         return self._ran.beside(rows) if self._group == "location" else rows
+
+    def _known_shares(self, row: str) -> dict[str, float]:
+        """Of each amount, and of the bound, the share of a row's time in launches for which it is known."""
+        key, sums = self._sums.number(row), self._sums
+        seconds = float(sums.of("seconds")[key])
+        known = {what: float(sums.of(f"{what} seconds")[key]) for what in ("flops", "dram", "least", "judged")}
+        return {what: one / seconds if seconds else 0.0 for what, one in known.items()}
+
+    def _too_little_is_known(self) -> list[str]:
+        """The rows of several kernels that have no rate, since the work of too little of their time is known."""
+        if not self._of_several:
+            return []
+        shares = {row.kernel: self._known_shares(row.kernel)["flops"] for row in kernels_of(self._sums)}
+        return [row for row, share in shares.items() if 0 < share < MOSTLY_KNOWN]
 
 
 class KernelsOfRows:
@@ -165,6 +192,28 @@ class KernelsOfRows:
         if self._by_forward:
             found += f", of which {percent(self._by_forward / (whole - unknown))} is that of the forward operator"
         return [f"{found}; a line of a stack is that on which its function begins"]
+
+
+def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:
+    """The row without the rates, and without the bound, that follow from too little of its time."""
+    lost: dict[str, None] = {}
+    if shares["flops"] < MOSTLY_KNOWN:
+        lost |= dict.fromkeys(("flops_per_s", "arithmetic_intensity"))
+    for what, rate in (("dram", "dram_bytes_per_s"), ("least", "least_bytes_per_s")):
+        lost |= {rate: None} if shares[what] < MOSTLY_KNOWN else {}
+    if max(shares["dram"], shares["least"]) < MOSTLY_KNOWN:
+        lost |= {"arithmetic_intensity": None}
+    if shares["judged"] < MOSTLY_KNOWN:
+        lost |= dict.fromkeys(("bound", "bound_fraction", "headroom_ns", "flag"))
+    return replace(row, **lost)  # type: ignore[arg-type]
+
+
+def _without_rates(rows: Sequence[str]) -> str:
+    named = ", ".join(rows[:FLAGS_NOTED]) + (f" and {len(rows) - FLAGS_NOTED} more" if len(rows) > FLAGS_NOTED else "")
+    return (
+        f"no rates and no bound for {named}: the work is known of less than {percent(MOSTLY_KNOWN)} of the time there; "
+        "--by name has them by kernel"
+    )
 
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:

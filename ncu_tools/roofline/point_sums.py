@@ -22,7 +22,7 @@ from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
-from ncu_tools.roofline.views import Look, seen_as
+from ncu_tools.roofline.views import Look, is_of_several, seen_as
 from ncu_tools.runs.loading import OnDisk
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 
@@ -90,7 +90,7 @@ class _PointSums:
     uncategorised: Uncategorised = field(default_factory=Uncategorised)
 
     def __post_init__(self) -> None:
-        self.kernels = Summed(RunSums("name"), self.machine)
+        self.kernels = Summed(RunSums("name", of_several=is_of_several(self.look)), self.machine)
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""

@@ -45,7 +45,7 @@ from ncu_tools.roofline.point_sums import Intensities, Points
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
 from ncu_tools.roofline.undrawn_points import on_undrawn
 from ncu_tools.roofline.views import Look as Look
-from ncu_tools.roofline.views import missing_names_note, noun_of, seen_as
+from ncu_tools.roofline.views import is_of_several, missing_names_note, noun_of, seen_as
 from ncu_tools.runs import loading
 
 DRAM_BYTE = "DRAM byte"
@@ -203,7 +203,7 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
-    spots = hotspots(seen, ceilings)
+    spots = hotspots(seen, ceilings, of_several=is_of_several(look))
     if look.view == KERNELS and look.group == CATEGORY:
         spots.notes[:0] = notes_on_other(table)
     return Points(spots, _places(seen, look), signatures_in(table)[1] if look.follow else [])

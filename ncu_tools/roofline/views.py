@@ -16,7 +16,7 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.grouping import grouping
-from ncu_tools.kernels.hotspots import OF_CALLS
+from ncu_tools.kernels.hotspots import OF_CALLS, OF_SEVERAL
 from ncu_tools.kernels.kernel_row import GROUPS
 from ncu_tools.kernels.operator_work import with_work_of_operators
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
@@ -50,6 +50,11 @@ def noun_of(look: Look) -> str:
     if look.view == KERNELS:
         return GROUPS[look.group]
     return "launch" if look.view == LAUNCHES else look.view.removesuffix("s")
+
+
+def is_of_several(look: Look) -> bool:
+    """True if a point is several kernels by their grouping."""
+    return look.view == KERNELS and look.group in OF_SEVERAL
 
 
 def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:

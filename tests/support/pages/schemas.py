@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+import ncu_tools
 import ncu_tools.cli
 from ncu_tools.report.table import JSON_SCHEMA_VERSION, Column, Table, to_json
 from tests.conftest import ROOT
@@ -28,8 +29,13 @@ from tests.conftest import ROOT
 SCHEMAS = ROOT / "ncu_tools" / "cli" / "programs" / "schemas"
 COLLECT = "NCU_BENCH_COLLECT_SCHEMAS"
 """Environment variable: the folder in which a process of tests leaves what its commands printed."""
-OF_THE_RUN = frozenset({"values", "left_out", "columns", "conditions", "point", "arguments", "settings", "missing"})
-"""Objects whose keys are those of the run."""
+OF_THE_RUN = frozenset({
+    "values", "left_out", "columns", "conditions", "point", "arguments", "settings", "missing", "session", "rules",
+    "instances", "compiled", "work", "blocks_by", "reported", "skipped", "lines",
+})  # fmt: skip
+"""Objects whose keys are those of the run: kernels, units, attributes of a session and so on."""
+OF_THE_QUESTION = frozenset({"query"})
+"""Commands whose columns are those of the SQL that was asked."""
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 NAMES = {str: "string", bool: "boolean", type(None): "null", int: "number", float: "number"}
 
@@ -99,14 +105,14 @@ class Structure:
 
 
 @cache
-def declared_columns() -> dict[str, Column]:
-    """The columns that modules of the command line declare, by name."""
-    found: dict[str, Column] = {}
-    for module in pkgutil.walk_packages(ncu_tools.cli.__path__, "ncu_tools.cli."):
+def declared_names() -> frozenset[str]:
+    """The names of columns that modules declare; all others are of the run: metrics, varied arguments, SQL."""
+    found: set[str] = set()
+    for module in pkgutil.walk_packages(ncu_tools.__path__, "ncu_tools."):
         if not module.ispkg:
             for value in vars(import_module(module.name)).values():
-                found |= {column.name: column for column in _columns_in(value)}
-    return found
+                found |= {column.name for column in _columns_in(value)}
+    return frozenset(found)
 
 
 def _columns_in(value: Any) -> Iterator[Column]:
@@ -120,11 +126,43 @@ def _columns_in(value: Any) -> Iterator[Column]:
             yield from _columns_in(one)
 
 
-def schema_of_answers(command: str, answers: Structure) -> dict[str, Any]:
-    """The schema of a command's JSON, from all answers that it gave."""
+@dataclass
+class Printed:
+    """What one command printed: the structure of its answers, and its columns by name, as its tables have them."""
+
+    answers: Structure = field(default_factory=Structure)
+    columns: dict[str, Column] = field(default_factory=dict)
+
+    def take(self, columns: Iterable[Column]) -> None:
+        """Add columns of a table. One that has several units has none: the answer's own `columns` say which."""
+        for column in columns:
+            known = self.columns.setdefault(column.name, Column(column.name, column.title, column.kind, column.unit))
+            if known.unit != column.unit:
+                self.columns[column.name] = known._replace(unit="")
+
+    def merge(self, other: Printed) -> None:
+        """Add what the command printed elsewhere."""
+        self.answers.merge(other.answers)
+        self.take(other.columns.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        return {"answers": self.answers.as_json(), "columns": [list(one[:4]) for one in self.columns.values()]}
+
+    @staticmethod
+    def of_json(plain: Mapping[str, Any]) -> Printed:
+        """From what `as_json` gave."""
+        columns = {one[0]: Column(*one) for one in plain["columns"]}
+        return Printed(Structure.of_json(plain["answers"]), columns)
+
+
+def schema_of_answers(command: str, printed: Printed) -> dict[str, Any]:
+    """The schema of a command's JSON, from all that it printed."""
+    answers = printed.answers
     answer = answers.schema()
     rows = answers.keys["rows"].items or Structure()
-    known = {name: one for name, one in declared_columns().items() if name in rows.keys}
+    declared = frozenset() if command in OF_THE_QUESTION else declared_names()
+    known = {name: one for name, one in printed.columns.items() if name in declared and name in rows.keys}
     answer["properties"]["rows"] = {"type": "array", "items": _rows_schema(rows, known)}
     answer["properties"]["schema_version"] = {"const": JSON_SCHEMA_VERSION}
     answer["properties"]["command"] = {"type": "string"}
@@ -188,22 +226,24 @@ class PrintedAnswers:
     """What commands printed as JSON in this process, by command; each is held against its schema at once."""
 
     def __init__(self) -> None:
-        self.by_command: dict[str, Structure] = {}
+        self.by_command: dict[str, Printed] = {}
 
     def take(self, table: Table) -> Iterator[str]:
         """The JSON of a table, as `to_json` gives it. Raises an assertion error where its schema does not allow it."""
         text = "".join(to_json(table))
         context = click.get_current_context(silent=True)
         if context is not None and context.info_name and not context.info_name.startswith("-"):
-            self._take(context, json.loads(text))
+            self._take(context, table, json.loads(text))
         yield text
 
-    def _take(self, context: click.Context, answer: dict[str, Any]) -> None:
+    def _take(self, context: click.Context, table: Table, answer: dict[str, Any]) -> None:
         path = context.command_path.split()
         command = next((word for word in path if word in ncu_tools.cli.COMMANDS), path[-1])
         if command not in ncu_tools.cli.COMMANDS:
             return
-        self.by_command.setdefault(command, Structure()).add(answer)
+        printed = self.by_command.setdefault(command, Printed())
+        printed.answers.add(answer)
+        printed.take(table.columns)
         if COLLECT not in os.environ:
             require_valid(command, answer)
 
@@ -236,12 +276,12 @@ def validator_of(command: str) -> Any:
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
-def written(folder: Path) -> dict[str, Structure]:
+def written(folder: Path) -> dict[str, Printed]:
     """What all processes of tests left in a folder."""
-    found: dict[str, Structure] = {}
+    found: dict[str, Printed] = {}
     for path in sorted(folder.glob("*.json")):
         for command, plain in json.loads(path.read_text("utf-8")).items():
-            found.setdefault(command, Structure()).merge(Structure.of_json(plain))
+            found.setdefault(command, Printed()).merge(Printed.of_json(plain))
     return found
 
 
@@ -250,8 +290,8 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
         subprocess.run([*words, *sys.argv[1:]], env={**os.environ, COLLECT: folder}, cwd=ROOT, check=False)
-        for command, answers in written(Path(folder)).items():
-            text = json.dumps(schema_of_answers(command, answers), indent=1, sort_keys=True, ensure_ascii=False)
+        for command, printed in written(Path(folder)).items():
+            text = json.dumps(schema_of_answers(command, printed), indent=1, sort_keys=True, ensure_ascii=False)
             (SCHEMAS / f"{command}.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -63,6 +64,20 @@ def test_a_number_of_a_row_has_its_unit_in_the_schema() -> None:
     rows = schema_of("hotspots")["$defs"]["answer"]["properties"]["rows"]["items"]["properties"]
     assert (rows["time_total_ns"]["unit"], rows["dram_bytes"]["unit"]) == ("ns", "byte")
     assert rows["dram_bytes"]["type"] == ["null", "number"]
+
+
+def names_in(schema: dict[str, Any]) -> Iterator[str]:
+    for name, value in schema.get("properties", {}).items():
+        yield name
+        yield from names_in(value)
+    yield from names_in(schema["items"]) if "items" in schema else ()
+
+
+@pytest.mark.parametrize("command", commands_with_schema())
+def test_a_schema_names_keys_of_the_command_and_none_of_a_run(command: str) -> None:
+    """Names of kernels, units, metrics and devices have dots, spaces or capitals."""
+    found = set(names_in(schema_of(command)["$defs"]["answer"]))
+    assert {name for name in found if not re.fullmatch("[a-z][a-z0-9_]*", name)} == set()
 
 
 def test_the_command_lists_the_schemas_and_prints_one() -> None:
