@@ -56,15 +56,12 @@ CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 
 
-def hotspots(
-    table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name", of_several: bool | None = None
-) -> Hotspots:
+def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name") -> Hotspots:
     """The kernels of `table`, hottest first.
 
-    `by` is one of `ORDERS`, `group` one of `GROUPS`, `of_several` as in `RunSums`. Failed launches are left out, with a
-    note.
+    `by` is one of `ORDERS`, `group` one of `GROUPS`. Failed launches are left out, with a note.
     """
-    run = RunSums(group, of_several=of_several)
+    run = RunSums(group)
     run.add(table, ceilings)
     return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
 
@@ -72,14 +69,15 @@ def hotspots(
 class RunSums:
     """Sums of the launches of a run by kernel, with the counts behind its notes, added in batches of launches.
 
-    `group` is one of `GROUPS`; rows are `of_several` kernels if it is one of `OF_SEVERAL`, or as given. The result does
-    not depend on the sizes of the batches.
+    `group` is one of `GROUPS`. The result does not depend on the sizes of the batches.
     """
 
-    def __init__(self, group: str, *, of_several: bool | None = None) -> None:
+    def __init__(self, group: str) -> None:
         self._group = group
-        self._of_several = group in OF_SEVERAL if of_several is None else of_several
+        self._of_several = group in OF_SEVERAL
         self._sums: KernelSums[str] = KernelSums()
+        self._parts: KernelSums[tuple[str, str]] = KernelSums()
+        """Of rows of several kernels, the sums of each row and kernel."""
         self._counts = _NoteCounts()
         self._uncategorised = Uncategorised() if group == CATEGORY else None
         self._ran = KernelsOfRows()
@@ -92,6 +90,8 @@ class RunSums:
         keys, titles = grouping(table, self._group)
         self._sums.add(launches, keys, titles)
         self._counts.add(launches)
+        if self._of_several:
+            self._parts.add(launches, *_by_row_and_kernel(table, keys, titles))
         if self._uncategorised is not None:
             self._uncategorised.add(table)
         if self._group == "location":
@@ -101,6 +101,7 @@ class RunSums:
         """Merge the sums of later launches into these; see `KernelSums.merge`."""
         self._sums.merge(other._sums)
         self._counts.merge(other._counts)
+        self._parts.merge(other._parts)
         self._ran.merge(other._ran)
         if self._uncategorised is not None and other._uncategorised is not None:
             self._uncategorised.merge(other._uncategorised)
@@ -125,11 +126,17 @@ class RunSums:
         return self._ran.beside(rows) if self._group == "location" else rows
 
     def _known_shares(self, row: str) -> dict[str, float]:
-        """Of each amount, and of the bound, the share of a row's time in launches for which it is known."""
-        key, sums = self._sums.number(row), self._sums
-        seconds = float(sums.of("seconds")[key])
-        known = {what: float(sums.of(f"{what} seconds")[key]) for what in ("flops", "dram", "least", "judged")}
-        return {what: one / seconds if seconds else 0.0 for what, one in known.items()}
+        """Of each amount, and of the bound, the share of a row's time that kernels take of which it is known.
+
+        A kernel whose amount is known for some launches counts whole, as in a row of its own.
+        """
+        of_row = [key for key, (title, _) in enumerate(self._parts.titles) if title == row]
+        seconds = self._parts.of("seconds")[of_row]
+        shares = {}
+        for what in ("flops", "dram", "least", "judged"):
+            known = self._parts.of(f"{what} seconds")[of_row] > 0
+            shares[what] = float(seconds[known].sum() / seconds.sum()) if seconds.sum() else 0.0
+        return shares
 
     def _too_little_is_known(self) -> list[str]:
         """The rows of several kernels that have no rate, since the work of too little of their time is known."""
@@ -192,6 +199,16 @@ class KernelsOfRows:
         if self._by_forward:
             found += f", of which {percent(self._by_forward / (whole - unknown))} is that of the forward operator"
         return [f"{found}; a line of a stack is that on which its function begins"]
+
+
+def _by_row_and_kernel(
+    table: pa.Table, keys: npt.NDArray[np.int64], titles: Sequence[str]
+) -> tuple[npt.NDArray[np.int64], list[tuple[str, str]]]:
+    """For each launch the number of its row and kernel, and which row and kernel each number is."""
+    codes, names = tables.codes(table, "kernel_name")
+    pairs, numbers = np.unique(keys * len(names) + codes, return_inverse=True)
+    found = [(titles[pair // len(names)], names[pair % len(names)] or "?") for pair in pairs.tolist()]
+    return numbers.reshape(-1).astype(np.int64), found
 
 
 def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:

@@ -17,8 +17,7 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
-from ncu_tools.kernels.kernel_row import CATEGORY, Hotspots, ranked
-from ncu_tools.kernels.names.uncategorised import Uncategorised
+from ncu_tools.kernels.kernel_row import Hotspots, ranked
 from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
@@ -87,21 +86,18 @@ class _PointSums:
     intensities: Intensities = field(default_factory=Intensities)
     signatures: dict[LaunchSignature, None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
-    uncategorised: Uncategorised = field(default_factory=Uncategorised)
 
     def __post_init__(self) -> None:
-        self.kernels = Summed(RunSums("name", of_several=is_of_several(self.look)), self.machine)
+        self.kernels = Summed(RunSums(self.look.group if is_of_several(self.look) else "name"), self.machine)
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         seen = seen_as(table, self.look.view, group=self.look.group, depth=self.look.depth, run=self.run)
         self.reports |= notes_of_reports(table)
-        self.kernels.add(seen)
+        self.kernels.add(table if is_of_several(self.look) else seen)
         self.intensities.add(seen, self.look)
         if self.look.follow:
             self.signatures |= dict.fromkeys(signatures_in(table)[1])
-        if self.look.view == KERNELS and self.look.group == CATEGORY:
-            self.uncategorised.add(table)
 
     def merge(self, other: _PointSums) -> None:
         """Merge the sums of later launches into these."""
@@ -109,7 +105,6 @@ class _PointSums:
         self.kernels.merge(other.kernels)
         self.intensities.merge(other.intensities)
         self.signatures |= other.signatures
-        self.uncategorised.merge(other.uncategorised)
 
 
 def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
@@ -129,9 +124,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
         others |= {*OF_GROUPS["signature"]}
     sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
-    spots = ranked(
-        summed.kernels(), [*sums.uncategorised.notes(), *sums.kernels.notes(run.file)], time_title=summed.time_title
-    )
+    spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
     return Points(spots, sums.intensities.places(), list(sums.signatures))
 
 

@@ -35,8 +35,7 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
-from ncu_tools.kernels.kernel_row import CATEGORY, KERNEL
-from ncu_tools.kernels.names.uncategorised import notes_on_other
+from ncu_tools.kernels.kernel_row import KERNEL
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.numbers.number_format import plural, scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
@@ -203,9 +202,8 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
-    spots = hotspots(seen, ceilings, of_several=is_of_several(look))
-    if look.view == KERNELS and look.group == CATEGORY:
-        spots.notes[:0] = notes_on_other(table)
+    # Of several kernels in a point it matters which: their own names, which `seen` has not any more.
+    spots = hotspots(table, ceilings, group=look.group) if is_of_several(look) else hotspots(seen, ceilings)
     return Points(spots, _places(seen, look), signatures_in(table)[1] if look.follow else [])
 
 

@@ -178,8 +178,9 @@ class Scene:
 
     `marks` are sorted by time, the longest first. With a `density` the launches are drawn as such, and the marks only
     show the means of kernels. `bytes_by_level` names the bytes of each level shown, `view` is one of `VIEWS`, and
-    `time_title` the title of times, as "self CPU" for operators. Marks count `work`, one of `FLOPS` and `INSTRUCTIONS`:
-    with the latter `Mark.flops_per_s` are warp instructions per second, and every byte is a transaction.
+    `time_title` the title of times, as "self CPU" for operators. In the view of kernels a mark is called `noun`,
+    as "category". Marks count `work`, one of `FLOPS` and `INSTRUCTIONS`: with the latter `Mark.flops_per_s` are warp
+    instructions per second, and every byte is a transaction.
     """
 
     view: str = KERNELS
@@ -196,6 +197,7 @@ class Scene:
     density: Density | None = None
     time_title: str = "time"
     work: str = FLOPS
+    noun: str = "kernel"
 
     @property
     def intensity_unit(self) -> str:
@@ -253,6 +255,7 @@ def _scene(document: Mapping[str, Any]) -> Scene:
         density=None if density is None else _density(density),
         time_title=str(document.get("time_title", "time")),
         work=str(document.get("work", FLOPS)),
+        noun=str(document.get("noun", "kernel")),
     )
 
 

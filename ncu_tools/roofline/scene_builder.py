@@ -72,6 +72,7 @@ def scene_of(
         arrows=_arrows(marks, runs, result) if arrows else [],
         density=result.density,
         time_title=result.time_title,
+        noun=result.noun if result.view == KERNELS else Scene.noun,
     )
 
 

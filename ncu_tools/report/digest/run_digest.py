@@ -75,10 +75,15 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
     rest = ", ".join(f"{name} {value}" for name, value in known.items() if name not in NOT_REPEATED)
     kernels = len(set(tables.words(table, "kernel_name")))
     launches = int(tables.launch_counts(table).sum())
+    called = (
+        f"{counted(launches, 'launch', 'launches')} of {counted(kernels, 'kernel', 'kernels')}"
+        if time_title == "time"
+        else f"{counted(launches, 'call', 'calls')} of {counted(kernels, 'operator', 'operators')}"
+    )
     unknown = [name for name in ("clock control", "cache control") if name not in known]
     text = (
-        f"{counted(launches, 'launch', 'launches')} of {counted(kernels, 'kernel', 'kernels')} on "
-        f"{printable(known.get('GPU', 'a device that the report does not name'))}, from {known.get('source', '?')}"
+        f"{called} on {printable(known.get('GPU', 'a device that the report does not name'))}, "
+        f"from {known.get('source', '?')}"
         + (f"; {printable(rest)}" if rest else "")
         + (f"; not known: {', '.join(unknown)}" if unknown else "")
         + (f"; times are {time_title}" if time_title != "time" else "")

@@ -12,13 +12,13 @@ from typing import Any
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASUREMENTS, unit_title
 from ncu_tools.ceilings.machine_files import DRAM
-from ncu_tools.numbers.number_format import digits, duration, percent
+from ncu_tools.numbers.number_format import digits, duration, percent, plural
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.marks import NUMBERED, has_names, marker_of
 from ncu_tools.report.plot.page_size import LINE, Box
 from ncu_tools.report.plot.theme import LEVEL_MARKERS
 from ncu_tools.report.table import printable
-from ncu_tools.roofline.scene import FLOPS, RUNS, Scene
+from ncu_tools.roofline.scene import FLOPS, KERNELS, RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
 SOURCE_LINES, SOURCE_LINE = 6, 0.85
@@ -31,7 +31,7 @@ MOST_DEVICES = 2
 """If there are more devices, the sources of their ceilings are left to the tables."""
 
 ONE_AND_MANY = {
-    "kernels": ("kernel", "kernels"), "launches": ("launch", "launches"), "modules": ("module", "modules"),
+    "launches": ("launch", "launches"), "modules": ("module", "modules"),
     "phases": ("phase", "phases"), "operators": ("operator", "operators"), "runs": ("run", "runs"),
 }  # fmt: skip
 
@@ -105,6 +105,8 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     scene = canvas.scene
     if scene.density is not None:
         one, many = "kernel", "kernels"
+    elif scene.view == KERNELS:
+        one, many = scene.noun, plural(scene.noun)
     else:
         one, many = ONE_AND_MANY[scene.view]
     if not scene.marks:

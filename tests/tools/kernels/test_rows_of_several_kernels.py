@@ -6,6 +6,9 @@ import pytest
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import MOSTLY_KNOWN, Hotspots, hotspots
+from ncu_tools.roofline.roofline import roofline
+from ncu_tools.roofline.scene import scene_from_json
+from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.launches import launch, sass, table
 
 COUNTED, UNCOUNTED = "ampere_sgemm_128x64_nn", "cutlass_80_tensorop_gemm_of_its_own"
@@ -41,3 +44,21 @@ def test_a_row_of_one_kernel_keeps_the_rate_of_the_launches_that_have_counts() -
     rows = {row.kernel: row for row in two_gemms(0.1, group="name").rows}
     assert rows[COUNTED].flops_per_s == pytest.approx(2e6 / 0.1e-3)
     assert rows[UNCOUNTED].flops_per_s is None
+
+
+def test_a_kernel_counted_in_some_launches_counts_whole_as_in_a_row_of_its_own() -> None:
+    """A recording that begins in the middle of a step knows the operators of later launches alone."""
+    counted = launch(COUNTED, sass(ffma=1e6), ns=0.2e6, dram=1e6, attributes=A100)
+    launches = table(counted, launch(COUNTED, {}, ns=0.8e6, attributes=A100))
+    (row,) = hotspots(launches, ceilings_of(launches), group="category").rows
+    assert row.flops_per_s == pytest.approx(2e6 / 0.2e-3)
+
+
+def test_a_roofline_by_category_has_no_place_for_a_category_that_is_mostly_unknown() -> None:
+    counted = launch(COUNTED, sass(ffma=1e6), ns=0.2e6, dram=1e6, attributes=A100)
+    launches = table(counted, launch(UNCOUNTED, {}, ns=0.8e6, attributes=A100))
+    found = roofline({"run": launches}, group="category")
+    assert (found.noun, [point.hotspot.flops_per_s for point in found.points]) == ("category", [None])
+    scene = scene_of(found)
+    assert (scene.noun, scene.not_drawn, scene.marks) == ("category", 1, [])
+    assert scene_from_json(scene.as_json()).noun == "category"
