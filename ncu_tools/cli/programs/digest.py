@@ -45,6 +45,7 @@ COLUMNS = (
 )
 @click.option("--id", "identity", metavar="ID", help="Of one kernel, by its key.")
 @click.option("--against", "base", metavar="BASE", help="What changed from this run to RUN.")
+@click.option("--anyway", is_flag=True, help="With --against: of runs of different GPUs, sources or clock modes too.")
 @machine_option
 @click.option(
     "--format", "output_format", type=click.Choice(("markdown", "json")), default="markdown", show_default=True,
@@ -56,6 +57,7 @@ def command(
     name: str | None,
     identity: str | None,
     base: str | None,
+    anyway: bool,
     machine_name: str | None,
     output_format: str,
 ) -> None:
@@ -82,11 +84,13 @@ def command(
         require_ids([identity])
     if base is not None and machine_name is not None:
         raise WrongUsage("--machine gives ceilings, which a comparison has none of.", advice="Leave --machine out.")
+    if anyway and base is None:
+        raise WrongUsage("--anyway goes with --against.", advice="Name the run to compare with: --against BASE")
     machine = find_machine(machine_name) if machine_name else None
     patterns = () if name is None else (pattern_of(name),)
     with progress("Reading") as reading:
         if base is not None:
-            found = _of_change((base, run), patterns, identity, budget, reading)
+            found = _of_change((base, run), patterns, identity, budget, reading, anyway=anyway)
         elif name is None and identity is None:
             found = _of_run(run, budget, machine, reading)
         else:
@@ -126,10 +130,15 @@ def _of_change(
     identity: str | None,
     budget: int,
     reading: Callable[[Source], None],
+    *,
+    anyway: bool,
 ) -> Digest:
-    """What changed between two runs, or of a kernel in both."""
+    """What changed between two runs, or of a kernel in both.
+
+    Raises `NcuBenchError` for runs in conditions that no comparison makes sense across, unless `anyway`.
+    """
     from ncu_tools.cli.tables.kernel.against_table import compared
-    from ncu_tools.compare.compare_kernels import compare
+    from ncu_tools.compare.compare_kernels import compare, require_comparable
     from ncu_tools.compare.comparison_sums import signature_sums_of_run
     from ncu_tools.compare.run_conditions import conditions_of
     from ncu_tools.kernels.view.kernel_view import has_counters
@@ -138,11 +147,13 @@ def _of_change(
 
     base, new = (load(name, reading=reading) for name in names)
     notes = [*base.notes, *new.notes]
+    sums = [signature_sums_of_run(one) for one in (base, new)]
+    known = [conditions_of(one.observed, manifest_of(name)) for one, name in zip(sums, names, strict=True)]
+    if not anyway:
+        require_comparable(known[0], known[1], names)
     if patterns or identity is not None:
         change = compared((base, new), _wanted(base, patterns, identity), None, None, None)
         return kernel_change_digest(change, names, budget, notes)
-    sums = [signature_sums_of_run(one) for one in (base, new)]
-    known = [conditions_of(one.observed, manifest_of(name)) for one, name in zip(sums, names, strict=True)]
     found = compare(sums[0], sums[1], (known[0], known[1]))
     return change_digest(found, names, budget, notes, counted_by_ncu=has_counters(base.table))
 

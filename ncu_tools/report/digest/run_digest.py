@@ -37,6 +37,8 @@ VIEWED = 5
 CAUSES_TOLD, RULES_TOLD = 3, 3
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
+RECORDED = {"nsys", "kineto"}
+"""Sources of launches that are recordings of a program, with gaps between its kernels."""
 SAYS_OF_RULES = {
     AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
     WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
@@ -128,6 +130,8 @@ def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagn
 
 def _sentence(row: Hotspot, key: str, ours: Diagnosis | None) -> str:
     share = "" if row.time_share is None else f"{percent(row.time_share)} of the time, "
+    if not row.launches:
+        return f"{quoted(short_title(row.kernel))} ({key}): all of its launches failed"
     time = "time not known" if row.time_total_ns is None else duration(row.time_total_ns)
     parts = [
         f"{quoted(short_title(row.kernel))} ({key}): {share}{time} in {counted(row.launches, 'launch', 'launches')}"
@@ -238,6 +242,8 @@ def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[s
         inside = any(column in PER_INSTRUCTION for column in table.column_names)
         if inside:
             commands.append((f"ncu-bench source {run} --id {hottest} --top 5", "its hottest lines or instructions"))
+    if set(tables.words(table, "source")) & RECORDED:
+        commands.append((f"ncu-bench timeline {run}", "where the time goes: kernels, copies, gaps by cause"))
     commands.append((f"ncu-bench hotspots {run} --format json", "every kernel with every number"))
     for place, (command, answers) in enumerate(commands):
         yield Statement("next", f"`{command}`: {answers}", 86.0 - 3 * place, values={"command": command})

@@ -22,6 +22,7 @@ from ncu_tools.report.digest.statements import (
 from ncu_tools.runs.kernel_ids import kernel_id
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
+from tests.support.timelines import KERNELS, database, kernel
 
 RULES = SAMPLES / "d02-long-rules.csv"
 
@@ -146,3 +147,25 @@ def test_a_name_that_gives_orders_is_quoted_as_one_short_piece_of_code() -> None
 def test_the_modules_of_digests_are_these() -> None:
     assert run_digest.KERNELS_TOLD == change_digest.KERNELS_TOLD
     assert set(kernel_digest.WEIGHTS) < {"identity", "limits", "occupancy", "scheduler", "memory", "pipes", "verdict"}
+
+
+def test_runs_of_different_sources_are_refused_as_compare_refuses_them_unless_anyway(tmp_path: Path) -> None:
+    trace = database(tmp_path / "trace.sqlite", {KERNELS: [kernel(10, 1, end=20)]}, ["gemm"])
+    words = ("digest", str(trace), "--against", str(RULES))
+    refused = called_here(*words, cwd=tmp_path)
+    assert (refused.code, "they differ in source" in refused.err, "--anyway" in refused.err) == (1, True, True)
+    told = called_here(*words, "--anyway", cwd=tmp_path)
+    assert (told.code, "differs: source: ncu in the base, nsys in the new run" in told.out) == (0, True)
+    assert called_here("digest", str(RULES), "--anyway", cwd=tmp_path).code == 2
+
+
+def test_a_recording_is_followed_by_where_its_time_goes(tmp_path: Path) -> None:
+    trace = database(tmp_path / "trace.sqlite", {KERNELS: [kernel(10, 1, end=20)]}, ["gemm"])
+    assert f"`ncu-bench timeline {trace}`" in called_here("digest", str(trace), cwd=tmp_path).out
+    assert "ncu-bench timeline" not in called_here("digest", str(RULES), cwd=tmp_path).out
+
+
+def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
+    told = called_here("digest", str(SAMPLES / "d14-kernel-failed.csv"), cwd=SAMPLES).out
+    assert "all of its launches failed" in told
+    assert "0 launches" not in told
