@@ -47,6 +47,10 @@ def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: 
             )
 
 
+def test_what_doctor_prints_here_is_what_its_schema_describes() -> None:
+    require_valid("doctor", json.loads(called_here("doctor", "--format", "json", cwd=SAMPLES).out))
+
+
 def test_an_answer_without_a_key_that_is_always_there_is_not_valid() -> None:
     answer = json.loads(
         called_here("hotspots", str(SAMPLES / "d04-long-metrics.csv"), "--format", "json", cwd=SAMPLES).out
