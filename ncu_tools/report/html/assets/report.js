@@ -460,7 +460,7 @@ const plot = rooflinePlot(content, {
 });
 const panel = kernelPanel();
 const table = sortableTable(kernels, {
-  caption: `${capital(noun)}s, ${isTimed ? "hottest first" : "whose times are not known"}`,
+  caption: `${capital(content.nouns)}, ${isTimed ? "hottest first" : "whose times are not known"}`,
   wanted: content.in_table,
   onChoose: choose,
   numbered: true,
@@ -469,7 +469,7 @@ const table = sortableTable(kernels, {
 });
 
 const runs = several ? runsTable(content, showRuns) : null;
-const pairs = several ? comparedPairs(content.pairs, content.runs, noun) : null;
+const pairs = several ? comparedPairs(content.pairs, content.runs, content) : null;
 const chooses = { onChoose: choose, kernelSelect, isShown, noun };
 const inside = content.inside ? insideKernels(content.inside, chooses) : null;
 const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
