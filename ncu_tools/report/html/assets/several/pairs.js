@@ -1,7 +1,7 @@
 "use strict";
 // Two runs side by side, kernel by kernel, as `ncu-bench compare` compares them. Only in pages of several runs.
 
-function comparedPairs(content, runs, { noun, nouns }) {
+function comparedPairs(content, runs, { noun }) {
   const base = element("select", { id: "base-run" });
   const later = element("select", { id: "new-run" });
   const body = element("div", { "aria-live": "polite" });
@@ -67,7 +67,7 @@ function comparedPairs(content, runs, { noun, nouns }) {
       return text ? [`${content.columns[placeOf(table, name)].title} ${text}`] : [];
     });
     const verdict = shown(table, row, placeOf(table, "verdict"));
-    return `all ${nouns} (sums): ${[...words, verdict].filter(Boolean).join(", ")}`;
+    return `all ${noun === "operator" ? "operators" : "kernels"} (sums): ${[...words, verdict].filter(Boolean).join(", ")}`;
   }
 
   return { node, choose };
