@@ -460,7 +460,9 @@ class TestComparingTwoRunsInChromium:
         assert "ncu-bench compare b/run7 b/run9" in opened.page.locator("#compare code").inner_text()
         assert "base time" in opened.page.locator("#compare .total").inner_text()
 
-    def test_of_categories_have_their_plural_and_are_compared_by_kernels(self, browser: Browser, tmp_path: Path) -> None:
+    def test_of_categories_have_their_plural_and_are_compared_by_kernels(
+        self, browser: Browser, tmp_path: Path
+    ) -> None:
         found = Opened(browser, written(tmp_path, *nine_runs()[:2], group="category"))
         assert found.page.locator("#hotspots caption").inner_text() == "Categories, hottest first"
         assert found.page.locator("#compare code").inner_text() == "ncu-bench compare a/run1 a/run2"
