@@ -22,7 +22,7 @@ from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys import nsys_sqlite
 from ncu_parsers.timelines.nsys.tables import database as nsys_database
-from ncu_parsers.timelines.nsys.tables import open_ranges
+from ncu_parsers.timelines.nsys.tables import open_ranges, python_backtraces
 from ncu_parsers.timelines.nsys.tables.api_calls import ApiCallIndex
 from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
 from ncu_parsers.timelines.nsys.tables.nvtx import NvtxRanges
@@ -37,6 +37,8 @@ from tests.support.timelines import (
     database,
     domain,
     global_id,
+    gpu_metric_names,
+    gpu_metric_samples,
     kernel,
     node_made,
     pushed,
@@ -93,19 +95,43 @@ def any_timeline(seed: int) -> dict[str, list[dict[str, Any]]]:
     return parts
 
 
+def assert_same_in_parts(path: Path) -> pa.Table:
+    """Assert that reading a timeline in parts gives what reading it at once does; gives the launches."""
+    whole = read(path)
+    table, report, parts = streamed(path)
+    assert whole.table is not None
+    assert parts > 4
+    columns = [name for name in table.column_names if name in whole.table.column_names]
+    assert set(whole.table.column_names) == set(columns)
+    assert table.select(columns).to_pylist() == whole.table.select(columns).to_pylist()
+    assert (report.notes, report.lines, report.rows) == (whole.notes, whole.lines, whole.rows)
+    return table
+
+
 @pytest.mark.usefixtures("tiny_parts")
 class TestReadingInParts:
     @pytest.mark.parametrize("seed", range(12))
     def test_gives_the_launches_and_notes_of_reading_at_once(self, seed: int, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", any_timeline(seed), ("void a<1>(int)", "b", "layer", "d"))
-        whole = read(path)
-        table, report, parts = streamed(path)
-        assert whole.table is not None
-        assert parts > 4
-        columns = [name for name in table.column_names if name in whole.table.column_names]
-        assert set(whole.table.column_names) == set(columns)
-        assert table.select(columns).to_pylist() == whole.table.select(columns).to_pylist()
-        assert (report.notes, report.lines, report.rows) == (whole.notes, whole.lines, whole.rows)
+        assert_same_in_parts(path)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_gives_the_sampled_activity_and_the_lines_of_python_of_reading_at_once(
+        self, seed: int, tmp_path: Path
+    ) -> None:
+        timeline, times = any_timeline(seed), range(0, 700, 2)
+        for number, one in enumerate((*timeline[CALLS], *timeline[DRIVER])):
+            one["callchainId"] = number % 4 or None
+        frames = [{"id": chain, "symbol": 2, "module": 5, "stackDepth": 0} for chain in (1, 2)]
+        sampled = {
+            "TARGET_INFO_GPU": [{"id": 0, "cuDevice": 0}], python_backtraces.TABLE: frames,
+            "TARGET_INFO_GPU_METRICS": gpu_metric_names("SMs Active", "Tensor Active"),
+            "GPU_METRICS": gpu_metric_samples(times, [time % 7 for time in times], [time % 9 for time in times]),
+        }  # fmt: skip
+        path = database(tmp_path / "t.sqlite", {**timeline, **sampled}, ("a", "b", "layer", "d", "net.py:7"))
+        table = assert_same_in_parts(path)
+        for column in ("sampled_tensor_active_pct", "python_line"):
+            assert 0 < table.column(column).null_count < len(table)
 
     def test_writes_the_file_that_reading_at_once_gives(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ncu_parsers.parse.parse.STREAMED_FROM_BYTES", 1)

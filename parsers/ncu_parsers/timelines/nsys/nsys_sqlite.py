@@ -102,7 +102,7 @@ def stream_export(
     with opened(source, name) as database:
         timeline = _Timeline(database, ranges=ranges)
         with one_heap():
-            database.in_parts = not timeline.is_read_whole
+            database.in_parts = not timeline.has_sizes
             for table in timeline.tables(name, ROWS_OF_A_TABLE if database.in_parts else None):
                 write(table)
         result = StreamedReport(name)
@@ -181,14 +181,12 @@ class _Timeline:
         self.has_sizes = any(call.inputs.shapes for call in operators)
         """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
         self._with_ranges = ranges or self.has_sizes
-        beside = any(database.has_rows(table) for table in (gpu_metrics.TABLE, python_backtraces.TABLE))
-        self.is_read_whole = self.has_sizes or (ranges and beside)
-        """Samples of GPUs and backtraces are set beside all launches at once."""
-        self._strings = strings
-        self._on_samples: list[str] = []
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
+        samples = gpu_metrics.read_gpu_metrics(database) if ranges else gpu_metrics.SampledActivity({})
+        self._samples = gpu_metrics.SampledColumns(samples, self._devices)
+        self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
 
     def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
         """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
@@ -199,24 +197,24 @@ class _Timeline:
             origins = self._origins(batch)
             self.account.add(batch.operations, origins, batch.call.is_known)
             table = launch_table(name, batch.operations, origins, self._devices, () if rows is None else self._kept)
-            yield self._with_samples_and_locations(table, batch.operations) if rows is None else table
+            yield self._samples.beside(self._with_locations(table, batch.call), batch.operations)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
 
-    def _with_samples_and_locations(self, table: pa.Table, operations: Operations) -> pa.Table:
-        """The table of all launches, with what backtraces and samples of GPUs say of them."""
-        found = python_backtraces.location_columns_of(self._database, self._strings, operations, CALLS)
-        for own, unit, values in found:
-            if values.null_count < len(values):
-                table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
-        samples = gpu_metrics.read_gpu_metrics(self._database)
-        table, self._on_samples = gpu_metrics.with_sampled_activity(table, samples, operations, self._devices)
+    def _with_locations(self, table: pa.Table, call: LaunchingCalls) -> pa.Table:
+        """The table of launches with the lines of Python that backtraces of their calls name, if any does."""
+        if not self._locations:
+            return table
+        for own, unit, values in python_backtraces.location_columns_of(self._locations, call.backtrace):
+            table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
         return table
 
     def _batches(self, rows: int | None) -> Iterator[_Batch]:
         calls = None
         for operations in self._operations.batches(rows):
-            calls = calls or ApiCallIndex(self._database, CALLS if self._with_ranges else ())
+            calls = calls or ApiCallIndex(
+                self._database, CALLS if self._with_ranges else (), backtraces=bool(self._locations)
+            )
             columns = operations.columns
             call = calls.of(columns["globalPid"], columns["correlationId"])
             made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
@@ -265,7 +263,7 @@ class _Timeline:
             *_graph_notes(database, account, has_ranges=self._with_ranges),
             *_remarks(account, startless),
             *_omissions(database),
-            *self._on_samples,
+            *self._samples.notes(),
         ]
 
 
