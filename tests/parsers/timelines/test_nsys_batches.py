@@ -22,7 +22,7 @@ from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys import nsys_sqlite
 from ncu_parsers.timelines.nsys.tables import database as nsys_database
-from ncu_parsers.timelines.nsys.tables import open_ranges, python_backtraces
+from ncu_parsers.timelines.nsys.tables import nvtx, open_ranges, python_backtraces
 from ncu_parsers.timelines.nsys.tables.api_calls import ApiCallIndex
 from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
 from ncu_parsers.timelines.nsys.tables.nvtx import NvtxRanges
@@ -150,6 +150,16 @@ class TestReadingInParts:
         assert parts == 1
         assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
 
+    def test_of_sizes_that_a_look_at_some_ranges_misses_counts_a_call_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(nvtx, "SAMPLES", 1)
+        monkeypatch.setattr(nvtx, "ROWS_OF_A_SAMPLE", 1)
+        ranges = [pushed("step", 0, 950), pushed("aten::mm, seq = 1, op_id = 2, sizes = [[8, 4], [4, 2]]", 0, 900)]
+        launches, calls = [kernel(10 * at, at) for at in range(1, 40)], [call(9 * at, at) for at in range(1, 40)]
+        table, _, _ = streamed(database(tmp_path / "t.sqlite", {KERNELS: launches, CALLS: calls, RANGES: ranges}))
+        assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
+
     def test_of_a_timeline_without_gpu_work_counts_its_ranges(self, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", {RANGES: [pushed(f"r{at}", at, at + 1) for at in range(30)]})
         with pytest.raises(nsys_sqlite.NoGpuWork, match="30 NVTX ranges"):
@@ -208,6 +218,7 @@ class TestGpuWorkAlone:
         (row, *_) = concatenated(parts).to_pylist()
         assert (row["duration_ns"], row["grid"], row["nvtx_path"], row["thread_id"]) == (10.0, [4, 2, 1], None, None)
         assert not any("API call" in note for note in report.notes)
+        assert any("operators have no sizes; torch.autograd.profiler.emit_nvtx" in note for note in report.notes)
 
     def test_with_sizes_of_operators_has_their_flops(self, tmp_path: Path) -> None:
         parts: list[pa.Table] = []

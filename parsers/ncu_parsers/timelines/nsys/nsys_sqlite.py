@@ -58,6 +58,10 @@ DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 
 ROWS_OF_A_TABLE = 48 * 1024
 
+WITHOUT_SIZES = (
+    "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
+)
+
 
 class NoGpuWork(NotAReport):
     """The timeline contains no kernel, copy or memset."""
@@ -90,7 +94,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
     """As `stream_report`, without API calls and ranges: threads, NVTX paths, phases and modules are null.
 
-    Ranges with the sizes of operators are read, since those give FLOPs.
+    Ranges with the sizes of operators are read where a look finds some, since those give FLOPs.
     """
     return stream_export(source, source.name, write, ranges=False)
 
@@ -181,6 +185,8 @@ class _Timeline:
         self.has_sizes = any(call.inputs.shapes for call in operators)
         """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
         self._with_ranges = ranges or self.has_sizes
+        if ranges and not self.has_sizes:  # a call whose launches were told apart would be counted in two parts
+            self.has_sizes = database.has_text_with(nvtx.TABLE, "text", nvtx.SIZES)
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
@@ -259,7 +265,7 @@ class _Timeline:
             result.lines[report.BROKEN] = startless
         result.notes = [
             *_absences(database, account, self._devices),
-            *(_call_notes(database, account) if self._with_ranges else []),
+            *(_call_notes(database, account) if self._with_ranges else [WITHOUT_SIZES] if self._kept else []),
             *_graph_notes(database, account, has_ranges=self._with_ranges),
             *_remarks(account, startless),
             *_omissions(database),
@@ -311,9 +317,7 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
     if account.cut_to is not None:
         notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
     if account.has_operators and not account.has_sizes:
-        notes.append(
-            "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
-        )
+        notes.append(WITHOUT_SIZES)
     return notes
 
 

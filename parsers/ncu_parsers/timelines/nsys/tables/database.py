@@ -102,6 +102,13 @@ class Database:
         query = f'SELECT 1 FROM "{table}" LIMIT 1'  # noqa: S608  the names in queries are those of this package
         return self._connection.execute(query).fetchone() is not None
 
+    def has_text_with(self, table: str, name: str, part: str) -> bool:
+        """True if any text of a column has `part` in it."""
+        if name not in self.columns(table):
+            return False
+        query = f'SELECT 1 FROM "{table}" NOT INDEXED WHERE instr("{name}", ?) LIMIT 1'  # noqa: S608
+        return self._connection.execute(query, (part,)).fetchone() is not None
+
     def rows(self, table: str) -> int:
         """The number of rows of a table; 0 if the file lacks it."""
         if table not in self.tables:

@@ -30,6 +30,8 @@ BLOCKS_KEPT = 8
 """Operations that follow each other have ranges of the same blocks around them."""
 
 SAMPLES, ROWS_OF_A_SAMPLE = 64, 64
+SIZES = ", sizes = ["
+"""In the names of ranges around operators whose sizes were recorded."""
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -253,7 +255,7 @@ def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | Non
 def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxOperator]:
     """The calls of operators among some events of every part of the file, and among its registered strings.
 
-    A program that opens ranges around operators opens them around all, so that a look is enough to know.
+    A program that opens ranges around operators opens them around all while it does, so that a look mostly finds them.
     """
     last = database.last_row(TABLE)
     names = set(strings.values())
