@@ -18,6 +18,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse_into
 from ncu_parsers.schema.tables import concatenated
+from ncu_parsers.sources import memory
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys import nsys_sqlite
@@ -108,6 +109,12 @@ def assert_same_in_parts(path: Path) -> pa.Table:
     return table
 
 
+def too_big(*_: object) -> None:
+    with memory.limited(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "resident", lambda: 1 << 50)
+        memory.require_memory("t.sqlite")
+
+
 @pytest.mark.usefixtures("tiny_parts")
 class TestReadingInParts:
     @pytest.mark.parametrize("seed", range(12))
@@ -149,6 +156,19 @@ class TestReadingInParts:
         table, _, parts = streamed(database(tmp_path / "t.sqlite", tables))
         assert parts == 1
         assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
+
+    @pytest.mark.parametrize("sizes", ["", ", sizes = [[8, 4], [4, 2]]"])
+    def test_beyond_the_memory_limit_says_that_sizes_are_read_at_once(
+        self, sizes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ranges = [pushed(f"aten::mm, seq = 1, op_id = 2{sizes}", 0, 900)]
+        path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(20, 1)], CALLS: [call(9, 1)], RANGES: ranges})
+        monkeypatch.setattr(nsys_sqlite._Timeline, "_batches", too_big)
+        for reading in (streamed, read):
+            with pytest.raises(memory.TooBig) as refused:
+                reading(path)
+            assert ("Ranges hold the sizes of operators" in refused.value.paragraph) == bool(sizes)
+            assert "--memory-limit" in refused.value.paragraph
 
     def test_of_sizes_that_a_look_at_some_ranges_misses_counts_a_call_once(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ documentation).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,6 +63,11 @@ WITHOUT_SIZES = (
     "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
 )
 
+AT_ONCE = (
+    "That is the limit for this program. Ranges hold the sizes of operators, and FLOPs from these are worked out over "
+    "all launches at once; other timelines are read in parts."
+)
+
 
 class NoGpuWork(NotAReport):
     """The timeline contains no kernel, copy or memset."""
@@ -80,7 +86,8 @@ def read_export(source: Source, name: str) -> Report:
     """Read the export at `source` as a report called `name`. Raises what `read_report` raises."""
     with opened(source, name) as database:
         timeline = _Timeline(database)
-        (table,) = timeline.tables(name, None)
+        with timeline.explaining_the_limit():
+            (table,) = timeline.tables(name, None)
         result = Report(name, table=table)
         timeline.describe(result)
         return result
@@ -105,7 +112,7 @@ def stream_export(
     """Read the export at `source` as a report called `name`, as `stream_report` does, or `stream_gpu_work`."""
     with opened(source, name) as database:
         timeline = _Timeline(database, ranges=ranges)
-        with one_heap():
+        with one_heap(), timeline.explaining_the_limit():
             database.in_parts = not timeline.has_sizes
             for table in timeline.tables(name, ROWS_OF_A_TABLE if database.in_parts else None):
                 write(table)
@@ -183,16 +190,23 @@ class _Timeline:
         operators = sampled_operators(database, strings)
         self._kept = ("operator",) if operators else ()
         self.has_sizes = any(call.inputs.shapes for call in operators)
-        """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
+        """Sizes give FLOPs. Those of a call are worked out over all its launches, which two tables may hold."""
         self._with_ranges = ranges or self.has_sizes
-        if ranges and not self.has_sizes:  # a call whose launches were told apart would be counted in two parts
-            self.has_sizes = database.has_text_with(nvtx.TABLE, "text", nvtx.SIZES)
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
+        self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
         samples = gpu_metrics.read_gpu_metrics(database) if ranges else gpu_metrics.SampledActivity({})
         self._samples = gpu_metrics.SampledColumns(samples, self._devices)
         self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
+
+    @contextmanager
+    def explaining_the_limit(self) -> Iterator[None]:
+        """Where the block takes too much memory, and all of the timeline is read at once, say why it is."""
+        try:
+            yield
+        except memory.TooBig as error:
+            raise memory.TooBig(error.what, AT_ONCE, error.advice) if self.has_sizes else error from None
 
     def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
         """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
@@ -248,7 +262,7 @@ class _Timeline:
         result.operators = operators_at(ranges, times[asked], threads[asked])
         result.operators.innermost = _spread(result.operators.innermost, asked)
         if any(len(path) >= deepest for path in paths):
-            self.account.cut_to = deepest
+            self.account.cut_to = min(deepest, self.account.cut_to or deepest)
         return result
 
     def describe(self, result: Report) -> None:

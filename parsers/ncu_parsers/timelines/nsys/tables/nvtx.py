@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.schema import arrays
-from ncu_parsers.timelines.nsys.tables.database import MISSING, ROWID, Database, Integers, RowBlock
+from ncu_parsers.timelines.nsys.tables.database import MISSING, ROWID, VALUE, Database, Integers, RowBlock
 
 TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
@@ -102,8 +102,12 @@ class NvtxRanges:
         self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
         self._domains: dict[tuple[int, int], str] = {}
         self._blocks: list[RowBlock] = []
+        self.has_sizes = False
+        """Whether any name has sizes of an operator in it."""
         spans, lasting = [], []
-        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType"):
+        value = f"instr(text, '{SIZES}')" if "text" in database.columns(TABLE) else "NULL"
+        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType", value=value):
+            self.has_sizes |= bool((event[VALUE] > 0).any())
             span, outlasting = self._indexed(block, event)
             self._blocks.append(block)
             spans.append(span)
