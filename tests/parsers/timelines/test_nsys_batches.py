@@ -217,13 +217,14 @@ class TestReadingInParts:
 
 
 class TestGpuWorkAlone:
-    def timeline(self, folder: Path, sizes: str = "") -> Path:
+    def timeline(self, folder: Path, sizes: str = "", name: str = "void gemm<1>(int)") -> Path:
         ranges = [pushed(f"aten::mm, seq = {at}, op_id = {at}{sizes}", at, at + 5) for at in range(0, 200, 10)]
         tables = {
             KERNELS: [kernel(at + 3, at) for at in range(0, 200, 10)],
             CALLS: [call(at, at) for at in range(0, 200, 10)],
         }
-        path = database(folder / "t.sqlite", {**tables, RANGES: ranges, "ANALYSIS_DETAILS": [{"duration": 1}]})
+        tables |= {RANGES: ranges, "ANALYSIS_DETAILS": [{"duration": 1}]}
+        path = database(folder / "t.sqlite", tables, (name,))
         with sqlite3.connect(path) as connection:  # of a size from which on reports are cached
             connection.execute("CREATE TABLE padding AS SELECT zeroblob(5000000) AS bytes")
         connection.close()
@@ -263,6 +264,14 @@ class TestGpuWorkAlone:
         assert [line.split(",")[:4] for line in again.stdout.splitlines()] == [
             line.split(",")[:4] for line in shown.stdout.splitlines()
         ]
+
+    def test_is_not_enough_for_categories_that_operators_decide(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        path = self.timeline(tmp_path, name="mystery")
+        shown = CliRunner().invoke(command, [str(path), "--by", "category", "--format", "csv"])
+        assert [line.split(",")[0] for line in shown.stdout.splitlines()[1:]] == ["GEMM"]
 
 
 NESTED = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=25)
