@@ -82,8 +82,8 @@ BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headro
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """Lower bound of a unit -> the text in the basis that indicates it."""
-GROUPS_OF_KERNELS = ("name", "short", "grid", "category")
-"""Groupings that need nothing but kernels and their shapes."""
+GROUPS_OF_KERNELS = ("name", "short", "grid")
+"""Groupings that need nothing but kernels and their shapes; a category may need the operator."""
 IS_TOTAL = Column("is_total", "total")
 MIX = (
     Column("kernel", "kernel", wide=True),

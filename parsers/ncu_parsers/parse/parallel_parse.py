@@ -376,17 +376,41 @@ def _of_batch(future: Future[list[Part]], place: int) -> Part:
 def block_interrupts() -> Iterator[None]:
     """Processes started in the block ignore Ctrl-C, which a terminal sends to all; this one gets it after the block.
 
-    The same holds for processes that threads of the block start later.
+    The same holds for processes that threads of the block start later. SIGTERM comes after the block too.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
+    with _handled_later():
+        if not hasattr(signal, "pthread_sigmask"):
+            yield
+            return
+        resource_tracker.ensure_running()  # started inside, it would unblock Ctrl-C
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _handled_later() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are handled after the block: a process prints a traceback if its parent leaves its start.
+
+    A blocked signal is not enough: another thread may get it, and Python handles it in the main thread all the same.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread alone
         return
-    resource_tracker.ensure_running()  # started inside, it would unblock Ctrl-C
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    raising = {number: handler for number, handler in usual.items() if callable(handler)}
+    for number in raising:
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in raising.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def _begin(lifeline: Connection, processes: int) -> None:

@@ -74,9 +74,14 @@ class GpuSamples:
 
     def amounts(self, metric: str, start: Integers, end: Integers) -> tuple[Floats, Floats]:
         """A metric over times from `start` to `end` (ns): the sum of value x ns, and the ns of it that are known."""
-        values = self.values[metric]
+        if not len(start):
+            return np.zeros(0), np.zeros(0)
+        first = max(int(np.searchsorted(self.times, start.min(), "right")) - 1, 0)
+        near = slice(first, max(int(np.searchsorted(self.times, end.max())), first + 1))
+        values = self.values[metric][near]
         known = ~np.isnan(values)
-        amount, covered = (self._integral(one) for one in (np.where(known, values, 0.0), known.astype(np.float64)))
+        amounts = np.where(known, values, 0.0), known.astype(np.float64)
+        amount, covered = (self._integral(near, one) for one in amounts)
         return amount.between(start, end), covered.between(start, end)
 
     def means(self, start: Integers, end: Integers) -> Means:
@@ -93,9 +98,9 @@ class GpuSamples:
         begin_in = np.searchsorted(self.times, end) - np.searchsorted(self.times, start)
         return Means(values, np.where(has_any, begin_in, 0).astype(np.int64))
 
-    def _integral(self, values: Floats) -> _Integral:
-        sums = np.concatenate([[0.0], np.cumsum(values * (self.ends - self.times))])
-        return _Integral(self.times, self.ends, values, sums)
+    def _integral(self, near: slice, values: Floats) -> _Integral:
+        times, ends = self.times[near], self.ends[near]
+        return _Integral(times, ends, values, np.concatenate([[0.0], np.cumsum(values * (ends - times))]))
 
 
 @dataclass(frozen=True)

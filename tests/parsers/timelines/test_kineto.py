@@ -18,7 +18,7 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.tables import field_entries
 from ncu_parsers.sources.sources import Source, find_sources
-from ncu_parsers.timelines.host_ranges import DEEPEST, HostRange, ThreadRanges
+from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.kineto import chrome_trace
 from ncu_parsers.timelines.kineto.kineto import read_report
 
@@ -312,25 +312,6 @@ def test_no_bytes_make_the_reader_crash(tmp_path_factory: pytest.TempPathFactory
     path.write_bytes(b'{"traceEvents": [' + content)
     with pytest.raises(NotAReport):
         read_report(Source(str(path)))
-
-
-def test_ranges_around_a_moment_are_the_open_ones_outermost_first() -> None:
-    nested = ThreadRanges([HostRange(0, 100, "k", "a"), HostRange(10, 20, "k", "b"), HostRange(40, 20, "k", "c")])
-    found = nested.around([60, 15, 35, 101])
-    assert [[one.name for one in ranges] for ranges in found] == [["a", "c"], ["a", "b"], ["a"], []]
-
-
-@given(
-    spans=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12),
-    moments=st.lists(st.integers(0, 26), max_size=6),
-)
-def test_ranges_around_many_moments_are_those_around_each(spans: list[tuple[int, int]], moments: list[int]) -> None:
-    ranges = ThreadRanges([HostRange(start, duration, "k", str(at)) for at, (start, duration) in enumerate(spans)])
-    found = ranges.around(moments)
-    assert found == [ranges.around([moment])[0] for moment in moments]
-    for moment, around in zip(moments, found, strict=True):
-        inside = [one for one in ranges.ranges if one.start <= moment < one.end]
-        assert [one for one in around if one.end != moment] == inside
 
 
 class TestRangesWithoutEnd:

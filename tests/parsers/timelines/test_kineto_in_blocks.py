@@ -14,6 +14,7 @@ from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.kineto_activity import nanoseconds
 from ncu_parsers.timelines.host_ranges import ANNOTATION, DEEPEST, OPERATOR
 from ncu_parsers.timelines.kineto import chrome_trace, trace_table
 from ncu_parsers.timelines.kineto.chrome_trace import TraceEvents
@@ -228,3 +229,25 @@ def test_a_product_within_another_has_the_work_alone() -> None:
     done = work_of_operators(ranges, np.array([0, 1]))
     assert done.flops.tolist() == [0, 48]
     assert done.part(slice(1, 2)).flops.tolist() == [48]
+
+
+# ------------------------------------------------------------------------------------------------------ times
+
+
+@given(st.lists(st.floats(min_value=-2e15, max_value=2e15)))
+def test_times_become_the_nanoseconds_that_the_timeline_reads(microseconds: list[float]) -> None:
+    found = chrome_trace.whole_nanoseconds(np.array(microseconds, np.float64))
+    assert found.tolist() == [nanoseconds(one) for one in microseconds]
+
+
+def test_starts_since_1970_are_exact_to_the_nanosecond(tmp_path: Path) -> None:
+    start = 1_700_000_000_123_457
+    report = read_report(written(tmp_path, json.dumps([gpu("kernel", "k", start, 1, 1)])))
+    assert [row["start_ns"] for row in rows(report)] == [start * 1000]
+    assert chrome_trace.SINCE_1970 not in report.notes
+
+
+def test_fractions_of_microseconds_since_1970_have_a_note_that_they_are_rounded(tmp_path: Path) -> None:
+    report = read_report(written(tmp_path, json.dumps([gpu("kernel", "k", 1_700_000_000_123_456.789, 1, 1)])))
+    assert [row["start_ns"] for row in rows(report)] == [1_700_000_000_123_456_750]
+    assert chrome_trace.SINCE_1970 in report.notes

@@ -18,11 +18,12 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse_into
 from ncu_parsers.schema.tables import concatenated
+from ncu_parsers.sources import memory
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys import nsys_sqlite
 from ncu_parsers.timelines.nsys.tables import database as nsys_database
-from ncu_parsers.timelines.nsys.tables import open_ranges
+from ncu_parsers.timelines.nsys.tables import nvtx, open_ranges, python_backtraces
 from ncu_parsers.timelines.nsys.tables.api_calls import ApiCallIndex
 from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
 from ncu_parsers.timelines.nsys.tables.nvtx import NvtxRanges
@@ -37,6 +38,8 @@ from tests.support.timelines import (
     database,
     domain,
     global_id,
+    gpu_metric_names,
+    gpu_metric_samples,
     kernel,
     node_made,
     pushed,
@@ -93,19 +96,49 @@ def any_timeline(seed: int) -> dict[str, list[dict[str, Any]]]:
     return parts
 
 
+def assert_same_in_parts(path: Path) -> pa.Table:
+    """Assert that reading a timeline in parts gives what reading it at once does; gives the launches."""
+    whole = read(path)
+    table, report, parts = streamed(path)
+    assert whole.table is not None
+    assert parts > 4
+    columns = [name for name in table.column_names if name in whole.table.column_names]
+    assert set(whole.table.column_names) == set(columns)
+    assert table.select(columns).to_pylist() == whole.table.select(columns).to_pylist()
+    assert (report.notes, report.lines, report.rows) == (whole.notes, whole.lines, whole.rows)
+    return table
+
+
+def too_big(*_: object) -> None:
+    with memory.limited(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "resident", lambda: 1 << 50)
+        memory.require_memory("t.sqlite")
+
+
 @pytest.mark.usefixtures("tiny_parts")
 class TestReadingInParts:
     @pytest.mark.parametrize("seed", range(12))
     def test_gives_the_launches_and_notes_of_reading_at_once(self, seed: int, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", any_timeline(seed), ("void a<1>(int)", "b", "layer", "d"))
-        whole = read(path)
-        table, report, parts = streamed(path)
-        assert whole.table is not None
-        assert parts > 4
-        columns = [name for name in table.column_names if name in whole.table.column_names]
-        assert set(whole.table.column_names) == set(columns)
-        assert table.select(columns).to_pylist() == whole.table.select(columns).to_pylist()
-        assert (report.notes, report.lines, report.rows) == (whole.notes, whole.lines, whole.rows)
+        assert_same_in_parts(path)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_gives_the_sampled_activity_and_the_lines_of_python_of_reading_at_once(
+        self, seed: int, tmp_path: Path
+    ) -> None:
+        timeline, times = any_timeline(seed), range(0, 700, 2)
+        for number, one in enumerate((*timeline[CALLS], *timeline[DRIVER])):
+            one["callchainId"] = number % 4 or None
+        frames = [{"id": chain, "symbol": 2, "module": 5, "stackDepth": 0} for chain in (1, 2)]
+        sampled = {
+            "TARGET_INFO_GPU": [{"id": 0, "cuDevice": 0}], python_backtraces.TABLE: frames,
+            "TARGET_INFO_GPU_METRICS": gpu_metric_names("SMs Active", "Tensor Active"),
+            "GPU_METRICS": gpu_metric_samples(times, [time % 7 for time in times], [time % 9 for time in times]),
+        }  # fmt: skip
+        path = database(tmp_path / "t.sqlite", {**timeline, **sampled}, ("a", "b", "layer", "d", "net.py:7"))
+        table = assert_same_in_parts(path)
+        for column in ("sampled_tensor_active_pct", "python_line"):
+            assert 0 < table.column(column).null_count < len(table)
 
     def test_writes_the_file_that_reading_at_once_gives(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ncu_parsers.parse.parse.STREAMED_FROM_BYTES", 1)
@@ -122,6 +155,29 @@ class TestReadingInParts:
         tables = {KERNELS: launches, CALLS: [call(9 * at, at) for at in range(1, 40)], RANGES: ranges}
         table, _, parts = streamed(database(tmp_path / "t.sqlite", tables))
         assert parts == 1
+        assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
+
+    @pytest.mark.parametrize("sizes", ["", ", sizes = [[8, 4], [4, 2]]"])
+    def test_beyond_the_memory_limit_says_that_sizes_are_read_at_once(
+        self, sizes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ranges = [pushed(f"aten::mm, seq = 1, op_id = 2{sizes}", 0, 900)]
+        path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(20, 1)], CALLS: [call(9, 1)], RANGES: ranges})
+        monkeypatch.setattr(nsys_sqlite._Timeline, "_batches", too_big)
+        for reading in (streamed, read):
+            with pytest.raises(memory.TooBig) as refused:
+                reading(path)
+            assert ("Ranges hold the sizes of operators" in refused.value.paragraph) == bool(sizes)
+            assert "--memory-limit" in refused.value.paragraph
+
+    def test_of_sizes_that_a_look_at_some_ranges_misses_counts_a_call_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(nvtx, "SAMPLES", 1)
+        monkeypatch.setattr(nvtx, "ROWS_OF_A_SAMPLE", 1)
+        ranges = [pushed("step", 0, 950), pushed("aten::mm, seq = 1, op_id = 2, sizes = [[8, 4], [4, 2]]", 0, 900)]
+        launches, calls = [kernel(10 * at, at) for at in range(1, 40)], [call(9 * at, at) for at in range(1, 40)]
+        table, _, _ = streamed(database(tmp_path / "t.sqlite", {KERNELS: launches, CALLS: calls, RANGES: ranges}))
         assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
 
     def test_of_a_timeline_without_gpu_work_counts_its_ranges(self, tmp_path: Path) -> None:
@@ -161,13 +217,14 @@ class TestReadingInParts:
 
 
 class TestGpuWorkAlone:
-    def timeline(self, folder: Path, sizes: str = "") -> Path:
+    def timeline(self, folder: Path, sizes: str = "", name: str = "void gemm<1>(int)") -> Path:
         ranges = [pushed(f"aten::mm, seq = {at}, op_id = {at}{sizes}", at, at + 5) for at in range(0, 200, 10)]
         tables = {
             KERNELS: [kernel(at + 3, at) for at in range(0, 200, 10)],
             CALLS: [call(at, at) for at in range(0, 200, 10)],
         }
-        path = database(folder / "t.sqlite", {**tables, RANGES: ranges, "ANALYSIS_DETAILS": [{"duration": 1}]})
+        tables |= {RANGES: ranges, "ANALYSIS_DETAILS": [{"duration": 1}]}
+        path = database(folder / "t.sqlite", tables, (name,))
         with sqlite3.connect(path) as connection:  # of a size from which on reports are cached
             connection.execute("CREATE TABLE padding AS SELECT zeroblob(5000000) AS bytes")
         connection.close()
@@ -182,6 +239,7 @@ class TestGpuWorkAlone:
         (row, *_) = concatenated(parts).to_pylist()
         assert (row["duration_ns"], row["grid"], row["nvtx_path"], row["thread_id"]) == (10.0, [4, 2, 1], None, None)
         assert not any("API call" in note for note in report.notes)
+        assert any("operators have no sizes; torch.autograd.profiler.emit_nvtx" in note for note in report.notes)
 
     def test_with_sizes_of_operators_has_their_flops(self, tmp_path: Path) -> None:
         parts: list[pa.Table] = []
@@ -206,6 +264,14 @@ class TestGpuWorkAlone:
         assert [line.split(",")[:4] for line in again.stdout.splitlines()] == [
             line.split(",")[:4] for line in shown.stdout.splitlines()
         ]
+
+    def test_is_not_enough_for_categories_that_operators_decide(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        path = self.timeline(tmp_path, name="mystery")
+        shown = CliRunner().invoke(command, [str(path), "--by", "category", "--format", "csv"])
+        assert [line.split(",")[0] for line in shown.stdout.splitlines()[1:]] == ["GEMM"]
 
 
 NESTED = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=25)

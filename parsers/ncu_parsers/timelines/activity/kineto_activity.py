@@ -34,7 +34,14 @@ from ncu_parsers.timelines.activity.activity import (
     Overheads,
     columns_of,
 )
-from ncu_parsers.timelines.kineto.chrome_trace import TraceEvents, event_mapping, event_whole, traced_devices
+from ncu_parsers.timelines.kineto.chrome_trace import (
+    EXACT_UNTIL,
+    SINCE_1970,
+    TraceEvents,
+    event_mapping,
+    event_whole,
+    traced_devices,
+)
 
 TOOL = "kineto"
 
@@ -72,9 +79,6 @@ TYPE_BYTES = {
     "ComplexDouble": 16,
 }  # fmt: skip
 """Bytes of an element, by PyTorch's names of scalar types (c10/core/ScalarType.h)."""
-
-WHOLE_US_EXACT = 2**43
-"""Up to here, neighbouring doubles are less than a nanosecond apart if they are microseconds."""
 
 
 def nanoseconds(microseconds: Any) -> int | None:
@@ -144,7 +148,7 @@ class _TracedActivity:
         if start is None or duration is None or duration < 0:
             self._broken += 1
             return
-        self._rounded = self._rounded or (start > WHOLE_US_EXACT * 1000 and start % 1000 != 0)
+        self._rounded = self._rounded or (start > EXACT_UNTIL * 1000 and start % 1000 != 0)
         if category in KINDS:
             self._take_operation(KINDS[category], name, start, start + duration, event_mapping(event.get("args")))
             return
@@ -219,10 +223,7 @@ class _TracedActivity:
         if self._broken + broken:
             notes.append(f"{self._broken + broken} events could not be read and were left out")
         if self._rounded:
-            notes.append(
-                "the trace prints microseconds since 1970, which JSON's numbers hold to a quarter of a microsecond; "
-                "sums are exact in what was read"
-            )
+            notes.append(SINCE_1970)
         return notes
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from zstandard import ZstdError
 
 from ncu_parsers.sources import memory
@@ -44,6 +46,13 @@ _LONGEST_GAP = 256
 NS_PER_US = 1000.0
 LONGEST_TIME = 2**63 / NS_PER_US
 """Microseconds, from which on nanoseconds are no int64."""
+EXACT_UNTIL = 2.0**43
+"""Microseconds (101 days), up to which neighbouring doubles are less than a nanosecond apart."""
+SINCE_1970 = (
+    "the trace prints microseconds since 1970, which JSON's numbers hold to a quarter of a microsecond; sums are exact "
+    "in what was read"
+)
+"""A note on starts with a fraction beyond `EXACT_UNTIL`."""
 
 Thread = tuple[int | str, int | str]
 """Process and thread of an event."""
@@ -295,6 +304,12 @@ class _Text:
 
 
 # -------------------------------------------------------------------------------------------------- values of events
+
+
+def whole_nanoseconds(microseconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Finite times below `LONGEST_TIME` in ns, exactly: the fraction is converted apart from whole microseconds."""
+    whole = np.floor(microseconds)
+    return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * NS_PER_US).astype(np.int64)
 
 
 def event_number(value: object) -> float:

@@ -27,7 +27,7 @@ from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
-from ncu_parsers.timelines.kineto.chrome_trace import NS_PER_US
+from ncu_parsers.timelines.kineto.chrome_trace import EXACT_UNTIL, NS_PER_US, SINCE_1970
 from ncu_parsers.timelines.kineto.frame_locations import location_columns_of
 from ncu_parsers.timelines.kineto.host_threads import NestedRanges
 from ncu_parsers.timelines.kineto.launch_work import work_of_launches, work_of_operators
@@ -127,6 +127,8 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     operators = np.unique(places.call[places.call != MISSING]).tolist()
     if operators and not any(ranges.calls[call].inputs.shapes for call in operators):
         notes.append("operators have no shapes; the profiler records them with record_shapes=True")
+    if np.any((rows.columns["start"] > EXACT_UNTIL) & (rows.columns["start"] % 1 != 0)):
+        notes.append(SINCE_1970)
     notes += graph_captures.replay_notes(len(rows), replays, len(captured))
     if events.broken:
         notes.append(f"{events.broken} events could not be read and were left out")
@@ -136,9 +138,9 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
 
 
 def _busy(columns: Columns, is_kernel: Any) -> list[str]:
-    device, start = columns["device"].astype(np.int64), columns["start"] * NS_PER_US
+    device, start = columns["device"].astype(np.int64), (columns["start"] - columns["start"].min()) * NS_PER_US
     process = np.full_like(device, MISSING)
-    return busy_notes(process, device, start - start.min(), columns["duration"] * NS_PER_US, is_kernel)
+    return busy_notes(process, device, start, columns["duration"] * NS_PER_US, is_kernel)
 
 
 def _refusal(source: Source, events: TracedEvents) -> NotAReport:

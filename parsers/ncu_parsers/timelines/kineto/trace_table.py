@@ -23,6 +23,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_mapping,
     event_whole,
     traced_devices,
+    whole_nanoseconds,
 )
 from ncu_parsers.timelines.kineto.host_threads import Floats, Integers, NestedRanges
 from ncu_parsers.timelines.kineto.places import Places
@@ -150,7 +151,7 @@ class TraceTable:
         columns = {name: column[rows] for name, column in self._columns.items()}
         launched, call = columns["launched"], columns["call"]
         shapes, types = self._inputs
-        yield "start_ns", "ns", arrays.whole(np.rint(columns["start"] * NS_PER_US).astype(np.int64))
+        yield "start_ns", "ns", arrays.whole(whole_nanoseconds(columns["start"]))
         yield "operation", "", arrays.recoded(launched, [one.operation for one in self._launched])
         yield "operator", "", arrays.recoded(call, self._operators)
         yield "shapes", "", arrays.recoded(call, shapes)

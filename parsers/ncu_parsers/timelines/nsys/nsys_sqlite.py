@@ -11,6 +11,7 @@ documentation).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,6 +59,15 @@ DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 
 ROWS_OF_A_TABLE = 48 * 1024
 
+WITHOUT_SIZES = (
+    "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
+)
+
+AT_ONCE = (
+    "That is the limit for this program. Ranges hold the sizes of operators, and FLOPs from these are worked out over "
+    "all launches at once; other timelines are read in parts."
+)
+
 
 class NoGpuWork(NotAReport):
     """The timeline contains no kernel, copy or memset."""
@@ -76,7 +86,8 @@ def read_export(source: Source, name: str) -> Report:
     """Read the export at `source` as a report called `name`. Raises what `read_report` raises."""
     with opened(source, name) as database:
         timeline = _Timeline(database)
-        (table,) = timeline.tables(name, None)
+        with timeline.explaining_the_limit():
+            (table,) = timeline.tables(name, None)
         result = Report(name, table=table)
         timeline.describe(result)
         return result
@@ -90,7 +101,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
     """As `stream_report`, without API calls and ranges: threads, NVTX paths, phases and modules are null.
 
-    Ranges with the sizes of operators are read, since those give FLOPs.
+    Ranges with the sizes of operators are read where a look finds some, since those give FLOPs.
     """
     return stream_export(source, source.name, write, ranges=False)
 
@@ -101,8 +112,8 @@ def stream_export(
     """Read the export at `source` as a report called `name`, as `stream_report` does, or `stream_gpu_work`."""
     with opened(source, name) as database:
         timeline = _Timeline(database, ranges=ranges)
-        with one_heap():
-            database.in_parts = not timeline.is_read_whole
+        with one_heap(), timeline.explaining_the_limit():
+            database.in_parts = not timeline.has_sizes
             for table in timeline.tables(name, ROWS_OF_A_TABLE if database.in_parts else None):
                 write(table)
         result = StreamedReport(name)
@@ -179,16 +190,23 @@ class _Timeline:
         operators = sampled_operators(database, strings)
         self._kept = ("operator",) if operators else ()
         self.has_sizes = any(call.inputs.shapes for call in operators)
-        """Sizes give FLOPs, which are worked out over all launches of a call, wherever they are."""
+        """Sizes give FLOPs. Those of a call are worked out over all its launches, which two tables may hold."""
         self._with_ranges = ranges or self.has_sizes
-        beside = any(database.has_rows(table) for table in (gpu_metrics.TABLE, python_backtraces.TABLE))
-        self.is_read_whole = self.has_sizes or (ranges and beside)
-        """Samples of GPUs and backtraces are set beside all launches at once."""
-        self._strings = strings
-        self._on_samples: list[str] = []
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
+        self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
+        samples = gpu_metrics.read_gpu_metrics(database) if ranges else gpu_metrics.SampledActivity({})
+        self._samples = gpu_metrics.SampledColumns(samples, self._devices)
+        self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
+
+    @contextmanager
+    def explaining_the_limit(self) -> Iterator[None]:
+        """Where the block takes too much memory, and all of the timeline is read at once, say why it is."""
+        try:
+            yield
+        except memory.TooBig as error:
+            raise memory.TooBig(error.what, AT_ONCE, error.advice) if self.has_sizes else error from None
 
     def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
         """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
@@ -199,24 +217,24 @@ class _Timeline:
             origins = self._origins(batch)
             self.account.add(batch.operations, origins, batch.call.is_known)
             table = launch_table(name, batch.operations, origins, self._devices, () if rows is None else self._kept)
-            yield self._with_samples_and_locations(table, batch.operations) if rows is None else table
+            yield self._samples.beside(self._with_locations(table, batch.call), batch.operations)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
 
-    def _with_samples_and_locations(self, table: pa.Table, operations: Operations) -> pa.Table:
-        """The table of all launches, with what backtraces and samples of GPUs say of them."""
-        found = python_backtraces.location_columns_of(self._database, self._strings, operations, CALLS)
-        for own, unit, values in found:
-            if values.null_count < len(values):
-                table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
-        samples = gpu_metrics.read_gpu_metrics(self._database)
-        table, self._on_samples = gpu_metrics.with_sampled_activity(table, samples, operations, self._devices)
+    def _with_locations(self, table: pa.Table, call: LaunchingCalls) -> pa.Table:
+        """The table of launches with the lines of Python that backtraces of their calls name, if any does."""
+        if not self._locations:
+            return table
+        for own, unit, values in python_backtraces.location_columns_of(self._locations, call.backtrace):
+            table = table.append_column(pa.field(own, values.type, metadata=field_metadata(unit=unit)), values)
         return table
 
     def _batches(self, rows: int | None) -> Iterator[_Batch]:
         calls = None
         for operations in self._operations.batches(rows):
-            calls = calls or ApiCallIndex(self._database, CALLS if self._with_ranges else ())
+            calls = calls or ApiCallIndex(
+                self._database, CALLS if self._with_ranges else (), backtraces=bool(self._locations)
+            )
             columns = operations.columns
             call = calls.of(columns["globalPid"], columns["correlationId"])
             made = self._nodes.origins(process_of(columns["globalPid"]), columns["graphNodeId"])
@@ -244,7 +262,7 @@ class _Timeline:
         result.operators = operators_at(ranges, times[asked], threads[asked])
         result.operators.innermost = _spread(result.operators.innermost, asked)
         if any(len(path) >= deepest for path in paths):
-            self.account.cut_to = deepest
+            self.account.cut_to = min(deepest, self.account.cut_to or deepest)
         return result
 
     def describe(self, result: Report) -> None:
@@ -261,11 +279,11 @@ class _Timeline:
             result.lines[report.BROKEN] = startless
         result.notes = [
             *_absences(database, account, self._devices),
-            *(_call_notes(database, account) if self._with_ranges else []),
+            *(_call_notes(database, account) if self._with_ranges else [WITHOUT_SIZES] if self._kept else []),
             *_graph_notes(database, account, has_ranges=self._with_ranges),
             *_remarks(account, startless),
             *_omissions(database),
-            *self._on_samples,
+            *self._samples.notes(),
         ]
 
 
@@ -313,9 +331,7 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
     if account.cut_to is not None:
         notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
     if account.has_operators and not account.has_sizes:
-        notes.append(
-            "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
-        )
+        notes.append(WITHOUT_SIZES)
     return notes
 
 

@@ -18,23 +18,26 @@ from ncu_parsers.timelines.nsys.tables.nvtx import process_of, rows_by_key
 
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 FIELDS = ("start", "globalTid", "correlationId")
+BACKTRACE = "callchainId"
 BLOCKS_KEPT = 16
 """Operations that follow each other need the same blocks."""
 
 
 class LaunchingCalls(NamedTuple):
-    """Start in ns and serialised thread id of the call of each operation (int64), `MISSING` without one."""
+    """Start in ns, serialised thread id and backtrace of the call of each operation (int64), `MISSING` without one."""
 
     start: Integers
     thread: Integers
+    backtrace: Integers
     is_known: npt.NDArray[np.bool_]
 
 
 class ApiCallIndex:
-    """The API calls of a timeline."""
+    """The API calls of a timeline; their backtraces are `MISSING` unless `backtraces` are asked for."""
 
-    def __init__(self, database: Database, call_tables: Sequence[str] = CALLS) -> None:
-        self._read = lru_cache(BLOCKS_KEPT)(lambda table, block: database.integers(table, *FIELDS, block=block))
+    def __init__(self, database: Database, call_tables: Sequence[str] = CALLS, *, backtraces: bool = False) -> None:
+        self._fields = (*FIELDS, BACKTRACE) if backtraces else FIELDS
+        self._read = lru_cache(BLOCKS_KEPT)(lambda table, block: database.integers(table, *self._fields, block=block))
         self._index: list[tuple[str, RowBlock, dict[int, tuple[int, int]]]] = []
         for table in call_tables:
             for block, calls in database.integer_blocks(table, "globalTid", "correlationId"):
@@ -55,12 +58,12 @@ class ApiCallIndex:
         for one, rows in rows_by_key(process, np.flatnonzero(correlation != MISSING)).items():
             wanted[one] = rows[np.argsort(correlation[rows], kind="stable")]
             ids[one] = correlation[wanted[one]]
-        nothing = np.full(len(process), MISSING)
-        result = LaunchingCalls(nothing, nothing.copy(), np.zeros(len(process), bool))
+        start_of, thread_of, backtrace_of = np.full((3, len(process)), MISSING)
+        result = LaunchingCalls(start_of, thread_of, backtrace_of, np.zeros(len(process), bool))
         parts = [self._read(table, block) for table, block, spans in self._index if _has_any(spans, ids)]
         if not parts:
             return result
-        start, thread, known = (np.concatenate([part[name] for part in parts]) for name in FIELDS)
+        start, thread, known, *backtraces = (np.concatenate([part[name] for part in parts]) for name in self._fields)
         for one, rows in rows_by_key(process_of(thread), np.arange(len(thread))).items():
             if one in wanted:
                 rows = rows[np.lexsort((start[rows], known[rows]))]
@@ -69,6 +72,8 @@ class ApiCallIndex:
                 calls, operations = rows[at[found]], wanted[one][found]
                 result.start[operations], result.thread[operations] = start[calls], thread[calls]
                 result.is_known[operations] = True
+                for backtrace in backtraces:
+                    result.backtrace[operations] = backtrace[calls]
         return result
 
 

@@ -49,6 +49,7 @@ ROWS_BETWEEN_CHECKS, BYTES_BETWEEN_CHECKS = 50_000, 16 << 20
 ROWS_OF_A_BLOCK = 32 * 1024
 ROWID = "rowid"
 """SQLite's own number of a row, a column of every table."""
+VALUE = "(value)"
 SHORT_TEXT = 2000
 """Bytes; a block of rows without longer texts is read at once."""
 LONGER_TEXT = "\x01a longer text"
@@ -157,12 +158,19 @@ class Database:
             texts = arrays.cast(arrays.texts(self.texts(table, text, within=within)), pa.binary())
         return numbers, texts
 
-    def integer_blocks(self, table: str, *names: str) -> Iterator[tuple[RowBlock, dict[str, Integers]]]:
-        """All rows of a table in blocks, with columns as `integers` gives them, and with `ROWID`."""
+    def integer_blocks(
+        self, table: str, *names: str, value: str | None = None
+    ) -> Iterator[tuple[RowBlock, dict[str, Integers]]]:
+        """All rows of a table in blocks, with columns as `integers` gives them, and with `ROWID`.
+
+        With `value`, which is SQL for a whole number, also that, as `VALUE`.
+        """
         after = MISSING
         while table in self.tables:
             within = f" WHERE rowid > {after} ORDER BY rowid LIMIT {ROWS_OF_A_BLOCK}"
-            columns, _ = self._numbers_and_more(table, (ROWID, *names), (), within)
+            columns, values = self._numbers_and_more(table, (ROWID, *names), (value,) if value else (), within)
+            if values:
+                columns[VALUE] = _numbers_of(values[0])
             rowids = columns[ROWID]
             if not len(rowids):
                 return

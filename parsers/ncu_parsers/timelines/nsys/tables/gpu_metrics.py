@@ -142,46 +142,73 @@ def _old_events(database: Database) -> list[str]:
 # --------------------------------------------------------------------------------------------- beside the operations
 
 
-def with_sampled_activity(
-    table: pa.Table, activity: SampledActivity, operations: Operations, devices: Devices
-) -> tuple[pa.Table, list[str]]:
-    """The table of operations with a column for each sampled metric, in % of its peak, and notes on rate and gaps.
+class SampledColumns:
+    """The columns of sampled metrics, in % of their peak, for the operations of a timeline as they come in parts.
 
     An operation has the mean of the GPU's samples over its time, weighted by their overlap; null if it takes fewer than
     five periods of sampling, if samples cover less than 90 % of it, or if its GPU is not known. `sampled_samples` is
     the number of samples in that mean, 0 for none.
     """
-    if not activity.gpus:
-        return table, list(activity.notes)
-    rows = len(operations)
-    start, end = operations.columns["start"], operations.columns["end"]
-    timed = ~np.isnan(operations.durations)
-    place = devices.places(operations.processes, operations.columns["deviceId"])
-    values = {name: np.full(rows, np.nan) for name in sampled_columns()}
-    samples = np.full(rows, MISSING)
-    for gpu, own in activity.gpus.items():
-        mine = np.flatnonzero(timed & (place == gpu))
-        found = own.means(start[mine], end[mine])
-        samples[mine] = found.samples
-        for name, means in found.values.items():
-            values[name][mine] = means
-    for name, entry in sampled_columns().items():
-        if any(name in own.values for own in activity.gpus.values()):
-            meaning = f"sampled on the whole GPU while it ran, not counted: {entry['means']}"
-            metadata = field_metadata(unit="%", meaning=meaning)
-            table = table.append_column(pa.field(name, pa.float64(), metadata=metadata), arrays.floats(values[name]))
-    sampled_gpu = np.where(samples == MISSING, MISSING, place)
-    for name, numbers, meaning in (
-        (SAMPLES, samples, "samples in the means of the sampled columns, 0 for none"),
-        (SAMPLED_GPU, sampled_gpu, "the GPU that these are of, by its number in the timeline"),
-    ):
-        known = [None if number == MISSING else number for number in numbers.tolist()]
-        column = pa.field(name, pa.int64(), metadata=field_metadata(unit="", meaning=meaning))
-        table = table.append_column(column, arrays.integers(known, pa.int64()))
-    return table, [*activity.notes, *_notes(activity, samples)]
+
+    def __init__(self, activity: SampledActivity, devices: Devices) -> None:
+        self._activity, self._devices = activity, devices
+        self._operations = self._of_gpus = self._without = 0
+
+    def beside(self, table: pa.Table, operations: Operations) -> pa.Table:
+        """The table of some operations with their columns; as it is where no GPU was sampled."""
+        gpus = self._activity.gpus
+        if not gpus:
+            return table
+        rows = len(operations)
+        start, end = operations.columns["start"], operations.columns["end"]
+        timed = ~np.isnan(operations.durations)
+        place = self._devices.places(operations.processes, operations.columns["deviceId"])
+        values = {name: np.full(rows, np.nan) for name in sampled_columns()}
+        samples = np.full(rows, MISSING)
+        for gpu, own in gpus.items():
+            mine = np.flatnonzero(timed & (place == gpu))
+            found = own.means(start[mine], end[mine])
+            samples[mine] = found.samples
+            for name, means in found.values.items():
+                values[name][mine] = means
+        self._operations += rows
+        self._of_gpus += int((samples != MISSING).sum())
+        self._without += int((samples == 0).sum())
+        for name, entry in sampled_columns().items():
+            if any(name in own.values for own in gpus.values()):
+                meaning = f"sampled on the whole GPU while it ran, not counted: {entry['means']}"
+                metadata = field_metadata(unit="%", meaning=meaning)
+                table = table.append_column(
+                    pa.field(name, pa.float64(), metadata=metadata), arrays.floats(values[name])
+                )
+        sampled_gpu = np.where(samples == MISSING, MISSING, place)
+        for name, numbers, meaning in (
+            (SAMPLES, samples, "samples in the means of the sampled columns, 0 for none"),
+            (SAMPLED_GPU, sampled_gpu, "the GPU that these are of, by its number in the timeline"),
+        ):
+            known = [None if number == MISSING else number for number in numbers.tolist()]
+            column = pa.field(name, pa.int64(), metadata=field_metadata(unit="", meaning=meaning))
+            table = table.append_column(column, arrays.integers(known, pa.int64()))
+        return table
+
+    def notes(self) -> list[str]:
+        """Notes on what was left out, on the samples of each GPU, and on operations without any."""
+        notes = [*self._activity.notes, *_notes_on_gpus(self._activity)]
+        if self._without:
+            notes.append(
+                f"{self._without} of {self._of_gpus} operations have no sampled values: they take fewer than "
+                f"{LEAST_PERIODS} samples, or samples were lost; profile --gpu-metrics 200000 samples as finely as "
+                "nsys can"
+            )
+        unplaced = self._operations - self._of_gpus
+        if unplaced:
+            notes.append(
+                f"{unplaced} operations have no sampled values, because their GPU or time is not known or sampled"
+            )
+        return notes
 
 
-def _notes(activity: SampledActivity, samples: Integers) -> list[str]:
+def _notes_on_gpus(activity: SampledActivity) -> list[str]:
     notes = []
     for gpu, own in sorted(activity.gpus.items()):
         if len(own) < 2:
@@ -193,14 +220,4 @@ def _notes(activity: SampledActivity, samples: Integers) -> list[str]:
             f"{own.covered_ns / 1e9:.3g} s{lost}; a sampled value is a mean of the whole GPU while a kernel ran, and "
             "never a count"
         )
-    of_gpus = samples[samples != MISSING]
-    without = int((of_gpus == 0).sum())
-    if without:
-        notes.append(
-            f"{without} of {len(of_gpus)} operations have no sampled values: they take fewer than {LEAST_PERIODS} "
-            "samples, or samples were lost; profile --gpu-metrics 200000 samples as finely as nsys can"
-        )
-    unplaced = len(samples) - len(of_gpus)
-    if unplaced:
-        notes.append(f"{unplaced} operations have no sampled values, because their GPU or time is not known or sampled")
     return notes

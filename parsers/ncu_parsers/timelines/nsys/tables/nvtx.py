@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.schema import arrays
-from ncu_parsers.timelines.nsys.tables.database import MISSING, ROWID, Database, Integers, RowBlock
+from ncu_parsers.timelines.nsys.tables.database import MISSING, ROWID, VALUE, Database, Integers, RowBlock
 
 TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
@@ -30,6 +30,8 @@ BLOCKS_KEPT = 8
 """Operations that follow each other have ranges of the same blocks around them."""
 
 SAMPLES, ROWS_OF_A_SAMPLE = 64, 64
+SIZES = ", sizes = ["
+"""In the names of ranges around operators whose sizes were recorded."""
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -100,8 +102,12 @@ class NvtxRanges:
         self._read = lru_cache(BLOCKS_KEPT)(self._read_block)
         self._domains: dict[tuple[int, int], str] = {}
         self._blocks: list[RowBlock] = []
+        self.has_sizes = False
+        """Whether any name has sizes of an operator in it."""
         spans, lasting = [], []
-        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType"):
+        value = f"instr(text, '{SIZES}')" if "text" in database.columns(TABLE) else "NULL"
+        for block, event in database.integer_blocks(TABLE, "start", "end", "eventType", value=value):
+            self.has_sizes |= bool((event[VALUE] > 0).any())
             span, outlasting = self._indexed(block, event)
             self._blocks.append(block)
             spans.append(span)
@@ -253,7 +259,7 @@ def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | Non
 def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxOperator]:
     """The calls of operators among some events of every part of the file, and among its registered strings.
 
-    A program that opens ranges around operators opens them around all, so that a look is enough to know.
+    A program that opens ranges around operators opens them around all while it does, so that a look mostly finds them.
     """
     last = database.last_row(TABLE)
     names = set(strings.values())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pyarrow as pa
 
 from ncu_parsers.derived.operators.python_locations import (
@@ -20,48 +19,30 @@ from ncu_parsers.derived.operators.python_locations import (
     location_columns,
     within_packages,
 )
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database
-from ncu_parsers.timelines.nsys.tables.operations import Operations
+from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers
 
 TABLE = "CUDA_CALLCHAINS"
 _PYTHON_FILE = re.compile(r"(.+\.py)(?::(\d{1,9}))?")
 
 
-def location_columns_of(
-    database: Database, strings: dict[int, str], operations: Operations, calls: tuple[str, ...]
-) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the columns of locations of operations; [] where no backtrace has a frame of Python.
-
-    `calls` are the tables of API calls.
-    """
-    chains = _chains(database, strings) if database.has_rows(TABLE) else {}
-    if not chains:
-        return []
-    by_call: dict[tuple[int, int], Location] = {}
-    for table in calls:
-        columns = database.integers(table, "globalTid", "correlationId", "callchainId")
-        for thread, correlation, chain in zip(*(column.tolist() for column in columns.values()), strict=True):
-            if chain in chains:
-                by_call[thread & ~0xFFFFFF, correlation] = chains[chain]
-    processes = operations.columns["globalPid"]
-    alone = {process for process, _ in by_call}
-    if len(alone) == 1:  # tables of copies in old exports do not name the process
-        processes = np.where(processes == MISSING, alone.pop(), processes)
-    wanted = zip((processes & ~0xFFFFFF).tolist(), operations.columns["correlationId"].tolist(), strict=True)
-    found = [by_call.get(one) for one in wanted]
-    return location_columns(found, [None if one is None else BY_STACK for one in found])
-
-
-def _chains(database: Database, strings: dict[int, str]) -> dict[int, Location]:
+def locations_of_backtraces(database: Database, strings: dict[int, str]) -> dict[int, Location]:
     """The location of each backtrace: its innermost frame of Python that is no machinery."""
-    columns = database.integers(TABLE, "id", "symbol", "module", "stackDepth")
     files = {number: found for number, text in strings.items() if (found := _PYTHON_FILE.fullmatch(text))}
+    if not files:
+        return {}
+    columns = database.integers(TABLE, "id", "symbol", "module", "stackDepth")
     innermost: dict[int, tuple[int, Location]] = {}
     for chain, symbol, module, depth in zip(*(column.tolist() for column in columns.values()), strict=True):
         found = files.get(module)
-        if found is None or is_machinery(file := found[1].replace("\\", "/")):
+        if found is None or chain == MISSING or is_machinery(file := found[1].replace("\\", "/")):
             continue
         if chain not in innermost or depth < innermost[chain][0]:
             line = int(found[2]) if found[2] else None
             innermost[chain] = depth, Location(within_packages(file), line, strings.get(symbol, "?"))
     return {chain: location for chain, (_, location) in innermost.items()}
+
+
+def location_columns_of(locations: dict[int, Location], backtraces: Integers) -> list[tuple[str, str, pa.Array]]:
+    """Name, unit and values of the columns of locations, of operations by the backtrace of the call of each."""
+    found = [locations.get(one) for one in backtraces.tolist()]
+    return location_columns(found, [None if one is None else BY_STACK for one in found])
