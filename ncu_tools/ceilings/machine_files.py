@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -93,18 +93,31 @@ class Machine:
         return [self.rates[level] for level in MEMORY_LEVELS if level in self.rates]
 
 
-@lru_cache(maxsize=1)
 def machines() -> Mapping[str, Machine]:
     """Every known machine, sorted by id; a valid file of the user's replaces a shipped one of the same id.
 
     Invalid files are skipped here; `machines --check` names them.
     """
+    return machines_with(own_folder())
+
+
+@lru_cache(maxsize=1)
+def machines_with(own: Path) -> Mapping[str, Machine]:
+    """Every shipped machine and those of a folder, which take the place of shipped ones; sorted by id."""
+    return MappingProxyType(dict(sorted({**_shipped_machines(), **_valid_machines(own)}.items())))
+
+
+@cache
+def _shipped_machines() -> dict[str, Machine]:
+    return _valid_machines(SHIPPED)
+
+
+def _valid_machines(folder: Path) -> dict[str, Machine]:
     found: dict[str, Machine] = {}
-    for machine_id, text in (*machine_files_in(own_folder()), *machine_files_in(SHIPPED)):
-        if machine_id not in found:
-            with suppress(NcuBenchError):
-                found[machine_id] = parse_machine(machine_id, text)
-    return MappingProxyType(dict(sorted(found.items())))
+    for machine_id, text in machine_files_in(folder):
+        with suppress(NcuBenchError):
+            found[machine_id] = parse_machine(machine_id, text)
+    return found
 
 
 def machine_files() -> list[tuple[str, str]]:

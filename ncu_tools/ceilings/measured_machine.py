@@ -16,7 +16,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.workload.cpu_load import DISTURBS
 
 from ncu_tools.ceilings.ceilings import MEASURED_QUICKLY, rate_unit
-from ncu_tools.ceilings.machine_files import is_plausible, machines, own_folder, problems
+from ncu_tools.ceilings.machine_files import is_plausible, machines_with, own_folder, problems
 from ncu_tools.numbers.number_format import counted, percent, scaled
 
 CPU_UNITS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
@@ -85,7 +85,7 @@ def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly:
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    machines.cache_clear()
+    machines_with.cache_clear()
     return target
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -48,13 +47,6 @@ def on(device: str | None, metrics: dict[str, Any] | None = None, **options: Any
 def drawn(ceilings: Ceilings, unit: str) -> Ceiling:
     (found,) = [ceiling for ceiling in ceilings.drawn if ceiling.unit == unit]
     return found
-
-
-@pytest.fixture(autouse=True)
-def _fresh_machines() -> Iterator[None]:
-    machine_files.machines.cache_clear()
-    yield
-    machine_files.machines.cache_clear()
 
 
 def keep(machine_id: str, *, device: str = "Board X", more: str = "", rates: str = "", measured: bool = False) -> None:
@@ -343,7 +335,7 @@ class TestAComputeCapability:
         (note,) = of(on(None, sass(ffma=1e6), ns=LONG, capability="99.9")).notes
         assert "; they differ in DRAM, which has no ceiling. Say" in note
         (own_folder() / "y-1.toml").write_text(text.replace("100e9", "200e9").replace("1e12", "2e12"), "utf-8")
-        machine_files.machines.cache_clear()
+        machine_files.machines_with.cache_clear()
         (note,) = of(on(None, sass(ffma=1e6), ns=LONG, capability="99.9")).notes
         assert "; they differ in FP32 and DRAM, which have no ceiling. Say" in note
 
@@ -356,7 +348,7 @@ class TestAComputeCapability:
             "with --machine NAME, or collect the report's own with --section SpeedOfLight_RooflineChart"
         ]
         self.family(5e11, 5e11, stands=False)
-        machine_files.machines.cache_clear()
+        machine_files.machines_with.cache_clear()
         assert math.isnan(of(on(None, capability="99.9")).per_launch["fp32"][0])
 
     def test_is_noted_to_read_low_if_the_clock_was_below_their_boost_clock(self) -> None:

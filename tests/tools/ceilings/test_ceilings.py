@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,9 +186,8 @@ def test_a_machine_chosen_for_an_unknown_device_is_distinguished_from_its_own_fi
     ],
 )
 def test_a_note_says_how_to_get_ceilings_if_none_is_known(
-    name: str | None, capability: str | None, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str | None, capability: str | None, advice: str
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # the note names what was measured on this machine
     attributes = {"Device Name": name} if name else {}
     one = launch("k", sass(ffma=1e6), ns=1e6, dram=1e6, capability=capability, attributes=attributes)
     (note,) = ceilings_of(table(one)).notes

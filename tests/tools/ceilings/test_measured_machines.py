@@ -62,13 +62,6 @@ def found(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _fresh_machines() -> Any:
-    known.machines.cache_clear()
-    yield
-    known.machines.cache_clear()
-
-
 class TestTheMachineFile:
     def test_takes_dram_from_arrays_larger_than_any_cache_and_l2_from_arrays_inside_it(self) -> None:
         best = bandwidths(found())

@@ -21,7 +21,6 @@ from ncu_launch.files.manifest import Manifest
 from ncu_launch.profilers.subprocesses import run
 from ncu_launch.workload.cpu_load import CpuLoad
 
-from ncu_tools.ceilings import machine_files
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine, own_folder
 from ncu_tools.ceilings.measured_machine import keep_measured
@@ -76,13 +75,10 @@ def profile(launches: pa.Table | None = None, source: str = "operators", **chang
 
 
 @pytest.fixture(autouse=True)
-def _nobody_measured(monkeypatch: pytest.MonkeyPatch) -> Any:
+def _nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(quick_ceilings.SETTING)
     monkeypatch.setattr(quick_ceilings, "LOOKED_S", 0.0)
     monkeypatch.setattr(quick_ceilings, "cpu_count", lambda: 2)
-    machine_files.machines.cache_clear()
-    yield
-    machine_files.machines.cache_clear()
 
 
 class Measured:
