@@ -293,11 +293,10 @@ class KernelSums(Generic[Title]):
 
     def _add_bounds(self, launches: Launches) -> None:
         """Add the seconds that each resource needs, over launches for which every needed ceiling is known."""
-        judged = launches.judged
         for resource, needed in launches.needed.items():
-            self._sums.add(f"{resource} needed", needed * launches.weight, judged)
-        self._sums.add("judged seconds", launches.seconds * launches.weight, judged)
-        self._sums.add("judged partial", launches.partial & judged)
+            self._sums.add(f"{resource} needed", needed * launches.weight, launches.judged)
+        self._sums.add("judged seconds", launches.seconds * launches.weight, launches.judged)
+        self._sums.add("judged partial", launches.partial & launches.judged)
 
     def _add_fractions(self, launches: Launches, keys: Keys) -> None:
         """Add the seconds that each resource needs and those measured, over launches with a known ceiling."""

@@ -11,14 +11,20 @@ from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.kernels.diagnosis.rules import rules
+from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
+from ncu_tools.kernels.diagnosis.wording import SentenceValues
 from ncu_tools.kernels.hotspots import Hotspots, hotspots
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
+from ncu_tools.kernels.kernel_sums import or_none
+from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
+from ncu_tools.kernels.view.columns.column_sums import ColumnSums
 from ncu_tools.roofline.point_sums import points_of
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, PHASES, RUNS, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import on_disk
-from tests.support.launches import launch, sass, table
+from tests.support.launches import launch, metric, sass, table, taken
 
 COUNTED, UNCOUNTED = "ampere_sgemm_128x64_nn", "cutlass_80_tensorop_gemm_of_its_own"
 """Two kernels of the category GEMM."""
@@ -123,3 +129,38 @@ def test_rows_of_which_too_little_is_known_are_named_by_their_time() -> None:
     whole = table(*launches)
     found = hotspots(whole, ceilings_of(whole), group="nvtx")
     assert any(note.startswith("no rate or bound of long, short where ") for note in found.notes)
+
+
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+
+
+@pytest.mark.parametrize(("share", "mean"), [(0.2, None), (0.95, pytest.approx(0.5))])
+def test_a_diagnosis_of_a_category_takes_no_mean_of_a_small_part_of_its_time(share: float, mean: float | None) -> None:
+    counted = launch(COUNTED, {OCCUPANCY: metric(50.0, "%")}, ns=share * 1e6, attributes=A100)
+    rest = launch(UNCOUNTED, {}, ns=(1 - share) * 1e6, attributes=A100)
+    sums = taken(lambda: DiagnosisSums("category"), table(counted, rest))
+    assert or_none(float(sums.quantities()["achieved"][sums.number("GEMM")])) == mean
+
+
+def test_few_blocks_of_rows_that_have_enough_on_average_are_said_to_be_those_of_some_launches() -> None:
+    said = SentenceValues({"blocks": 228.0, "sm_count": 148.0, "empty_sms": 0.4}, Inputs(), [])
+    of_each = SentenceValues({"blocks": 32.0, "sm_count": 148.0, "empty_sms": 0.8}, Inputs(), [])
+    (few,) = (rule for rule in rules() if rule.id == "few blocks")
+    assert said.label(few) == "few blocks (228 on average for 148 SMs, fewer in some launches)"
+    assert of_each.label(few) == "few blocks (32 for 148 SMs)"
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.2, None), (0.95, pytest.approx(50.0))])
+def test_a_column_of_a_category_has_no_mean_of_a_small_part_of_its_time(share: float, expected: float | None) -> None:
+    counts = {OCCUPANCY: metric(50.0, "%"), "part": metric(100.0), "whole": metric(2.0)}
+    counted = launch(COUNTED, counts, ns=share * 1e6, attributes=A100)
+    rest = launch(UNCOUNTED, {}, ns=(1 - share) * 1e6, attributes=A100)
+    mean = ChosenColumn("occupancy", "occupancy", (OCCUPANCY,), MEAN)
+    quotient = ChosenColumn("quotient", "quotient", ("part",), RATIO, over="whole")
+    sums = taken(lambda: ColumnSums([mean, quotient], "category"), table(counted, rest))
+    by_name = taken(lambda: ColumnSums([mean, quotient], "name"), table(counted, rest))
+    for column in (mean, quotient):
+        assert sums.values(column) == {"GEMM": expected}
+        assert by_name.values(column) == {COUNTED: 50.0, UNCOUNTED: None}
+        assert sums.leaves_out(column) == (expected is None)
+        assert not by_name.leaves_out(column)
