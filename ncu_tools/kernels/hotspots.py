@@ -26,7 +26,7 @@ from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
-from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED
+from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
@@ -35,17 +35,21 @@ from ncu_tools.kernels.kernel_row import kernels_table as kernels_table
 from ncu_tools.kernels.kernel_row import ranked as ranked
 from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches, NamedSums, or_none
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 from ncu_tools.numbers.number_format import percent
 
-OF_SEVERAL = frozenset({"nvtx", CATEGORY, "location"})
-"""Groupings whose rows are several kernels: what some of them do says little of the others."""
-MOSTLY_KNOWN = 0.9
-"""Least share of the time of a row of several kernels in which its work is known, for rates and a bound of the row."""
+FOLLOW_FROM = {
+    "flops": ("flops_per_s",),
+    "dram": ("dram_bytes_per_s",),
+    "least": ("least_bytes_per_s",),
+    "flops and bytes": ("arithmetic_intensity",),
+    "bound": ("bound", "bound_fraction", "headroom_ns", "flag"),
+}
+"""What may be known of a launch -> the fields of a row of several kernels that follow from it."""
 OF_CALLS = frozenset({"operator", "location"})
 """Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
 
@@ -56,42 +60,48 @@ CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 
 
-def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name") -> Hotspots:
+Rows = tuple[npt.NDArray[np.int64], Sequence[str]]
+"""The number of the row of each launch, and the titles of the rows."""
+
+
+def hotspots(
+    table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name", rows: Rows | None = None
+) -> Hotspots:
     """The kernels of `table`, hottest first.
 
-    `by` is one of `ORDERS`, `group` one of `GROUPS`. Failed launches are left out, with a note.
+    `by` is one of `ORDERS`, `group` one of `GROUPS`; `rows` are rows of several kernels other than those of `group`.
+    Failed launches are left out, with a note.
     """
-    run = RunSums(group)
-    run.add(table, ceilings)
+    run = RunSums(group, of_several=rows is not None)
+    run.add(table, ceilings, rows)
     return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
 
 
 class RunSums:
     """Sums of the launches of a run by kernel, with the counts behind its notes, added in batches of launches.
 
-    `group` is one of `GROUPS`. The result does not depend on the sizes of the batches.
+    `group` is one of `GROUPS`. With `of_several` rows are several kernels whatever the group. The result does not
+    depend on the sizes of the batches.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, of_several: bool = False) -> None:
         self._group = group
-        self._of_several = group in OF_SEVERAL
         self._sums: KernelSums[str] = KernelSums()
-        self._parts: KernelSums[tuple[str, str]] = KernelSums()
-        """Of rows of several kernels, the sums of each row and kernel."""
+        self._known = _KnownTimes() if of_several or group in OF_SEVERAL else None
         self._counts = _NoteCounts()
         self._uncategorised = Uncategorised() if group == CATEGORY else None
         self._ran = KernelsOfRows()
 
-    def add(self, table: pa.Table, ceilings: Ceilings) -> None:
-        """Add launches with their ceilings."""
+    def add(self, table: pa.Table, ceilings: Ceilings, rows: Rows | None = None) -> None:
+        """Add launches with their ceilings; `rows` are other rows than those of the group."""
         if self._group in OF_CALLS:
             table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
-        keys, titles = grouping(table, self._group)
+        keys, titles = grouping(table, self._group) if rows is None else rows
         self._sums.add(launches, keys, titles)
         self._counts.add(launches)
-        if self._of_several:
-            self._parts.add(launches, *_by_row_and_kernel(table, keys, titles))
+        if self._known is not None:
+            self._known.add(launches, keys, titles)
         if self._uncategorised is not None:
             self._uncategorised.add(table)
         if self._group == "location":
@@ -101,16 +111,16 @@ class RunSums:
         """Merge the sums of later launches into these; see `KernelSums.merge`."""
         self._sums.merge(other._sums)
         self._counts.merge(other._counts)
-        self._parts.merge(other._parts)
         self._ran.merge(other._ran)
+        if self._known is not None and other._known is not None:
+            self._known.merge(other._known)
         if self._uncategorised is not None and other._uncategorised is not None:
             self._uncategorised.merge(other._uncategorised)
 
     def notes(self) -> list[str]:
         """Notes on missing or unusual values of the run."""
         on_categories = [] if self._uncategorised is None else self._uncategorised.notes()
-        few = self._too_little_is_known()
-        on_rates = [_without_rates(few)] if few else []
+        on_rates = [] if self._known is None else self._known.notes()
         return [*on_categories, *on_rates, *self._ran.notes(), *self._counts.notes()]
 
     @property
@@ -121,29 +131,80 @@ class RunSums:
     def kernels(self) -> list[Hotspot]:
         """All kernels, without their shares of the run."""
         rows = kernels_of(self._sums)
-        if self._of_several:
-            rows = [_where_known(row, self._known_shares(row.kernel)) for row in rows]
+        if self._known is not None:
+            shares = self._known.shares()
+            rows = [_where_known(row, shares[row.kernel]) for row in rows]
         return self._ran.beside(rows) if self._group == "location" else rows
 
-    def _known_shares(self, row: str) -> dict[str, float]:
-        """Of each amount, and of the bound, the share of a row's time that kernels take of which it is known.
 
-        A kernel whose amount is known for some launches counts whole, as in a row of its own.
-        """
-        of_row = [key for key, (title, _) in enumerate(self._parts.titles) if title == row]
-        seconds = self._parts.of("seconds")[of_row]
-        shares = {}
-        for what in ("flops", "dram", "least", "judged"):
-            known = self._parts.of(f"{what} seconds")[of_row] > 0
-            shares[what] = float(seconds[known].sum() / seconds.sum()) if seconds.sum() else 0.0
-        return shares
+class _KnownTimes:
+    """Of rows of several kernels, the share of a row's time that kernels take of which something is known.
 
-    def _too_little_is_known(self) -> list[str]:
-        """The rows of several kernels that have no rate, since the work of too little of their time is known."""
-        if not self._of_several:
+    A kernel of which it is known for some launches counts whole, as in a row of its own.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+        """The number of each row and kernel."""
+        self._sums = NamedSums()
+
+    def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
+        """Add launches; `keys` is the index in `titles` of each launch's row."""
+        codes, names = tables.codes(launches.table, "kernel_name")
+        pairs, places = np.unique(keys * len(names) + codes, return_inverse=True)
+        found = [(titles[pair // len(names)], names[pair % len(names)] or "?") for pair in pairs.tolist()]
+        self._sums.use_keys(self._numbered(found)[places.reshape(-1)], len(self._numbers))
+        self._sums.add("seconds", launches.seconds * launches.weight, launches.running)
+        flops, dram, least, traffic = (
+            ~np.isnan(amount) & launches.running
+            for amount in (launches.flops, launches.dram, launches.least, launches.traffic)
+        )
+        known = {"flops": flops, "dram": dram, "least": least, "flops and bytes": flops & traffic}
+        for what, of_launches in (known | {"bound": launches.judged}).items():
+            self._sums.count([what], of_launches)
+
+    def merge(self, other: _KnownTimes) -> None:
+        """Take the times of later launches."""
+        self._sums.use_keys(self._numbered(list(other._numbers)), len(self._numbers))
+        for what in other._sums.names:
+            self._sums.add(what, other._sums.of(what))
+
+    def _numbered(self, found: Sequence[tuple[str, str]]) -> npt.NDArray[np.int64]:
+        return np.array([self._numbers.setdefault(one, len(self._numbers)) for one in found], np.int64)
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """Of each row, the one with most time first, the share for each of `FOLLOW_FROM`; 0 in rows without time."""
+        titles: dict[str, int] = {}
+        rows = np.array([titles.setdefault(row, len(titles)) for row, _ in self._numbers], np.int64)
+        seconds = self._sums.of("seconds")
+        whole = np.bincount(rows, seconds, len(titles))
+        shares = {
+            what: np.bincount(rows, np.where(self._sums.of(what) > 0, seconds, 0.0), len(titles))
+            / np.where(whole > 0, whole, 1.0)
+            for what in FOLLOW_FROM
+        }
+        names = list(titles)
+        return {
+            names[row]: {what: float(share[row]) for what, share in shares.items()}
+            for row in np.argsort(-whole, kind="stable").tolist()
+        }
+
+    def notes(self) -> list[str]:
+        """The note that names rows which lack a rate or a bound, since too little is known; [] without such rows."""
+        rows = [row for row, shares in self.shares().items() if any(0 < one < MOSTLY_KNOWN for one in shares.values())]
+        if not rows:
             return []
-        shares = {row.kernel: self._known_shares(row.kernel)["flops"] for row in kernels_of(self._sums)}
-        return [row for row, share in shares.items() if 0 < share < MOSTLY_KNOWN]
+        more = f" and {len(rows) - FLAGS_NOTED} more" if len(rows) > FLAGS_NOTED else ""
+        return [
+            f"no rate or bound of {', '.join(rows[:FLAGS_NOTED])}{more} where it would follow from less than "
+            f"{percent(MOSTLY_KNOWN)} of the time; ncu-bench hotspots --by name has them by kernel"
+        ]
+
+
+def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:
+    """The row without the rates, and without the bound, that follow from too little of its time."""
+    lost = [name for what, names in FOLLOW_FROM.items() if shares[what] < MOSTLY_KNOWN for name in names]
+    return replace(row, **dict.fromkeys(lost))  # type: ignore[arg-type]
 
 
 class KernelsOfRows:
@@ -199,38 +260,6 @@ class KernelsOfRows:
         if self._by_forward:
             found += f", of which {percent(self._by_forward / (whole - unknown))} is that of the forward operator"
         return [f"{found}; a line of a stack is that on which its function begins"]
-
-
-def _by_row_and_kernel(
-    table: pa.Table, keys: npt.NDArray[np.int64], titles: Sequence[str]
-) -> tuple[npt.NDArray[np.int64], list[tuple[str, str]]]:
-    """For each launch the number of its row and kernel, and which row and kernel each number is."""
-    codes, names = tables.codes(table, "kernel_name")
-    pairs, numbers = np.unique(keys * len(names) + codes, return_inverse=True)
-    found = [(titles[pair // len(names)], names[pair % len(names)] or "?") for pair in pairs.tolist()]
-    return numbers.reshape(-1).astype(np.int64), found
-
-
-def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:
-    """The row without the rates, and without the bound, that follow from too little of its time."""
-    lost: dict[str, None] = {}
-    if shares["flops"] < MOSTLY_KNOWN:
-        lost |= dict.fromkeys(("flops_per_s", "arithmetic_intensity"))
-    for what, rate in (("dram", "dram_bytes_per_s"), ("least", "least_bytes_per_s")):
-        lost |= {rate: None} if shares[what] < MOSTLY_KNOWN else {}
-    if max(shares["dram"], shares["least"]) < MOSTLY_KNOWN:
-        lost |= {"arithmetic_intensity": None}
-    if shares["judged"] < MOSTLY_KNOWN:
-        lost |= dict.fromkeys(("bound", "bound_fraction", "headroom_ns", "flag"))
-    return replace(row, **lost)  # type: ignore[arg-type]
-
-
-def _without_rates(rows: Sequence[str]) -> str:
-    named = ", ".join(rows[:FLAGS_NOTED]) + (f" and {len(rows) - FLAGS_NOTED} more" if len(rows) > FLAGS_NOTED else "")
-    return (
-        f"no rates and no bound for {named}: the work is known of less than {percent(MOSTLY_KNOWN)} of the time there; "
-        "--by name has them by kernel"
-    )
 
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:

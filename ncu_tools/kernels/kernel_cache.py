@@ -41,7 +41,7 @@ from ncu_tools.runs.partition_sums import (
 from ncu_tools.runs.varied_run import Values, by_point
 
 if TYPE_CHECKING:
-    from ncu_tools.kernels.hotspots import RunSums
+    from ncu_tools.kernels.hotspots import Rows, RunSums
 
 
 def hotspots_of(
@@ -174,13 +174,13 @@ class Summed:
     seen: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
-    def add(self, table: pa.Table) -> None:
-        """Add launches."""
+    def add(self, table: pa.Table, rows: Rows | None = None) -> None:
+        """Add launches; `rows` are other rows than those of the group."""
         from ncu_tools.ceilings.ceilings import ceilings_of  # slow to import, and cached kernels do not need it
 
         self.reports |= notes_of_reports(table)
         ceilings = ceilings_of(table, self.machine)
-        self.run.add(table, ceilings)
+        self.run.add(table, ceilings, rows)
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
         self.seen[tuple(ceilings.notes), from_file] = None
 

@@ -22,6 +22,11 @@ GROUPS = {
 }  # fmt: skip
 """What launches are grouped by -> what a row is called; `grouping` finds the rows."""
 
+OF_SEVERAL = frozenset({"nvtx", CATEGORY, "location"})
+"""Groupings whose rows are several kernels: what some of them do says little of the others."""
+MOSTLY_KNOWN = 0.9
+"""Least share of the time of a row of several kernels in which something is known, for what follows from it."""
+
 FLAGS_NOTED = 3
 """The number of flagged kernels that notes name."""
 

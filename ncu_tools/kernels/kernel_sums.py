@@ -72,6 +72,10 @@ class Launches:
         together = total_of({unit: self.work[unit] for unit in self._counted(FLOAT_UNITS)}, self.rows)
         self.unattributed: Mask = self.flops - together > SAME * self.flops
         """Mask of launches with FLOPs that no unit is known to have done; their bound cannot be determined."""
+        self.judged: Mask = ~np.isnan(self.flops) & self.running & ~self.unattributed
+        """Mask of launches for which every needed ceiling is known."""
+        for needed in self.needed.values():
+            self.judged &= ~np.isnan(needed)
 
     def _basis_says(self, words: str) -> Mask:
         return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
@@ -289,13 +293,10 @@ class KernelSums(Generic[Title]):
 
     def _add_bounds(self, launches: Launches) -> None:
         """Add the seconds that each resource needs, over launches for which every needed ceiling is known."""
-        judged = ~np.isnan(launches.flops) & launches.running & ~launches.unattributed
-        for needed in launches.needed.values():
-            judged &= ~np.isnan(needed)
         for resource, needed in launches.needed.items():
-            self._sums.add(f"{resource} needed", needed * launches.weight, judged)
-        self._sums.add("judged seconds", launches.seconds * launches.weight, judged)
-        self._sums.add("judged partial", launches.partial & judged)
+            self._sums.add(f"{resource} needed", needed * launches.weight, launches.judged)
+        self._sums.add("judged seconds", launches.seconds * launches.weight, launches.judged)
+        self._sums.add("judged partial", launches.partial & launches.judged)
 
     def _add_fractions(self, launches: Launches, keys: Keys) -> None:
         """Add the seconds that each resource needs and those measured, over launches with a known ceiling."""

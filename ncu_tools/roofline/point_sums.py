@@ -5,6 +5,7 @@ Every number is a ratio of sums over launches, so a run of any size becomes poin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,11 +18,11 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
-from ncu_tools.kernels.kernel_row import Hotspots, ranked
+from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, ranked
 from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
-from ncu_tools.roofline.views import Look, is_of_several, seen_as
+from ncu_tools.roofline.views import Look, is_of_several, seen_as, with_points
 from ncu_tools.runs.loading import OnDisk
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 
@@ -88,13 +89,19 @@ class _PointSums:
     reports: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kernels = Summed(RunSums(self.look.group if is_of_several(self.look) else "name"), self.machine)
+        several = is_of_several(self.look)
+        run = RunSums(self.look.kernels_by if several else "name", of_several=several)
+        self.kernels = Summed(run, self.machine)
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
-        seen = seen_as(table, self.look.view, group=self.look.group, depth=self.look.depth, run=self.run)
+        look = self.look
+        seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=self.run)
         self.reports |= notes_of_reports(table)
-        self.kernels.add(table if is_of_several(self.look) else seen)
+        if is_of_several(look):
+            self.kernels.add(*with_points(table, look.view, group=look.group, depth=look.depth, run=self.run))
+        else:
+            self.kernels.add(seen)
         self.intensities.add(seen, self.look)
         if self.look.follow:
             self.signatures |= dict.fromkeys(signatures_in(table)[1])
@@ -125,7 +132,21 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
     sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
     spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
-    return Points(spots, sums.intensities.places(), list(sums.signatures))
+    places = sums.intensities.places()
+    if is_of_several(look):
+        places = where_known(places, spots.rows)
+    return Points(spots, places, list(sums.signatures))
+
+
+def where_known(
+    places: dict[str, tuple[LevelPlace, ...]], rows: Sequence[Hotspot]
+) -> dict[str, tuple[LevelPlace, ...]]:
+    """The places of points of several kernels, without those by DRAM bytes of points that have no intensity."""
+    unknown = {row.kernel for row in rows if row.arithmetic_intensity is None}
+    return {
+        point: tuple(one for one in of_point if one.level != DRAM or point not in unknown)
+        for point, of_point in places.items()
+    }
 
 
 def _dram_place(intensity: float | None) -> tuple[LevelPlace, ...]:

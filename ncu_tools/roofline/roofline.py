@@ -40,11 +40,11 @@ from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.numbers.number_format import plural, scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
-from ncu_tools.roofline.point_sums import Intensities, Points
+from ncu_tools.roofline.point_sums import Intensities, Points, where_known
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
 from ncu_tools.roofline.undrawn_points import on_undrawn
 from ncu_tools.roofline.views import Look as Look
-from ncu_tools.roofline.views import is_of_several, missing_names_note, noun_of, seen_as
+from ncu_tools.roofline.views import is_of_several, missing_names_note, noun_of, seen_as, with_points
 from ncu_tools.runs import loading
 
 DRAM_BYTE = "DRAM byte"
@@ -202,9 +202,13 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
-    # Of several kernels in a point it matters which: their own names, which `seen` has not any more.
-    spots = hotspots(table, ceilings, group=look.group) if is_of_several(look) else hotspots(seen, ceilings)
-    return Points(spots, _places(seen, look), signatures_in(table)[1] if look.follow else [])
+    if is_of_several(look):  # it matters which kernels: their own names, which `seen` has not any more
+        launches, rows = with_points(table, look.view, group=look.group, depth=look.depth, run=run)
+        spots = hotspots(launches, ceilings, group=look.kernels_by, rows=rows)
+        places = where_known(_places(seen, look), spots.rows)
+    else:
+        spots, places = hotspots(seen, ceilings), _places(seen, look)
+    return Points(spots, places, signatures_in(table)[1] if look.follow else [])
 
 
 def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:

@@ -16,8 +16,8 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.grouping import grouping
-from ncu_tools.kernels.hotspots import OF_CALLS, OF_SEVERAL
-from ncu_tools.kernels.kernel_row import GROUPS
+from ncu_tools.kernels.hotspots import OF_CALLS
+from ncu_tools.kernels.kernel_row import GROUPS, OF_SEVERAL
 from ncu_tools.kernels.operator_work import with_work_of_operators
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, OPERATORS, PHASES, RUNS
@@ -44,6 +44,11 @@ class Look:
     definition: str = TRAFFIC
     follow: bool = False
 
+    @property
+    def kernels_by(self) -> str:
+        """The grouping of launches: another view than that of kernels has none of its own."""
+        return self.group if self.view == KERNELS else "name"
+
 
 def noun_of(look: Look) -> str:
     """What a point is called."""
@@ -53,8 +58,8 @@ def noun_of(look: Look) -> str:
 
 
 def is_of_several(look: Look) -> bool:
-    """True if a point is several kernels by their grouping."""
-    return look.view == KERNELS and look.group in OF_SEVERAL
+    """True if a point is several kernels."""
+    return look.view in (MODULES, PHASES, RUNS) or (look.view == KERNELS and look.group in OF_SEVERAL)
 
 
 def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:
@@ -65,11 +70,21 @@ def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | Non
     """
     if view == KERNELS and group == "name":
         return table
-    if view not in (KERNELS, LAUNCHES) or group in OF_CALLS:
-        table = with_work_of_operators(table)
-    points, titles = _points(table, view, group, depth, run)
+    table, (points, titles) = with_points(table, view, group=group, depth=depth, run=run)
     names = pa.DictionaryArray.from_arrays(arrays.indices(points.astype(np.int32)), arrays.texts(titles))
     return table.set_column(table.schema.get_field_index("kernel_name"), "kernel_name", names)
+
+
+def with_points(
+    table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = ""
+) -> tuple[pa.Table, tuple[Codes, list[str]]]:
+    """The launches with the work that sums over points take, and for each the index of its point, with their names.
+
+    The arguments are those of `seen_as`.
+    """
+    if view not in (KERNELS, LAUNCHES) or group in OF_CALLS:
+        table = with_work_of_operators(table)
+    return table, _points(table, view, group, depth, run)
 
 
 def _points(table: pa.Table, view: str, group: str, depth: int | None, run: str) -> tuple[Codes, list[str]]:

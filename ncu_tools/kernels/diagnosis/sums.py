@@ -22,6 +22,7 @@ from ncu_tools.ceilings.machine_files import machine_of_device
 from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, stall_reasons
 from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.kernel_sums import NamedSums
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
@@ -245,12 +246,20 @@ class DiagnosisSums:
         return _first([self._mean(metric) * factor for metric, factor in metrics])
 
     def _mean(self, name: str) -> Floats:
-        """The mean of a metric over the launches that have it, weighted by time if that is known; one per kernel."""
+        """The mean of a metric over the launches that have it, weighted by time if that is known; one per kernel.
+
+        NaN for rows of several kernels in which launches with less than `MOSTLY_KNOWN` of the time have it.
+        """
         of = self._sums.of
         timed = of("time") > 0
         amounts = np.where(timed, of(f"{name} by time"), of(name))
+        have, every = (
+            np.where(timed, of(f"{name} time"), of(f"{name} known")),
+            np.where(timed, of("time"), of("launches")),
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            return amounts / np.where(timed, of(f"{name} time"), of(f"{name} known"))
+            means = amounts / have
+        return np.where(have < MOSTLY_KNOWN * every, np.nan, means) if self._group in OF_SEVERAL else means
 
 
 LAUNCH_QUANTITIES = (

@@ -30,7 +30,7 @@ class SentenceValues:
             "last_wave": _Number(1 - (whole - waves)),
             "active": _Number(1 - known.get("idle", math.nan)),
             "fitting": _Number(known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan),
-            "of_sms": _if_known(" for {:.0f} SMs", known.get("sm_count", math.nan)),
+            "of_sms": _of_sms(known.get("blocks", math.nan), known.get("sm_count", math.nan)),
             "of_duration": _if_known(" of the {:,.3g} us", known.get("launch_ns", math.nan) / 1e3),
         }
 
@@ -49,6 +49,13 @@ class SentenceValues:
     def what_is_left(self) -> str:
         """The reason that no cause can cost more, because the busiest resource leaves no more time."""
         return f"{self._busy[0].title} at {percent(self._busy[0].share)} leaves no more to gain"
+
+
+def _of_sms(blocks: float, sm_count: float) -> str:
+    """Behind a mean number of blocks, how many SMs it is for; " for 148 SMs"."""
+    if blocks >= sm_count:
+        return f" on average for {sm_count:.0f} SMs, fewer in some launches"
+    return _if_known(" for {:.0f} SMs", sm_count)
 
 
 class _Number(float):

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.kernels.hotspots import MOSTLY_KNOWN, Hotspots, hotspots
-from ncu_tools.roofline.roofline import roofline
-from ncu_tools.roofline.scene import scene_from_json
+from ncu_tools.kernels.diagnosis.rules import rules
+from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
+from ncu_tools.kernels.diagnosis.wording import SentenceValues
+from ncu_tools.kernels.hotspots import Hotspots, hotspots
+from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
+from ncu_tools.kernels.kernel_sums import or_none
+from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
+from ncu_tools.kernels.view.columns.column_sums import ColumnSums
+from ncu_tools.roofline.point_sums import points_of
+from ncu_tools.roofline.roofline import Look, roofline
+from ncu_tools.roofline.scene import MODULES, PHASES, RUNS, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of
-from tests.support.launches import launch, sass, table
+from ncu_tools.runs.loading import on_disk
+from tests.support.launches import launch, metric, sass, table, taken
 
 COUNTED, UNCOUNTED = "ampere_sgemm_128x64_nn", "cutlass_80_tensorop_gemm_of_its_own"
 """Two kernels of the category GEMM."""
@@ -30,14 +45,14 @@ def test_a_category_whose_work_is_mostly_unknown_has_no_rate_and_no_bound_and_a_
     assert (row.kernel, row.launches) == ("GEMM", 2)
     assert (row.flops_per_s, row.dram_bytes_per_s, row.arithmetic_intensity) == (None, None, None)
     assert (row.bound, row.bound_fraction, row.headroom_ns) == (None, None, None)
-    assert any(note.startswith("no rates and no bound for GEMM: ") and "--by name" in note for note in found.notes)
+    assert any(note.startswith("no rate or bound of GEMM where ") and "--by name" in note for note in found.notes)
 
 
 def test_a_category_whose_work_is_nearly_known_keeps_its_rate() -> None:
     found = two_gemms(MOSTLY_KNOWN + 0.05)
     (row,) = found.rows
     assert row.flops_per_s == pytest.approx(2e6 / ((MOSTLY_KNOWN + 0.05) * 1e-3))
-    assert not any(note.startswith("no rates") for note in found.notes)
+    assert not any(note.startswith("no rate") for note in found.notes)
 
 
 def test_a_row_of_one_kernel_keeps_the_rate_of_the_launches_that_have_counts() -> None:
@@ -62,3 +77,90 @@ def test_a_roofline_by_category_has_no_place_for_a_category_that_is_mostly_unkno
     scene = scene_of(found)
     assert (scene.noun, scene.not_drawn, scene.marks) == ("category", 1, [])
     assert scene_from_json(scene.as_json()).noun == "category"
+
+
+def in_part(share_counted: float) -> pa.Table:
+    """Two GEMMs in one module of one phase, of which one with this share of 1 ms has counts."""
+    counted = launch(COUNTED, sass(ffma=1e6), ns=share_counted * 1e6, dram=1e6, attributes=A100)
+    launches = table(counted, launch(UNCOUNTED, {}, ns=(1 - share_counted) * 1e6, attributes=A100))
+    for column, name in (("module", "Model_0.Linear_0"), ("phase", "forward")):
+        launches = launches.set_column(launches.schema.get_field_index(column), column, arrays.dictionary([name] * 2))
+    return launches
+
+
+@pytest.mark.parametrize("view", [MODULES, PHASES, RUNS])
+def test_a_module_phase_or_run_of_a_roofline_has_no_rate_where_its_work_is_mostly_unknown(view: str) -> None:
+    (little,) = roofline({"run": in_part(0.2)}, look=Look(view=view)).points
+    (nearly,) = roofline({"run": in_part(0.95)}, look=Look(view=view)).points
+    assert (little.hotspot.flops_per_s, little.hotspot.arithmetic_intensity, little.places) == (None, None, ())
+    assert nearly.hotspot.flops_per_s == pytest.approx(2e6 / 0.95e-3)
+    assert [place.intensity for place in nearly.places] == [2.0]
+    notes = roofline({"run": in_part(0.2)}, look=Look(view=view)).notes
+    assert any(note.startswith(f"no rate or bound of {little.hotspot.kernel} where ") for note in notes)
+
+
+@pytest.mark.parametrize("view", [MODULES, PHASES, RUNS])
+def test_a_file_of_launches_has_the_same_points_as_its_table(view: str, tmp_path: Path) -> None:
+    write_table(with_metadata(in_part(0.2), {"schema_version": SCHEMA_VERSION}), tmp_path / "run.parquet")
+    run, look = on_disk(str(tmp_path / "run.parquet")), Look(view=view)
+    assert run is not None
+    of_file = points_of(run, None, look)
+    (of_table,) = roofline({run.name: in_part(0.2)}, look=look).points
+    assert (of_file.spots.rows, of_file.places.get(of_table.hotspot.kernel, ())) == ([of_table.hotspot], ())
+
+
+def test_a_category_with_flops_but_bytes_of_a_small_part_has_a_rate_of_flops_alone_and_a_note() -> None:
+    whole = launch(COUNTED, sass(ffma=1e6), ns=0.2e6, dram=1e6, attributes=A100)
+    without_bytes = launch(UNCOUNTED, sass(ffma=1e6), ns=0.8e6, attributes=A100)
+    launches = table(whole, without_bytes)
+    found = hotspots(launches, ceilings_of(launches), group="category")
+    (row,) = found.rows
+    assert row.flops_per_s == pytest.approx(4e6 / 1e-3)
+    assert (row.dram_bytes_per_s, row.arithmetic_intensity) == (None, None)
+    assert any(note.startswith("no rate or bound of GEMM where ") for note in found.notes)
+
+
+def test_rows_of_which_too_little_is_known_are_named_by_their_time() -> None:
+    launches = [
+        launch(name, counts, ns=ns, attributes=A100, nvtx_path=(part,))
+        for part, ns in (("short", 1e3), ("long", 9e3))
+        for name, counts in ((COUNTED, sass(ffma=1e6)), (UNCOUNTED, {}))
+    ]
+    whole = table(*launches)
+    found = hotspots(whole, ceilings_of(whole), group="nvtx")
+    assert any(note.startswith("no rate or bound of long, short where ") for note in found.notes)
+
+
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+
+
+@pytest.mark.parametrize(("share", "mean"), [(0.2, None), (0.95, pytest.approx(0.5))])
+def test_a_diagnosis_of_a_category_takes_no_mean_of_a_small_part_of_its_time(share: float, mean: float | None) -> None:
+    counted = launch(COUNTED, {OCCUPANCY: metric(50.0, "%")}, ns=share * 1e6, attributes=A100)
+    rest = launch(UNCOUNTED, {}, ns=(1 - share) * 1e6, attributes=A100)
+    sums = taken(lambda: DiagnosisSums("category"), table(counted, rest))
+    assert or_none(float(sums.quantities()["achieved"][sums.number("GEMM")])) == mean
+
+
+def test_few_blocks_of_rows_that_have_enough_on_average_are_said_to_be_those_of_some_launches() -> None:
+    said = SentenceValues({"blocks": 228.0, "sm_count": 148.0, "empty_sms": 0.4}, Inputs(), [])
+    of_each = SentenceValues({"blocks": 32.0, "sm_count": 148.0, "empty_sms": 0.8}, Inputs(), [])
+    (few,) = (rule for rule in rules() if rule.id == "few blocks")
+    assert said.label(few) == "few blocks (228 on average for 148 SMs, fewer in some launches)"
+    assert of_each.label(few) == "few blocks (32 for 148 SMs)"
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.2, None), (0.95, pytest.approx(50.0))])
+def test_a_column_of_a_category_has_no_mean_of_a_small_part_of_its_time(share: float, expected: float | None) -> None:
+    counts = {OCCUPANCY: metric(50.0, "%"), "part": metric(100.0), "whole": metric(2.0)}
+    counted = launch(COUNTED, counts, ns=share * 1e6, attributes=A100)
+    rest = launch(UNCOUNTED, {}, ns=(1 - share) * 1e6, attributes=A100)
+    mean = ChosenColumn("occupancy", "occupancy", (OCCUPANCY,), MEAN)
+    quotient = ChosenColumn("quotient", "quotient", ("part",), RATIO, over="whole")
+    sums = taken(lambda: ColumnSums([mean, quotient], "category"), table(counted, rest))
+    by_name = taken(lambda: ColumnSums([mean, quotient], "name"), table(counted, rest))
+    for column in (mean, quotient):
+        assert sums.values(column) == {"GEMM": expected}
+        assert by_name.values(column) == {COUNTED: 50.0, UNCOUNTED: None}
+        assert sums.leaves_out(column) == (expected is None)
+        assert not by_name.leaves_out(column)

@@ -114,7 +114,8 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
             cells.setdefault(kernel, {})[name] = value
     columns = [own_by_name[one] if isinstance(one, str) else _column(one, sums, values[one.name]) for one in asked]
     missing = _missing(new, [*of_run, *FROM_NAMES])
-    notes = [*missing, *_partly_summed(new, values, of_run), *_shortened(columns, own_by_name)]
+    notes = [*missing, *_partly_summed(new, values, of_run), *_rare([one for one in new if sums.leaves_out(one)])]
+    notes += _shortened(columns, own_by_name)
     return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
 
 
@@ -223,6 +224,15 @@ def _partly_summed(
         one.name for one in columns if one.by == SUM and _is_there(one, in_run) and None in values[one.name].values()
     ]
     return [f"no sum of {', '.join(partly)} for kernels of which some launch lacks it"] if partly else []
+
+
+def _rare(columns: Sequence[ChosenColumn]) -> list[str]:
+    from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
+    from ncu_tools.numbers.number_format import percent
+
+    names = ", ".join(one.name for one in columns)
+    why = f"for rows where launches with less than {percent(MOSTLY_KNOWN)} of the time have it"
+    return [f"no {names} {why}; --by name has it by kernel"] if columns else []
 
 
 def _shortened(columns: Sequence[Column], own: Collection[str]) -> list[str]:

@@ -7,15 +7,17 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.kernel_sums import Keys, NamedSums, or_none
 from ncu_tools.kernels.names.categories import CATEGORY, with_categories
-from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
+from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEAN, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
 
@@ -50,6 +52,7 @@ class ColumnSums:
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
         self._sums.use_keys(keys, len(self._numbers))
         self._sums.add("launches", weight)
+        self._sums.add("seconds", seconds)
         added, counted = self._wanted(table.schema)
         for metric in added:
             self._add_amount(metric, tables.floats(table, metric), weight, seconds)
@@ -58,7 +61,7 @@ class ColumnSums:
             occurrences.add(keys, *_coded(table, metric), weight, seconds)
         for column in self._columns:
             if column.over:
-                self._add_quotient(column, table, weight)
+                self._add_quotient(column, table, weight, seconds)
 
     def merge(self, other: ColumnSums) -> None:
         """Merge the sums of later launches into these."""
@@ -78,7 +81,8 @@ class ColumnSums:
         if column.largest_of:
             values = self._largest(column)
         elif column.by == RATIO:
-            values = self._numbers_of(_ratio(self._sums.of(f"{column.name} part"), self._sums.of(f"{column.name} of")))
+            quotients = _ratio(self._sums.of(f"{column.name} part"), self._sums.of(f"{column.name} of"))
+            values = self._numbers_of(np.where(self._is_rare(column.name), np.nan, quotients))
         else:
             values = [None] * len(self._numbers)
             for metric in column.metrics:
@@ -123,13 +127,15 @@ class ColumnSums:
                 self._sums.add(f"{metric} {name}", amounts, known)
             self._sums.add(f"{metric} time", seconds, known)
 
-    def _add_quotient(self, column: ChosenColumn, table: pa.Table, weight: Floats) -> None:
+    def _add_quotient(self, column: ChosenColumn, table: pa.Table, weight: Floats, seconds: Floats) -> None:
         (metric,), over = column.metrics, tables.floats(table, column.over)
         part = tables.floats(table, metric)
         known = ~np.isnan(part) & (over > 0) & (weight > 0)
         if known.any():
             self._sums.add(f"{column.name} part", part * weight, known)
             self._sums.add(f"{column.name} of", over * weight, known)
+            self._sums.add(f"{column.name} known", weight, known)
+            self._sums.add(f"{column.name} time", seconds, known)
 
     def _of(self, metric: str, by: str) -> list[Value]:
         """A metric of every kernel, its launches combined; texts by the time that they have."""
@@ -145,7 +151,23 @@ class ColumnSums:
         """The mean by time, one per kernel; where no launch has a time, by number; NaN where none has the metric."""
         by_time = _ratio(self._sums.of(f"{metric} by time"), self._sums.of(f"{metric} time"))
         by_number = _ratio(self._sums.of(f"{metric} by number"), self._sums.of(f"{metric} known"))
-        return np.where(np.isnan(by_time), by_number, by_time)
+        return np.where(self._is_rare(metric), np.nan, np.where(np.isnan(by_time), by_number, by_time))
+
+    def _is_rare(self, what: str) -> npt.NDArray[np.bool_]:
+        """For each row whether it is several kernels, of which launches with most of its time lack a metric."""
+        if self._group not in OF_SEVERAL:
+            return np.zeros(len(self._numbers), bool)
+        timed = self._sums.of("seconds") > 0
+        have = np.where(timed, self._sums.of(f"{what} time"), self._sums.of(f"{what} known"))
+        every = np.where(timed, self._sums.of("seconds"), self._sums.of("launches"))
+        return have < MOSTLY_KNOWN * every
+
+    def leaves_out(self, column: ChosenColumn) -> bool:
+        """True if a row has no mean or quotient, as launches with less than `MOSTLY_KNOWN` of its time have it."""
+        if column.by not in (MEAN, RATIO):
+            return False
+        made_of = [column.name] if column.by == RATIO else self.metrics_in_run(column)
+        return any(bool((self._is_rare(one) & (self._sums.of(f"{one} known") > 0)).any()) for one in made_of)
 
     def _largest(self, column: ChosenColumn) -> list[Value]:
         names, values = [], []
