@@ -26,8 +26,10 @@ from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_
 from ncu_tools.ceilings.launch_devices import (
     Device,
     Rows,
+    are_of_cpu_trace,
     devices_of,
     differs_by_threads,
+    measured_cpu,
     measured_of,
     with_other_threads,
 )
@@ -182,7 +184,9 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         _set_dram(result, title, at, attributes)
         _draw_report(result, title, at, attributes)
         _fill_from_board(result, title, at, attributes)
-        fallback = _fallback(device, machine, result.notes, _missing(result, at[counted_in[at]]))
+        needed = _missing(result, at[counted_in[at]])
+        on_cpu = not any(device) and are_of_cpu_trace(table, at)
+        fallback = _fallback(device, machine, result.notes, needed, on_cpu=on_cpu)
         if fallback is not None:
             _fill(result, title, at, fallback, attributes.sm_clock, _worked(table))
         if machine is not None:
@@ -365,7 +369,9 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
     return f"SM clock {clock / 1e9:.2f} GHz{short}"
 
 
-def _fallback(device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str]) -> _Fallback | None:
+def _fallback(
+    device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], *, on_cpu: bool
+) -> _Fallback | None:
     name, capability, _ = device
     known = machine_of_device(name)
     if known is not None:
@@ -373,8 +379,9 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
     if machine is not None:
         says = f"--machine {machine.id}"
         return _Fallback(machine.rates, says, machine.boost_clock_hz, chosen=True, kind=kind_of(machine))
-    measured = measured_of(device)
+    measured = measured_cpu() if on_cpu else measured_of(device)
     if measured is not None:
+        notes += [_taken_from_here(measured)] if on_cpu and needed else []
         return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=kind_of(measured))
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
     agreed = _agreed(family) if name is None and family else {}
@@ -397,6 +404,7 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
             chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
             other_way = f"or measure it where it is with {chosen}ncu-bench machines measure"
         elif name is None and not capability:
+            other_way = "or measure the CPU where it is with ncu-bench machines measure" if on_cpu else other_way
             here = [one.id for one in machines().values() if one.measured]
             known_ones = f" (measured on this machine: {', '.join(sorted(here))})" if here else ""
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
@@ -404,6 +412,12 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
             f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, {other_way}"
         )
     return None
+
+
+def _taken_from_here(machine: Machine) -> str:
+    threads = f" with {counted(machine.threads, 'thread', 'threads')}" if machine.threads else ""
+    found = f"the trace names no CPU: ceilings are those measured on this machine{threads} ({machine.id})"
+    return f"{found}; say --machine NAME if it was recorded elsewhere"
 
 
 def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ncu_parsers.report_data.operator_records import THREADS
 from ncu_parsers.schema import tables
 
-from ncu_tools.ceilings.machine_files import Machine, measured_machines
+from ncu_tools.ceilings.machine_files import Machine, machines, measured_machines
 
 Rows = npt.NDArray[np.int64]
 """Row indices of launches in a table."""
@@ -71,3 +71,18 @@ def with_other_threads(device: Device) -> str:
         return ""
     own = f"the run had {device.threads}" if device.threads else "the run does not say its own"
     return f" (it was measured with {' and '.join(map(str, measured))} threads, and {own})"
+
+
+def are_of_cpu_trace(table: pa.Table, at: Rows) -> bool:
+    """True for operators in a PyTorch trace that ran on a CPU: its launches on a GPU have a device number."""
+    if "source" not in table.column_names or "device_id" not in table.column_names:
+        return False
+    rows = table.select(["source", "device_id"]).take(pa.array(at))
+    of_trace: bool = rows.column("source").unique().to_pylist() == ["kineto"]
+    return of_trace and rows.column("device_id").null_count == len(rows)
+
+
+def measured_cpu() -> Machine | None:
+    """The only CPU that was measured here; None if there are several (other numbers of threads) or none."""
+    found = [machine for machine in machines().values() if machine.measured and machine.kind == "cpu"]
+    return found[0] if len(found) == 1 else None

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.report_data.report import Report
 
-from ncu_tools.ceilings import machine_files
 from ncu_tools.ceilings.ceilings import (
     BOARD_LIMIT,
     DATA_SHEET,
@@ -23,7 +24,7 @@ from ncu_tools.ceilings.ceilings import (
     unit_title,
 )
 from ncu_tools.ceilings.levels import ceiling_metrics
-from ncu_tools.ceilings.machine_files import Machine, find_machine, own_folder
+from ncu_tools.ceilings.machine_files import Machine, find_machine, machines_with, own_folder
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.tools.ceilings.test_ceilings import FFMA, board, dram, tensor_peak
 
@@ -49,11 +50,19 @@ def drawn(ceilings: Ceilings, unit: str) -> Ceiling:
     return found
 
 
-def keep(machine_id: str, *, device: str = "Board X", more: str = "", rates: str = "", measured: bool = False) -> None:
+def keep(
+    machine_id: str,
+    *,
+    device: str = "Board X",
+    more: str = "",
+    rates: str = "",
+    measured: bool = False,
+    kind: str = "gpu",
+) -> None:
     """A machine file of the user's: 1 TFLOP/s of FP32, 100 GB/s of DRAM, and `rates`."""
     own_folder().mkdir(parents=True, exist_ok=True)
     (own_folder() / f"{machine_id}.toml").write_text(
-        f'schema = 1\nname = "{machine_id}"\nkind = "gpu"\nvendor = "V"\nsource = "sheet of {machine_id}"\n'
+        f'schema = 1\nname = "{machine_id}"\nkind = "{kind}"\nvendor = "V"\nsource = "sheet of {machine_id}"\n'
         f'device_names = ["{device}"]\n{"measured = true" if measured else ""}\n{more}\n'
         f'[[peak]]\nunit = "fp32"\nvalue = 1e12\n[[bandwidth]]\nlevel = "dram"\nvalue = 100e9\n{rates}\n',
         "utf-8",
@@ -93,6 +102,51 @@ class TestTheDeviceOfACeiling:
         assert devices(2, 2) == ["A CPU"]
         assert devices(2, 1) == ["A CPU, 2 threads", "A CPU, 1 thread"]
         assert devices(None, 2) == ["A CPU, threads not known", "A CPU, 2 threads"]
+
+
+class TestATraceOfACpu:
+    """It names no device: PyTorch records none."""
+
+    @staticmethod
+    def ceilings(source: str = "kineto", machine: str | None = None, **options: Any) -> Ceilings:
+        one = launch("aten::mm", sass(ffma=1e6), ns=LONG, dram=1e6, capability=None, **options)
+        of_report = launches_table(Report("trace.json", launches=[one], origin=source))
+        return ceilings_of(of_report, None if machine is None else find_machine(machine))
+
+    def test_takes_the_only_cpu_measured_here_and_says_so(self) -> None:
+        keep("this-cpu", measured=True, kind="cpu", more="threads = 2")
+        keep("a-gpu", measured=True)
+        found = self.ceilings()
+        assert [(one.unit, one.value, one.kind) for one in found.drawn] == [
+            ("fp32", 1e12, MEASURED),
+            ("dram", 100e9, MEASURED),
+        ]
+        assert found.notes == [
+            "the trace names no CPU: ceilings are those measured on this machine with 2 threads (this-cpu); say --machine "
+            "NAME if it was recorded elsewhere"
+        ]
+
+    def test_takes_the_machine_that_the_user_names(self) -> None:
+        keep("this-cpu", measured=True, kind="cpu")
+        keep("another", kind="cpu")
+        found = self.ceilings(machine="another")
+        assert {one.source for one in found.drawn} == {"--machine another; sheet of another"}
+        assert found.notes == []
+
+    def test_has_no_ceilings_where_several_or_none_were_measured(self) -> None:
+        assert self.ceilings().notes == [
+            "no ceilings are known for this device: choose a machine with --machine NAME, or measure the CPU where it is "
+            "with ncu-bench machines measure"
+        ]
+        for threads in (1, 2):
+            keep(f"cpu-{threads}", measured=True, kind="cpu", more=f"threads = {threads}")
+        machines_with.cache_clear()
+        (note,) = self.ceilings().notes
+        assert "(measured on this machine: cpu-1, cpu-2)" in note
+
+    def test_is_no_report_without_a_device_of_another_tool_nor_a_launch_on_a_gpu(self) -> None:
+        keep("this-cpu", measured=True, kind="cpu")
+        assert self.ceilings("ncu").drawn == self.ceilings(device_id=0).drawn == []
 
 
 def test_each_source_is_listed_once_however_many_units_and_launches_it_serves() -> None:
@@ -335,7 +389,7 @@ class TestAComputeCapability:
         (note,) = of(on(None, sass(ffma=1e6), ns=LONG, capability="99.9")).notes
         assert "; they differ in DRAM, which has no ceiling. Say" in note
         (own_folder() / "y-1.toml").write_text(text.replace("100e9", "200e9").replace("1e12", "2e12"), "utf-8")
-        machine_files.machines_with.cache_clear()
+        machines_with.cache_clear()
         (note,) = of(on(None, sass(ffma=1e6), ns=LONG, capability="99.9")).notes
         assert "; they differ in FP32 and DRAM, which have no ceiling. Say" in note
 
@@ -348,7 +402,7 @@ class TestAComputeCapability:
             "with --machine NAME, or collect the report's own with --section SpeedOfLight_RooflineChart"
         ]
         self.family(5e11, 5e11, stands=False)
-        machine_files.machines_with.cache_clear()
+        machines_with.cache_clear()
         assert math.isnan(of(on(None, capability="99.9")).per_launch["fp32"][0])
 
     def test_is_noted_to_read_low_if_the_clock_was_below_their_boost_clock(self) -> None:
