@@ -137,7 +137,8 @@ def _sentence(row: Hotspot, key: str, ours: Diagnosis | None) -> str:
         f"{quoted(short_title(row.kernel))} ({key}): {share}{time} in {counted(row.launches, 'launch', 'launches')}"
     ]
     if row.bound and row.bound_fraction is not None:
-        by_shapes = " (by shapes, an estimate)" if row.dram_bytes is None and row.least_bytes is not None else ""
+        of_shapes = row.dram_bytes_per_s is None and row.least_bytes_per_s is not None
+        by_shapes = " (by shapes, an estimate)" if of_shapes else ""
         parts.append(f"nearest bound {row.bound}, of which it reaches {percent(row.bound_fraction)}{by_shapes}")
     elif ours is not None and ours.busiest is not None:
         parts.append(f"roof not known, busiest is {ours.busiest.title} at {percent(ours.busiest.share)}")

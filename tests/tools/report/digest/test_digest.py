@@ -20,8 +20,9 @@ from ncu_tools.report.digest.statements import (
     tokens_in,
 )
 from ncu_tools.runs.kernel_ids import kernel_id
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
+from tests.support.reports import needs_shared_reports
 from tests.support.timelines import KERNELS, database, kernel
 
 RULES = SAMPLES / "d02-long-rules.csv"
@@ -169,3 +170,12 @@ def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
     told = called_here("digest", str(SAMPLES / "d14-kernel-failed.csv"), cwd=SAMPLES).out
     assert "all of its launches failed" in told
     assert "0 launches" not in told
+
+
+@needs_shared_reports
+def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_no_shapes() -> None:
+    trace = SHARED / "reports/kineto/AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
+    (product,) = (
+        line for line in called_here("digest", str(trace), cwd=SAMPLES).out.splitlines() if "`sm90_xmma_gemm" in line
+    )
+    assert "nearest bound tensor BF16, of which it reaches 63.0 % (by shapes, an estimate)" in product
