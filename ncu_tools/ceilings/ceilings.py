@@ -25,12 +25,13 @@ from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_attributes_of
 from ncu_tools.ceilings.launch_devices import (
     Device,
+    Recorded,
     Rows,
-    are_of_cpu_trace,
     devices_of,
     differs_by_threads,
     measured_cpu,
     measured_of,
+    recorded,
     with_other_threads,
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
@@ -185,8 +186,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         _draw_report(result, title, at, attributes)
         _fill_from_board(result, title, at, attributes)
         needed = _missing(result, at[counted_in[at]])
-        on_cpu = not any(device) and are_of_cpu_trace(table, at)
-        fallback = _fallback(device, machine, result.notes, needed, on_cpu=on_cpu)
+        fallback = _fallback(device, machine, result.notes, needed, recorded(table, at))
         if fallback is not None:
             _fill(result, title, at, fallback, attributes.sm_clock, _worked(table))
         if machine is not None:
@@ -370,7 +370,7 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
 
 
 def _fallback(
-    device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], *, on_cpu: bool
+    device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], how: Recorded
 ) -> _Fallback | None:
     name, capability, _ = device
     known = machine_of_device(name)
@@ -379,9 +379,10 @@ def _fallback(
     if machine is not None:
         says = f"--machine {machine.id}"
         return _Fallback(machine.rates, says, machine.boost_clock_hz, chosen=True, kind=kind_of(machine))
-    measured = measured_cpu() if on_cpu else measured_of(device)
+    of_unnamed_cpu = how.on_cpu and not any(device)
+    measured = measured_cpu() if of_unnamed_cpu else measured_of(device)
     if measured is not None:
-        notes += [_taken_from_here(measured)] if on_cpu and needed else []
+        notes += [_taken_from_here(measured)] if of_unnamed_cpu and needed else []
         return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=kind_of(measured))
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
     agreed = _agreed(family) if name is None and family else {}
@@ -398,18 +399,18 @@ def _fallback(
     if needed:
         others = [candidate.id for candidate in machines_of_capability(capability)] if capability else []
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
-        other_way = "or collect the report's own with --section SpeedOfLight_RooflineChart"
+        other_way = ", or collect the report's own with --section SpeedOfLight_RooflineChart" if how.by_ncu else ""
         if name and not capability:  # a device with a name but no compute capability was not profiled by ncu
             known_ones = with_other_threads(device)
             chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
-            other_way = f"or measure it where it is with {chosen}ncu-bench machines measure"
-        elif name is None and not capability:
-            other_way = "or measure the CPU where it is with ncu-bench machines measure" if on_cpu else other_way
+            other_way = f", or measure it where it is with {chosen}ncu-bench machines measure"
+        elif of_unnamed_cpu:
+            other_way = ", or measure the CPU where it is with ncu-bench machines measure"
             here = [one.id for one in machines().values() if one.measured]
             known_ones = f" (measured on this machine: {', '.join(sorted(here))})" if here else ""
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
         notes.append(
-            f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, {other_way}"
+            f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME{other_way}"
         )
     return None
 

@@ -73,13 +73,21 @@ def with_other_threads(device: Device) -> str:
     return f" (it was measured with {' and '.join(map(str, measured))} threads, and {own})"
 
 
-def are_of_cpu_trace(table: pa.Table, at: Rows) -> bool:
-    """True for operators in a PyTorch trace that ran on a CPU: its launches on a GPU have a device number."""
-    if "source" not in table.column_names or "device_id" not in table.column_names:
-        return False
-    rows = table.select(["source", "device_id"]).take(pa.array(at))
-    of_trace: bool = rows.column("source").unique().to_pylist() == ["kineto"]
-    return of_trace and rows.column("device_id").null_count == len(rows)
+class Recorded(NamedTuple):
+    """How launches of one device were recorded."""
+
+    by_ncu: bool
+    on_cpu: bool
+    """Operators in a PyTorch trace that ran on a CPU: its launches on a GPU have a device number."""
+
+
+def recorded(table: pa.Table, at: Rows) -> Recorded:
+    """How the launches in rows `at` were recorded; by ncu if the table does not say."""
+    if "source" not in table.column_names:
+        return Recorded(by_ncu=True, on_cpu=False)
+    sources = set(table.column("source").take(pa.array(at)).unique().to_pylist())
+    without_device = np.isnan(tables.floats(table, "device_id")[at]).all()
+    return Recorded(not sources <= {"kineto", "nsys"}, sources == {"kineto"} and bool(without_device))
 
 
 def measured_cpu() -> Machine | None:

@@ -148,6 +148,12 @@ class TestATraceOfACpu:
         keep("this-cpu", measured=True, kind="cpu")
         assert self.ceilings("ncu").drawn == self.ceilings(device_id=0).drawn == []
 
+    def test_of_a_gpu_without_a_name_is_not_told_to_collect_a_section_of_ncu(self) -> None:
+        keep("this-cpu", measured=True, kind="cpu")
+        assert self.ceilings(device_id=0).notes == [
+            "no ceilings are known for this device: choose a machine with --machine NAME"
+        ]
+
 
 def test_each_source_is_listed_once_however_many_units_and_launches_it_serves() -> None:
     origins = of(on(A100), on(None, capability=None), on("Tesla T4", capability="7.5"), machine="t4").origins
@@ -419,11 +425,6 @@ class TestNotesOnMissingCeilings:
         with_work = made.set_column(made.column_names.index(column), column, pa.array([1.0]))
         (note,) = ceilings_of(with_work).notes
         assert note.startswith("no ceilings are known for this device: choose a machine")
-
-    def test_name_what_was_measured_here_where_a_report_names_no_device_as_traces_of_a_cpu(self) -> None:
-        keep("epyc-2-threads-measured", measured=True)
-        (note,) = of(launch("aten::mm", FFMA | dram(80, 1e9), ns=LONG, dram=1.0, capability=None)).notes
-        assert "for this device (measured on this machine: epyc-2-threads-measured): choose a machine" in note
 
     def test_name_the_only_one_that_is_missing(self) -> None:
         (note,) = of(launch("k", FFMA | at_clock(1e9), ns=LONG, dram=1.0, capability=None)).notes
