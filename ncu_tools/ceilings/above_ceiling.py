@@ -64,7 +64,7 @@ def sparse_path(excess: Excess) -> str | None:
 
 
 def machine_of_choice(excess: Excess) -> str | None:
-    """The user chose a machine file that the report does not confirm."""
+    """The report does not confirm the machine: the user chose it, or it is the CPU measured here."""
     if not excess.origin.chosen:
         return None
     device = f"names {excess.device}" if excess.device else "names no device"

@@ -119,7 +119,7 @@ class Ceiling:
 class Origin(NamedTuple):
     """Where ceilings come from: `says` names the source, `clock_hz` is the SM clock it assumes, if any.
 
-    `chosen` is True for a machine that the user named and the report does not confirm.
+    `chosen` is True for a machine that the report does not confirm: the user named it, or a trace names no CPU.
     """
 
     kind: str
@@ -383,7 +383,8 @@ def _fallback(
     measured = measured_cpu() if of_unnamed_cpu else measured_of(device)
     if measured is not None:
         notes += [_taken_from_here(measured)] if of_unnamed_cpu and needed else []
-        return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=kind_of(measured))
+        says = f"machine file {measured.id}"
+        return _Fallback(measured.rates, says, None, chosen=of_unnamed_cpu, kind=kind_of(measured))
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
     agreed = _agreed(family) if name is None and family else {}
     if agreed:

@@ -25,6 +25,7 @@ from ncu_tools.ceilings.ceilings import (
 )
 from ncu_tools.ceilings.levels import ceiling_metrics
 from ncu_tools.ceilings.machine_files import Machine, find_machine, machines_with, own_folder
+from ncu_tools.kernels.hotspots import hotspots
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.tools.ceilings.test_ceilings import FFMA, board, dram, tensor_peak
 
@@ -125,6 +126,15 @@ class TestATraceOfACpu:
             "the trace names no CPU: ceilings are those measured on this machine with 2 threads (this-cpu); say --machine "
             "NAME if it was recorded elsewhere"
         ]
+
+    def test_above_these_is_flagged_as_probably_recorded_elsewhere(self) -> None:
+        keep("this-cpu", measured=True, kind="cpu")
+        fast = launch("aten::mm", sass(ffma=3e9), ns=LONG, dram=1e6, capability=None)
+        of_report = launches_table(Report("trace.json", launches=[fast], origin="kineto"))
+        (row,) = hotspots(of_report, ceilings_of(of_report)).rows
+        assert row.flag == (
+            "600.0 % of the FP32 ceiling (machine file this-cpu): probably the wrong machine; the report names no device"
+        )
 
     def test_takes_the_machine_that_the_user_names(self) -> None:
         keep("this-cpu", measured=True, kind="cpu")
