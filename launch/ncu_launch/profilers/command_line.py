@@ -14,12 +14,13 @@ Version = tuple[int, int]
 
 NEWEST: Version = (9999, 0)
 
-GPU_METRICS_OF_SEVERAL: Version = (2024, 7)
-"""The oldest nsys seen to take --gpu-metrics-devices. Newer ones take the old --gpu-metrics-device with a warning."""
+GPU_METRICS_OF_SEVERAL: Version = (2025, 1)
+"""From here on nsys is given --gpu-metrics-devices. Which release began to take it was not found; by public notes, nsys
+of 2025 takes it and calls --gpu-metrics-device, which 2022.4 lists, deprecated: older ones are given that."""
 GPU_METRICS_HZ = 10_000
 """The rate at which nsys samples GPU metrics by default."""
 LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ = 10, 200_000
-"""The rates that nsys takes, by the help texts of 2022.4 and 2026."""
+"""The rates that nsys takes, by the help text of 2022.4 and the User Guide of 2025 and later."""
 
 
 @dataclass(frozen=True)

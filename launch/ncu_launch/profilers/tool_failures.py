@@ -90,7 +90,7 @@ FAILURES: tuple[Failure, ...] = (
         "gpu-metrics-not-supported",
         ("None of the installed GPUs are supported", "Illegal --gpu-metrics-device"),
         "nsys cannot sample GPU metrics here: it knows none of these GPUs, or the driver does not let it",
-        "See what nsys profile --gpu-metrics-devices=help says of each GPU (--gpu-metrics-device=help before 2024.7), "
+        "See what nsys profile --gpu-metrics-devices=help says of each GPU (--gpu-metrics-device=help before 2025), "
         "use an nsys of the GPU's generation, or leave out --gpu-metrics.",
     ),
     Failure(

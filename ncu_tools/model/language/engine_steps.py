@@ -1,8 +1,7 @@
 """Steps of serving engines in a report: their phase, batch and context, where ranges or kernels say so for certain.
 
 The rules are data (`engine_steps.toml`). What no rule knows is not guessed: a kernel that an engine uses for prompts
-and
-for single tokens alike, as most of llama.cpp's, says nothing of a phase, and neither does a step that mixes both.
+and for single tokens alike, as most of llama.cpp's, says nothing of a phase, and neither does a step that mixes both.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from ncu_parsers.schema import tables
 
+from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.model.language.step_work import DECODE, PREFILL
 
 if sys.version_info >= (3, 11):
@@ -55,13 +55,13 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
         return None, [*notes, "its steps differ in phase or batch: select one with --nvtx, or name the phase"]
     by_kernel = _in_kernels(table)
     if not named:
-        return by_kernel, notes
+        return (by_kernel if by_kernel is not None and by_kernel.phase else None), notes
     evidence = dict.fromkeys(word for one in named for word in one.evidence)
     step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""), evidence=tuple(evidence))
     contexts = [one.context_length for one in named if one.context_length is not None]
     if contexts:
         step = replace(step, context_length=round(sum(contexts) / len(contexts)))
-    if by_kernel is not None and by_kernel.phase == step.phase:
+    if by_kernel is not None and by_kernel.phase in ("", step.phase):
         step = replace(
             step, attention_launches=by_kernel.attention_launches, evidence=(*step.evidence, *by_kernel.evidence)
         )
@@ -106,22 +106,38 @@ def _is_mixed(name: str) -> bool:
 
 
 def _in_kernels(table: pa.Table) -> EngineStep | None:
-    """The phase that attention kernels of one phase alone tell; None where there are none, or of several rules."""
-    launches = Counter(tables.words(table, "kernel_name"))
+    """The launches of an attention kernel that a rule knows, with its phase, "" where other attention ran as well.
+
+    None where there is no such kernel, or where several rules match.
+    """
+    launches = Counter(name for name in tables.words(table, "kernel_name") if name)
     found: dict[int, tuple[Any, dict[str, int]]] = {}
     for number, rule in enumerate(_rules("kernel")):
-        matching = {name: count for name, count in launches.items() if name and rule["pattern"].search(name)}
+        matching = {name: count for name, count in launches.items() if rule["pattern"].search(name)}
         if matching:
             found[number] = rule, matching
     if len(found) != 1:
         return None
     rule, matching = next(iter(found.values()))
+    alone = not any(_may_attend_to_prompts(name) for name in launches if name not in matching)
     evidence = tuple(name[:60] for name in matching)
-    return EngineStep(rule["engine"], rule["phase"], attention_launches=sum(matching.values()), evidence=evidence)
+    return EngineStep(
+        rule["engine"], rule["phase"] if alone else "", attention_launches=sum(matching.values()), evidence=evidence
+    )
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4096)
+def _may_attend_to_prompts(name: str) -> bool:
+    (prompts,), (completes,) = _rules("prompts"), _rules("completes")
+    if completes["pattern"].search(name):
+        return False
+    return category_of(name) == "attention" or bool(prompts["pattern"].search(name))
+
+
+@lru_cache(maxsize=4)
 def _rules(kind: str) -> tuple[dict[str, Any], ...]:
     with RULES.open("rb") as stream:
         rules = tomllib.load(stream)[kind]
+    if isinstance(rules, dict):
+        rules = [rules]
     return tuple({**rule, "pattern": re.compile(rule["pattern"])} for rule in rules)

@@ -240,7 +240,7 @@ def test_newer_nsys_is_told_to_stop_at_the_end_of_the_capture(version: Version) 
 
 @pytest.mark.parametrize(
     ("version", "devices"),
-    [((2022, 4), "--gpu-metrics-device"), ((2024, 5), "--gpu-metrics-device"), ((2024, 7), "--gpu-metrics-devices"),
+    [((2022, 4), "--gpu-metrics-device"), ((2024, 7), "--gpu-metrics-device"), ((2025, 1), "--gpu-metrics-devices"),
      (NEWEST, "--gpu-metrics-devices")], ids=str,
 )  # fmt: skip
 def test_nsys_samples_gpu_metrics_of_all_gpus_at_a_rate(version: Version, devices: str) -> None:

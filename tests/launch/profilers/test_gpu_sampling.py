@@ -54,6 +54,8 @@ class TestAReading:
 
     def test_names_every_reason_and_no_idle_gpu(self) -> None:
         assert reasons_text(0x1) == "none"
+        assert reasons_text(0x201) == "board limit"
+        assert reasons_text(0x1804) == "power cap, unknown (0x1800)"
         assert reasons_text(0x4 | 0x20) == "power cap, software thermal slowdown"
 
 

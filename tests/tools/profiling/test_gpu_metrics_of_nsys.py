@@ -53,7 +53,7 @@ class Traced(Bench):
             tables["GPU_METRICS"] = gpu_metric_samples(times, [60] * 20)
         timeline = database(self.folder / "timeline.sqlite", tables, ["triad"])
         self.script("nsys", (
-            "[ $1 = --version ] && echo NVIDIA Nsight Systems version 2024.7.1 && exit 0\n"
+            "[ $1 = --version ] && echo NVIDIA Nsight Systems version 2025.1.1 && exit 0\n"
             f'if [ $1 = export ]; then /bin/cp "{timeline}" "$7"; exit; fi\n'
             'while [ $# -gt 0 ]; do [ "$1" = --output ] && out=$2; shift; done\n' + does
         ))  # fmt: skip

@@ -44,6 +44,13 @@ def test_api_calls_are_sorted_by_what_they_do(name: str, kind: str) -> None:
     assert kind_of_call(name) == kind
 
 
+@pytest.mark.parametrize(
+    "name", ["cudaMemcpyPeer", "cudaMemcpy3DPeer", "cuMemcpyDtoD_v2", "hipMemcpyDtoD", "cuMemcpyAtoD"]
+)
+def test_a_copy_within_or_between_devices_is_no_wait(name: str) -> None:
+    assert kind_of_call(name) == "other"
+
+
 def test_ranges_that_load_data_are_known_by_their_names() -> None:
     names = [
         "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "torch/utils/data/dataloader.py(630): __next__",

@@ -27,8 +27,10 @@ INSTALL = "pip install 'ncu-bench[nvml]'"
 REASONS = {
     0x2: "applications clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
     0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
+    0x200: "board limit", 0x400: "reliability",
 }  # fmt: skip
-"""Bits of nvmlClocksEventReasons (NVML API reference). Bit 0x1, an idle GPU, is no throttling."""
+"""Bits of nvmlClocksEventReason... (nvidia-ml-py 13.615.71, pynvml.py). Bit 0x1, an idle GPU, is no throttling."""
+IDLE = 0x1
 UNTHROTTLED = "none"
 MEGA, MILLI = 1e6, 1e-3
 
@@ -58,7 +60,9 @@ def gpm_metrics() -> dict[str, dict[str, Any]]:
 
 def reasons_text(bits: int) -> str:
     """What holds clocks down, in words; "none" if nothing does."""
-    return ", ".join(name for bit, name in REASONS.items() if bits & bit) or UNTHROTTLED
+    unknown = bits & ~(IDLE | sum(REASONS))
+    found = [name for bit, name in REASONS.items() if bits & bit] + ([f"unknown (0x{unknown:x})"] if unknown else [])
+    return ", ".join(found) or UNTHROTTLED
 
 
 def require_nvml() -> Any:

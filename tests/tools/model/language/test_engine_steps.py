@@ -86,6 +86,29 @@ class TestAStep:
         for both in ("flash_fwd_splitkv_kernel", "mul_mat_vec_q", "kernel_unified_attention_2d"):
             assert engine_step(table(one(both))) == (None, [])
 
+    def test_is_not_decode_by_a_kernel_where_others_may_have_attended_to_prompts(self) -> None:
+        completing = "void vllm::paged_attention_v2_reduce_kernel<float, 128>(float*)"
+        step, _ = engine_step(table(one(DECODE_KERNEL), one(completing)))
+        assert step is not None
+        assert (step.phase, step.attention_launches) == ("decode", 1)
+        for other in ("void flash::flash_fwd_kernel<128>()", "_fwd_kernel", "BatchPrefillWithPagedKVCacheKernel"):
+            assert engine_step(table(one(DECODE_KERNEL), one(other))) == (None, [])
+
+    def test_is_of_no_phase_by_a_kernel_that_runs_in_both_but_counts_its_launches_in_a_range(self) -> None:
+        kernel = "void paged_attention_ll4mi_QKV_mfma16_kernel<0, __hip_bfloat16>()"
+        assert engine_step(table(one(kernel))) == (None, [])
+        step, _ = engine_step(table(one(kernel, "step[DECODE bs=4]"), one(kernel, "step[DECODE bs=4]")))
+        assert step is not None
+        assert (step.phase, step.batch_size, step.attention_launches) == ("decode", 4, 2)
+
+    @pytest.mark.parametrize(
+        "name",
+        ["execute_context_0(0)_generation_64(128)",
+         "execute_64_context_0(sq0sk0sqsq0sqsk0)_generation_64(sq128sk131072sqsq256sqsk262144)"],
+    )  # fmt: skip
+    def test_with_several_tokens_for_a_decoding_sequence_is_not_guessed(self, name: str) -> None:
+        assert engine_step(table(one("gemm", name))) == (None, [])
+
     def test_is_not_said_of_steps_that_differ(self) -> None:
         step, notes = engine_step(table(one("a", "step[DECODE bs=4]"), one("b", "step[EXTEND bs=4 toks=64]")))
         assert step is None
