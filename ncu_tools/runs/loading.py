@@ -190,7 +190,11 @@ def load_all(
     engine: Engine | None = None,
 ) -> Run:
     """Load several runs as one, for commands that analyse all launches together."""
-    runs = [load(path, reading=reading, engine=engine) for path in paths]
+    return pooled([load(path, reading=reading, engine=engine) for path in paths])
+
+
+def pooled(runs: Sequence[Run]) -> Run:
+    """The launches and notes of several runs as one run."""
     if len(runs) == 1:
         return runs[0]
     return Run(

@@ -40,7 +40,7 @@ COLLECTIVE = Column("is_collective", "collective")
 
 
 @click.command()
-@click.argument("run")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--by",
     type=click.Choice(("kernel", "layer", "category", "rank")),
@@ -52,11 +52,14 @@ COLLECTIVE = Column("is_collective", "collective")
 @top_option("rows")
 @selection_options
 @format_option
-def command(run: str, by: str, depth: int | None, top: int | None, output_format: str, only: Selection | None) -> None:
+def command(
+    runs: tuple[str, ...], by: str, depth: int | None, top: int | None, output_format: str, only: Selection | None
+) -> None:
     """Show how unevenly the ranks of a run work: the slowest rank, and the kernels or layers where it loses its time.
 
     Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
-    rank is the one with the most time outside collectives: inside them, ranks wait for it.
+    rank is the one with the most time outside collectives: inside them, ranks wait for it. RUN is a run of several
+    ranks, or one report of each, as PyTorch's profiler writes them.
 
     \b
     Example:
@@ -64,17 +67,22 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
       ncu-bench skew run --by layer --depth 1
       ncu-bench skew run --by category
       ncu-bench skew run --by rank
+      ncu-bench skew rank0.json.gz rank1.json.gz
     """
     from ncu_tools.kernels.operator_times import clocks_of
-    from ncu_tools.model.layers.rank_skew import NEEDED, skew
+    from ncu_tools.model.layers.rank_skew import NEEDED, expect_own_ranks, skew
+    from ncu_tools.runs.loading import pooled
     from ncu_tools.runs.selection import load_only
     from ncu_tools.runs.varied_run import points_summed
 
     with progress("Reading") as reading:
-        loaded = load_only(run, only, reading=reading, columns=NEEDED)
+        each = [load_only(run, only, reading=reading, columns=NEEDED) for run in runs]
+    expect_own_ranks([(run.name, run.table) for run in each])
+    loaded = pooled(each)
     result = skew(loaded.table, by="kernel" if by == "rank" else by, depth=depth)
     clocks = clocks_of(loaded.table)
-    notes = [*points_summed(run, only), *result.notes, *loaded.notes, *operator_notes(clocks)]
+    summed = [note for run in runs for note in points_summed(run, only)]
+    notes = [*summed, *result.notes, *loaded.notes, *operator_notes(clocks)]
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
         show(titled_times(ranks, clocks), output_format)

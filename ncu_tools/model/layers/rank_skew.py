@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.parse.rank_origin import HOST
 from ncu_parsers.schema import arrays, tables
@@ -92,7 +93,10 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
     result = Skews(launches.rank_times())
     result.notes = launches.notes
     if len(result.ranks) < 2:
-        result.notes.append("there are no two ranks to compare: profile with --nproc, or inside srun or mpirun")
+        result.notes.append(
+            "there are no two ranks to compare: name the report of each rank, or profile with --nproc, or inside srun "
+            "or mpirun"
+        )
         return result
     result.slowest = _slowest(result.ranks)
     coded = {"kernel": lambda: launches.names, "layer": lambda: launches.layers(depth), CATEGORY: launches.categories}
@@ -100,6 +104,28 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
     result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
     result.notes += [*summary(result), *(notes_on_other(table) if by == CATEGORY else [])]
     return result
+
+
+def expect_own_ranks(runs: Sequence[tuple[str, pa.Table]]) -> None:
+    """Raise `NcuBenchError` if several runs, each a name and its launches, hold the same rank, or one says none."""
+    if len(runs) < 2:
+        return
+    runs_of: dict[int | None, list[str]] = {}
+    for name, table in runs:
+        for rank in table.column("rank").unique().to_pylist():
+            runs_of.setdefault(rank, []).append(name)
+    for rank, names in runs_of.items():
+        if rank is None:
+            raise NcuBenchError(
+                f"{names[0]} does not say which rank it is of.",
+                "Traces of PyTorch do if torch.distributed ran, and reports that ncu-bench profile made.",
+                "Compare two runs by ncu-bench compare.",
+            )
+        if len(names) > 1:
+            raise NcuBenchError(
+                f"{' and '.join(names[:2])} both hold rank {rank}, so they are not ranks of one run.",
+                advice="Name one report of each rank, or compare two runs by ncu-bench compare.",
+            )
 
 
 def summary(skews: Skews) -> list[str]:

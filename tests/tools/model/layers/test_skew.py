@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.profile.plan import Request
@@ -16,7 +18,10 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.model.layers.rank_skew import collective_share, skew
 from ncu_tools.profiling.ranked_profile import notes_on_collectives
+from tests.conftest import SHARED
+from tests.support.called_here import called_here
 from tests.support.launches import launch, table
+from tests.support.reports import needs_shared_reports
 from tests.tools.cli.test_cli import process
 
 GEMM, NCCL = "ampere_sgemm_128x64_nn", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
@@ -155,3 +160,42 @@ def test_the_command_shows_categories(four_ranks: pa.Table, tmp_path: Path) -> N
     path = tmp_path / "launches.parquet"
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), path)
     assert "communication" in process("skew", str(path), "--by", "category").out
+
+
+class TestAReportOfEachRank:
+    """As PyTorch's profiler writes them."""
+
+    @pytest.fixture
+    def reports(self, four_ranks: pa.Table, tmp_path: Path) -> list[str]:
+        for rank in range(4):
+            of_rank = four_ranks.filter(pc.equal(four_ranks.column("rank"), rank))
+            of_rank = with_metadata(of_rank, {"schema_version": SCHEMA_VERSION})
+            write_table(of_rank, tmp_path / f"rank{rank}.parquet")
+        return [str(tmp_path / f"rank{rank}.parquet") for rank in range(4)]
+
+    def test_is_compared_with_the_others_as_in_one_run(self, reports: list[str], tmp_path: Path) -> None:
+        found = called_here("skew", *reports, "--format", "json", cwd=tmp_path)
+        (gemm,) = (row for row in json.loads(found.out)["rows"] if row["name"] == GEMM)
+        assert (gemm["ranks"], gemm["slowest"], gemm["excess_ns"]) == (4, 2, 65.0)
+
+    def test_is_refused_beside_another_of_that_rank(self, reports: list[str], tmp_path: Path) -> None:
+        (tmp_path / "again.parquet").write_bytes(Path(reports[1]).read_bytes())
+        found = called_here("skew", *reports, str(tmp_path / "again.parquet"), cwd=tmp_path)
+        assert found.code == 1
+        assert "again.parquet both hold rank 1, so they are not ranks of one run." in found.err
+
+    def test_is_refused_if_it_does_not_say_its_rank(self, reports: list[str], tmp_path: Path) -> None:
+        unknown = with_metadata(of_ranks((None, launch("a", ns=1.0))), {"schema_version": SCHEMA_VERSION})
+        write_table(unknown, tmp_path / "unknown.parquet")
+        found = called_here("skew", reports[0], str(tmp_path / "unknown.parquet"), cwd=tmp_path)
+        assert found.code == 1
+        assert "unknown.parquet does not say which rank it is of." in found.err
+
+    @needs_shared_reports
+    def test_of_a_real_training_names_the_slower_one(self, tmp_path: Path) -> None:
+        folder = SHARED / "reports/kineto"
+        traces = [str(folder / f"facebookresearch__HTA__trace_filter__sampled_rank-{rank}.json.gz") for rank in (0, 1)]
+        found = called_here("skew", *traces, cwd=tmp_path)
+        assert (
+            "rank 1 is the slowest: 288.477 ms outside collectives, 38.416 ms above the median of 2 ranks" in found.err
+        )
