@@ -73,8 +73,26 @@ def layer_norm(gigabytes: float) -> Expected:
     return {"dram_bytes": 2 * FLOAT_BYTES * values.numel()}
 
 
+def products(gigabytes: float) -> Expected:
+    """A product of 2048 x 2048 matrices in each type, 2 x 2048^3 operations each; TF32 is FP32 on tensor cores."""
+    del gigabytes
+    size = 2048
+    one = torch.randn(size, size, device="cuda")
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        typed = one.to(dtype)
+        torch.mm(typed, typed)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.mm(one, one)
+    whole = torch.randint(-8, 8, (size, size), device="cuda", dtype=torch.int8)
+    torch._int_mm(whole, whole.t().contiguous().t())
+    if torch.cuda.get_device_capability() >= (8, 9):
+        eighth, scale = one.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
+        torch._scaled_mm(eighth, eighth.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
+    return {"operations_of_each_product": 2 * size**3}
+
+
 PROGRAMS: dict[str, Callable[[float], Expected]] = {
-    program.__name__: program for program in (copy, triad, reduction, resident, attention, layer_norm)
+    program.__name__: program for program in (copy, triad, reduction, resident, attention, layer_norm, products)
 }
 
 

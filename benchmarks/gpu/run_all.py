@@ -29,7 +29,12 @@ PROGRAM = (PYTHON, "-m", "benchmarks.gpu.programs")
 GPU = "name,driver_version,clocks.max.sm,clocks.max.mem,memory.total,power.limit,mig.mode.current"
 METRICS = "gpu__time_duration.sum,dram__bytes.sum,sm__throughput.avg.pct_of_peak_sustained_elapsed"
 TYPES = ("fp32", "tf32", "bf16")
+LLAMA = "hf:tinyllama-1.1b"
 MODELS = ("resnet18", "resnet50", "vit_b_16", "hf:bert-base")
+FAULTS = ("spills", "conflicts", "strided", "starved", "tail", "divergent")
+"""Kernels of kernels.cu with one fault each; NAME_fixed is the same without it."""
+FULL = ("--set", "full", "--import-source", "yes", "--force-overwrite")
+HERE = Path(__file__).parent
 COST_MODELS = (("resnet18", 0), ("vit_b_16", 0), ("resnet18", 40))
 """Models, and how many GB stay alive beside them."""
 
@@ -56,10 +61,12 @@ def steps(out: Path) -> Iterator[Step]:
     yield Step("machine", "ncu", ("ncu", "--version"), 20)
     yield from _flops(out)
     yield from _bytes(out)
+    yield from _verdicts(out)
     yield from _samples(out)
     yield from _cost(out)
     yield from _truth(out)
     yield Step("ceilings", "measure", ours("machines", "measure", "--on", "cuda"), 90)
+    yield from _activity(out)
     yield from _studies(out)
 
 
@@ -74,6 +81,28 @@ def _flops(out: Path) -> Iterator[Step]:
             "flops", program,
             ours("profile", "--metrics", "flops,tensor,dram", "-o", run, "--", *PROGRAM, program), 60,
         )  # fmt: skip
+
+    # By counters, by opcodes (the full set lists them) and by sizes (what the program prints).
+    report = str(out / "flops" / "products")
+    yield Step("flops", "products", ("ncu", *FULL, "--export", report, *PROGRAM, "products"), 120)
+    yield Step("flops", "products-units", ours("hotspots", f"{report}.ncu-rep", "--units", "--format", "json"))
+
+
+def _verdicts(out: Path) -> Iterator[Step]:
+    """Each fault has to be diagnosed with its line, and each fixed kernel without it."""
+    folder = out / "verdicts"
+    program = str(folder / "kernels")
+    compiler = ("nvcc", "-O3", "-lineinfo", "-arch=native", "-o", program, str(HERE / "kernels.cu"))
+    yield Step("verdicts", "compile", compiler, 60)
+    for fault in FAULTS:
+        reports = [str(folder / name) for name in (fault, f"{fault}_fixed")]
+        for report in reports:
+            name = Path(report).name
+            yield Step("verdicts", name, ("ncu", *FULL, "--export", report, program, name), 30)
+            yield Step("verdicts", f"{name}-kernel", ours("kernel", f"{report}.ncu-rep", "--format", "json"))
+        broken, fixed = (f"{report}.ncu-rep" for report in reports)
+        yield Step("verdicts", f"{fault}-source", ours("source", broken, "--top", "5", "--format", "json"))
+        yield Step("verdicts", f"{fault}-against", ours("kernel", broken, "--against", fixed, "--format", "json"))
 
 
 def _bytes(out: Path) -> Iterator[Step]:
@@ -102,6 +131,11 @@ def _samples(out: Path) -> Iterator[Step]:
         yield Step("samples", name, (*few, *options, "--log-file", str(folder / f"{name}.csv"), *model), 60)
     yield Step("samples", "with-output", (*few, *layouts["metrics"], *model), 60)
     yield Step("samples", "report", (*few, "--set", "roofline", "--export", str(folder / "report"), *model), 60)
+    softmax = (*NCU_BENCH, "profile", str(HERE.parents[1] / "docs/examples/triton_softmax.py:softmax"))
+    yield Step("samples", "triton", (*softmax, "--metrics", "flops,dram", "-o", str(folder / "triton")), 60)
+    full = str(out / "verdicts" / "conflicts.ncu-rep")
+    source = ("ncu", "--import", full, "--page", "source", "--csv", "--log-file", str(folder / "source.csv"))
+    yield Step("samples", "source", source, 30)
 
 
 def _cost(out: Path) -> Iterator[Step]:
@@ -128,9 +162,33 @@ def _truth(out: Path) -> Iterator[Step]:
             yield Step("truth", Path(run).name, ours("profile", name, *asked), 90)
             yield Step("truth", f"{Path(run).name}-expected", ours("expected", run, "--format", "json"))
 
+    for dtype in TYPES:
+        run = str(out / "truth" / f"llama-{dtype}")
+        sizes = ("--phase", "prefill,decode", "--prompt-length", "512", "--context-length", "512")
+        counted = ("--metrics", "flops,tensor,dram", "-o", run)
+        yield Step("truth", f"llama-{dtype}", ours("profile", LLAMA, "--dtype", dtype, *sizes, *counted), 90)
+        yield Step("truth", f"llama-{dtype}-expected", ours("expected", run, "--format", "json"))
+
+
+def _activity(out: Path) -> Iterator[Step]:
+    """What was sampled while a model ran, beside the counters of the same kernels in the group truth."""
+    model = ("resnet18", "--batch-size", "8", "--iterations", "20")
+    sampled, power = str(out / "activity" / "sampled"), str(out / "activity" / "power")
+    yield Step("activity", "sampled", ours("profile", *model, "--tool", "nsys", "--gpu-metrics", "-o", sampled), 60)
+    yield Step("activity", "sampled-timeline", ours("timeline", sampled, "--format", "json"))
+    yield Step("activity", "power", ours("profile", *model, "--tool", "nsys", "--power", "-o", power), 60)
+    yield Step("activity", "energy", ours("bench", "resnet18", "--batch-size", "8", "--power", "-o", f"{power}-bench"))
+
 
 def _studies(out: Path) -> Iterator[Step]:
     models, folder = ("resnet50", "vit_b_16"), out / "studies"
+    language = ("--phase", "prefill,decode", "--dtype", "bf16", "--max-time", "2")
+    for name, model, sizes in (
+        ("s1", "hf:opt-1.3b", ("--batch-size", "1,8,32")),
+        ("s6-prompt", LLAMA, ("--vary", "prompt_length=128..4096*2")),
+        ("s6-context", LLAMA, ("--vary", "context_length=128..4096*2")),
+    ):
+        yield Step("studies", name, ours("bench", model, *language, *sizes, "-o", str(folder / name)), 120)
     batches = ("--batch-size", "1,8,16,32", "--max-time", "2")
     precision, modes = str(folder / "s3-precision"), str(folder / "s3-torchscript")
     yield Step(

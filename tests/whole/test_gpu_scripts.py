@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from packaging.requirements import Requirement
 
-from benchmarks.gpu.run_all import NCU_BENCH, Step, run, steps
+from benchmarks.gpu.run_all import FAULTS, NCU_BENCH, Step, run, steps
+from benchmarks.gpu.wheels import THERE, download, needed
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
-GROUPS = ["machine", "flops", "bytes", "samples", "cost", "truth", "ceilings", "studies"]
+GROUPS = ["machine", "flops", "bytes", "verdicts", "samples", "cost", "truth", "ceilings", "activity", "studies"]
 
 
 def test_every_command_of_ours_is_accepted_by_ncu_bench() -> None:
@@ -72,3 +76,30 @@ def test_a_machine_without_a_gpu_lists_what_could_not_run(tmp_path: Path) -> Non
     rows = [json.loads(line) for line in (tmp_path / "out" / "account.jsonl").read_text("utf-8").splitlines()]
     assert [row["step"] for row in rows] == ["doctor", "gpu", "ncu"]
     assert (tmp_path / "out.tar.gz").is_file()
+
+
+def test_each_fault_is_a_kernel_with_a_fixed_one_beside_it() -> None:
+    source = (ROOT / "benchmarks/gpu/kernels.cu").read_text("utf-8")
+    defined = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", source)
+    assert sorted(defined) == sorted([*FAULTS, *(f"{fault}_fixed" for fault in FAULTS)])
+    assert re.findall(r'if \(is\("(\w+)"\)\) (\w+)<<<', source) == [(name, name) for name in defined]
+
+
+def test_wheels_are_of_all_that_ncu_bench_requires_and_the_machine_lacks() -> None:
+    names = {Requirement(line).name for line in needed("3.12")}
+    assert {"click", "msgspec", "adbc-driver-sqlite", "nvtx"} <= names
+    assert not names & set(THERE)
+    assert "tomli" not in names, "Python has it from 3.11 on"
+    for name in names - {"nvtx", "nvidia-ml-py"}:
+        required = [Requirement(line) for line in importlib.metadata.requires(name) or []]
+        lacking = {one.name for one in required if not one.marker or one.marker.evaluate({"extra": ""})} - names
+        assert lacking <= {"colorama"}, f"{name} requires {lacking}"
+
+
+def test_wheels_are_downloaded_for_the_python_of_the_machine() -> None:
+    command = download(Path("wheels"), "3.12")
+    assert command[1:12] == [
+        "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--implementation", "cp",
+        "--python-version", "3.12", "--platform",
+    ]  # fmt: skip
+    assert command[command.index("--dest") + 1] == "wheels"
