@@ -70,6 +70,7 @@ def modules_imported_by(module: str) -> set[str]:
 
 
 class TestImports:
+    @pytest.mark.slow
     def test_go_from_a_stage_only_to_those_on_its_left(self) -> None:
         wrong = {
             (module, name)

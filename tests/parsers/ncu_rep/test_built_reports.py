@@ -249,6 +249,7 @@ def test_a_zstd_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "times its size" in error.paragraph
 
 
+@pytest.mark.slow
 def test_many_launches_are_streamed_and_equal_those_read_one_by_one(tmp_path: Path) -> None:
     metrics = {f"a__counter_{number}.sum": number / 7 for number in range(200)}
     names = [TIME, *metrics]

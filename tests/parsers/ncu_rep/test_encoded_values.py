@@ -6,6 +6,7 @@ import math
 import struct
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.ncu_rep.encoded_values import values_of
@@ -36,6 +37,7 @@ def test_any_values_are_those_that_protobuf_decodes(encoded: list[bytes]) -> Non
 
 
 @given(st.lists(st.binary(max_size=14)))
+@pytest.mark.slow
 def test_any_bytes_are_a_value_or_damaged_where_protobuf_says_so(encoded: list[bytes]) -> None:
     found = values_of(encoded)
     assert len(found.numbers) == len(encoded)

@@ -158,6 +158,7 @@ class TestReadingInParts:
         assert sum(value or 0 for value in table.column("operator_flops").to_pylist()) == 2 * 8 * 4 * 2
 
     @pytest.mark.parametrize("sizes", ["", ", sizes = [[8, 4], [4, 2]]"])
+    @pytest.mark.slow
     def test_beyond_the_memory_limit_says_that_sizes_are_read_at_once(
         self, sizes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -135,6 +135,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "trace.json"
 
 
+@pytest.mark.slow
 def test_operators_have_the_function_of_the_model_that_called_them(recorded: Path) -> None:
     found = {row["kernel_name"]: location(row) for row in rows(read_report(Source(str(recorded))))
              if row["phase"] != "backward"}  # fmt: skip

@@ -75,6 +75,7 @@ def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -
 
 @needs_shared_reports
 @pytest.mark.parametrize("path", one_in(5, shared_reports("ncu_csv")), ids=lambda path: path.name)
+@pytest.mark.slow
 def test_sizes_of_batches_do_not_change_the_result_of_a_real_report(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)
 
@@ -97,6 +98,7 @@ def test_every_batch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_the
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1, 1e12)), min_size=2, max_size=30), st.data())
+@pytest.mark.slow
 def test_launches_in_any_two_batches_give_the_same_digits(
     launches: list[tuple[str, float]], data: st.DataObject
 ) -> None:

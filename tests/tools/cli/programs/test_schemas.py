@@ -47,6 +47,7 @@ def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: 
             )
 
 
+@pytest.mark.slow
 def test_what_doctor_prints_here_is_what_its_schema_describes() -> None:
     require_valid("doctor", json.loads(called_here("doctor", "--format", "json", cwd=SAMPLES).out))
 

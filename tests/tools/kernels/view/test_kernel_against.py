@@ -156,6 +156,7 @@ def test_times_whose_launches_overlap_are_no_change() -> None:
         (JULIA, "julia_bb_4477=julia__5_6739"),
     ],
 )
+@pytest.mark.slow
 def test_the_factors_of_real_kernels_multiply_to_the_ratio_of_their_times(report: Any, pair: str) -> None:
     """Time = instructions / (issue rate x schedulers x share of busy cycles x clock) holds within 5 %."""
     launches = table_of(report)
@@ -212,6 +213,7 @@ def test_launches_of_the_shape_with_the_most_time_are_compared_if_a_run_has_seve
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_the_comparison_fits_80_columns_and_json_has_every_value() -> None:
     arguments = ["kernel", str(JULIA), "--against", str(JULIA), "--pair", "julia_bb_4477=julia__5_6739"]
     result = ran(*arguments)

@@ -35,6 +35,7 @@ def explained(name: str, **metrics: float) -> ExplainedName:
     return explain(kernel_view(table(launch("k", made, ns=1e5))), name)
 
 
+@pytest.mark.slow
 def test_everything_that_has_a_name_can_be_explained() -> None:
     known = names()
     assert {"few-blocks", "near-its-limit", "top_stall_share", "l1_hit_rate"} <= set(known)
@@ -122,6 +123,7 @@ def test_a_rule_comes_before_a_fact_of_the_same_name_and_facts_have_names_of_the
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_the_command_prints_formula_threshold_source_and_this_kernels_numbers() -> None:
     result = ran("kernel", str(SILU), "--explain", "uncoalesced")
     assert result.exit_code == 0, result.stderr

@@ -214,6 +214,7 @@ def test_every_rule_names_a_command_of_ncu_bench_that_takes_its_arguments() -> N
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_the_next_command_of_a_real_report_works() -> None:
     (line,) = [one for one in ran("kernel", str(SILU)).stdout.splitlines() if one.startswith("  next: ")]
     command = shlex.split(line.removeprefix("  next: "))
@@ -224,6 +225,7 @@ def test_the_next_command_of_a_real_report_works() -> None:
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_every_part_of_a_full_report_has_rows_and_nvidias_rules_are_judged() -> None:
     result = ran("kernel", str(SILU))
     assert "samples at 0x06a0" in result.stdout

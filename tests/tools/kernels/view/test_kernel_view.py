@@ -110,6 +110,7 @@ def test_a_step_gives_what_it_promises_and_needs_less(threads: int, registers: i
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_every_fact_is_the_reports_own_value() -> None:
     compared = 0
     for launch in real_launches():
@@ -183,6 +184,7 @@ def test_the_kernel_command_shows_what_the_report_has_and_names_what_it_lacks() 
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_the_kernel_command_has_seven_parts_of_a_full_report() -> None:
     result = ran("kernel", str(TRITON))
     assert re.findall(r"^(\d) ", result.stdout, re.MULTILINE) == list("1234567")
