@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from ncu_launch.bench.latency_statistics import summed_up
 from ncu_launch.targets.models import build
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_bench
@@ -159,12 +160,16 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_another_machine(run: Path, to: Path, name: str, slower: float) -> None:
-    """A run folder as a machine of another name would have written it, with every iteration slower."""
-    times = [column for column in read_bench(run / "bench.parquet").column_names if column.startswith("latency_")]
+    """A run folder as a quiet machine of another name would have written it: iterations within 1 % of a slower median."""
     rows = read_bench(run / "bench.parquet").to_pylist()
     for row in rows:
-        row |= {column: slower * row[column] for column in times if row[column] is not None}
-        row |= {"device_name": name, "samples_ns": [slower * ns for ns in row["samples_ns"]]}
+        samples = [slower * row["latency_median_ns"] * jitter for jitter in (0.99, 1.0, 1.01)] * 7
+        found = summed_up(samples)
+        row |= {
+            "device_name": name, "samples_ns": samples, "iterations": len(samples), "latency_mean_ns": found.mean,
+            "latency_median_ns": found.median, "latency_p95_ns": found.p95, "latency_p99_ns": found.p99,
+            "latency_sd_ns": found.deviation, "latency_low_ns": found.low, "latency_high_ns": found.high,
+        }  # fmt: skip
         row["throughput"] /= slower
     shutil.copytree(run, to)
     write_table(bench_table(rows), to / "bench.parquet")
@@ -180,8 +185,8 @@ class TestOneModelOnSeveralMachines:
             of_another_machine(sweep, machine, name, slower)
         text = out_of("compare", *machines)
         assert all(words in text for words in ("Tesla T4", "NVIDIA L4", "NVIDIA A100"))
-        assert re.search(r"NVIDIA L4 is 2\.0\d* x \[[\d.]+ - [\d.]+\] faster", text)
-        assert re.search(r"NVIDIA A100 is 6\.0\d* x \[[\d.]+ - [\d.]+\] faster", text)
+        assert re.search(r"NVIDIA L4 is 2\.00 x \[1\.9\d* - 2\.0\d*\] faster", text)
+        assert re.search(r"NVIDIA A100 is 6\.00 x \[5\.\d+ - 6\.\d+\] faster", text)
         picture = tmp_path / "machines.svg"
         out_of("roofline", "--machine", "t4,l4,a100-sxm4-40gb", "-o", picture)
         assert picture.stat().st_size > 5000

@@ -397,7 +397,9 @@ class TestChoosingRunsInChromium:
         assert opened.page.locator("#runs-table tr[data-run] >> nth=0").locator("td:visible").count() == heads
 
     def test_a_narrow_window_leaves_out_spare_columns_and_says_which(self, opened: Opened) -> None:
+        source = opened.page.locator("#runs-table th[data-title='source']:visible")
         opened.page.set_viewport_size({"width": 1500, "height": 900})
+        source.wait_for()  # the page fits its tables after the window has its size
 
         def titles() -> list[str]:
             return opened.page.locator("#runs-table th:visible").all_inner_texts()
@@ -408,7 +410,7 @@ class TestChoosingRunsInChromium:
         hint.filter(has_text="“source”").wait_for()
         assert {"run", "device", "time", "what bounds the time"} <= set(titles()) < set(whole)
         opened.page.set_viewport_size({"width": 1500, "height": 900})
-        opened.page.locator("#runs-table th[data-title='source']:visible").wait_for()
+        source.wait_for()
         assert titles() == whole
 
     @pytest.mark.parametrize("width", [1100, 1400])
