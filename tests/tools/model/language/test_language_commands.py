@@ -196,7 +196,10 @@ def test_points_of_a_profile_can_vary_the_context(tmp_path: Path) -> None:
         ("bench resnet18 --context-length 5 --phase decode", "--context-length is of causal language models"),
         ("profile vit_b_16 --phase decode", "vit_b_16 has no decode"),
         ("profile hf:gpt2 --phase forward,decode", "mixes two kinds of run"),
-        ("profile hf:gpt2 --phase decode --context-length 5,6", "One run has one length and one cache"),
+        (
+            "profile hf:gpt2 --phase decode --context-length 5,6",
+            "One run has one length, one cache and one quantisation",
+        ),
         ("profile hf:gpt2 --phase decode --seq-len 64", "--seq-len 64 is the length of a whole forward pass"),
         ("profile hf:gpt2 --phase decode --autocast", "--autocast converts all weights in every step"),
     ],
