@@ -1,8 +1,8 @@
 """Steps of serving engines in a report: their phase, batch and context, where ranges or kernels say so for certain.
 
 The rules are data (`engine_steps.toml`). What no rule knows is not guessed: a kernel that an engine uses for prompts
-and
-for single tokens alike, as most of llama.cpp's, says nothing of a phase, and neither does a step that mixes both.
+and for single tokens alike, as most of llama.cpp's, says nothing of a phase. Beside one that does, it makes the phase
+uncertain, and so does a step that mixes both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from ncu_parsers.schema import tables
 
+from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.model.language.step_work import DECODE, PREFILL
 
 if sys.version_info >= (3, 11):
@@ -25,6 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+ATTENTION = "attention"
 RULES = Path(__file__).with_name("engine_steps.toml")
 
 
@@ -53,9 +55,9 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
     phases = {step.phase for step in named}
     if len(phases) > 1 or len({step.batch_size for step in named}) > 1:
         return None, [*notes, "its steps differ in phase or batch: select one with --nvtx, or name the phase"]
-    by_kernel = _in_kernels(table)
+    by_kernel, why_not = _in_kernels(table)
     if not named:
-        return by_kernel, notes
+        return by_kernel, [*notes, *why_not]
     evidence = dict.fromkeys(word for one in named for word in one.evidence)
     step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""), evidence=tuple(evidence))
     contexts = [one.context_length for one in named if one.context_length is not None]
@@ -105,19 +107,32 @@ def _is_mixed(name: str) -> bool:
     return any(int(one.get("decoding") or 0) and int(one.get("prefilling") or 0) for one in numbers)
 
 
-def _in_kernels(table: pa.Table) -> EngineStep | None:
-    """The phase that attention kernels of one phase alone tell; None where there are none, or of several rules."""
+def _in_kernels(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
+    """The phase that attention kernels of one phase alone tell, and notes that say why it is not certain.
+
+    None where there are no such kernels, of several rules, or other attention kernels beside them.
+    """
     launches = Counter(tables.words(table, "kernel_name"))
     found: dict[int, tuple[Any, dict[str, int]]] = {}
     for number, rule in enumerate(_rules("kernel")):
         matching = {name: count for name, count in launches.items() if name and rule["pattern"].search(name)}
         if matching:
             found[number] = rule, matching
-    if len(found) != 1:
-        return None
+    if not found:
+        return None, []
     rule, matching = next(iter(found.values()))
+    others = [
+        name for name in launches
+        if name and name not in matching and category_of(name) == ATTENTION
+        and not (rule.get("beside") and re.search(rule["beside"], name))
+    ]  # fmt: skip
+    if others:
+        return None, [
+            f"its attention kernels are of no one phase for certain: {next(iter(matching))[:60]} runs in "
+            f"{rule['phase']} alone, and {others[0][:60]} may run in another: select steps with --nvtx"
+        ]
     evidence = tuple(name[:60] for name in matching)
-    return EngineStep(rule["engine"], rule["phase"], attention_launches=sum(matching.values()), evidence=evidence)
+    return EngineStep(rule["engine"], rule["phase"], attention_launches=sum(matching.values()), evidence=evidence), []
 
 
 @lru_cache(maxsize=2)
