@@ -23,8 +23,8 @@ OF_THE_MEDIAN = "the time is the median, as it is of tokens per second"
 def with_utilisation(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """The rows, those of prefill and decode with `mfu`, `mbu` and `of_the_roof`, and notes that define them.
 
-    All three take the median time, as tokens per second do. `of_the_roof` is the least time that the machine allows / it.
-    Each is None without a peak.
+    All three take the median time, as tokens per second do; `of_the_roof` is the least time that the machine
+    allows / it. Each is None without a peak.
     """
     found, notes = [], list[str]()
     for row in rows:

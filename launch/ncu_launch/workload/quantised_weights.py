@@ -69,7 +69,7 @@ def quantise(workload: Workload, built: Built, model: Any, device: str) -> None:
     )  # fmt: skip
     built.notes.append(
         f"{elements:,} of {built.language.parameters:,} parameters are quantised ({scheme}, torchao): {kept:,} bytes "
-        f"with scales and zero points; LM head, embeddings and norms are {workload.dtype}"
+        f"with scales and zero points; the others, as LM head and embeddings, are {workload.dtype}"
     )
 
 

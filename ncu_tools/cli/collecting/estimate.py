@@ -82,8 +82,8 @@ GENERATION = (
     "as layers attend, what is added to it, and inputs and outputs of products; resident is not read"
 )
 QUANTISED = (
-    "weights as: torchao quantises linear modules to it, and LM head, embeddings and norms stay as they are; bytes as "
-    "read hold its packed weights, scales and zero points, and bytes (operators) what turning them back moves too"
+    "weights as: torchao quantises linear modules to it; LM head, embeddings and stacked experts stay as they are; "
+    "bytes as read hold its packed weights, scales and zero points, bytes (operators) what turning them back moves too"
 )
 WEIGHT_ONLY = (
     "--weights and --kv-cache change bytes and not FLOPs: products are computed in --dtype, and scales of groups of "

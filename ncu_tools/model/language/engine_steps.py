@@ -79,7 +79,8 @@ def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
         if len({(one.phase, one.batch_size) for one in found}) == 1:
             context = next((one.context_length for one in found if one.context_length is not None), None)
             engine = next((one.engine for one in found if one.engine), "")
-            steps.append(replace(found[-1], engine=engine, context_length=context, evidence=path))
+            named = tuple(name for one in found for name in one.evidence)
+            steps.append(replace(found[-1], engine=engine, context_length=context, evidence=named))
         if any(_is_mixed(name) for name in path):
             notes.append("a step prefills some sequences and decodes others: it is of neither phase")
     return ([] if notes else list(dict.fromkeys(steps))), list(dict.fromkeys(notes))

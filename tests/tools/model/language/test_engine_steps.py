@@ -79,7 +79,7 @@ class TestAStep:
 
     def test_joins_ranges_inside_each_other_and_names_the_engine_that_only_one_names(self) -> None:
         names = (EXECUTE.format(4, 0, 0, 4, 44), "step[DECODE bs=4]")
-        step, _ = engine_step(table(one("gemm", *names), one("copy", names[0])))
+        step, _ = engine_step(table(one("gemm", "## Call CompiledFxGraph f ##", *names), one("copy", names[0])))
         assert step is not None
         assert (step.engine, step.batch_size, step.context_length) == ("SGLang", 4, 10)
         assert step.evidence == names
