@@ -17,11 +17,14 @@ from ncu_tools.model.language.utilisation import DEFINITIONS, utilisation
 
 Row = dict[str, Any]
 
+OF_THE_MEDIAN = "the time is the median, as it is of tokens per second"
+
 
 def with_utilisation(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """The rows, those of prefill and decode with `mfu`, `mbu` and `of_the_roof`, and notes that define them.
 
-    `of_the_roof` is the least time that the machine allows / the measured mean. Each is None without a peak.
+    All three take the median time, as tokens per second do; `of_the_roof` is the least time that the machine
+    allows / it. Each is None without a peak.
     """
     found, notes = [], list[str]()
     for row in rows:
@@ -37,9 +40,9 @@ def with_utilisation(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
             found.append(row)
             continue
         work, unit = step_work(facts, row["phase"]), unit_of(machine, row["dtype"])
-        used = utilisation(work, row["latency_mean_ns"], machine, unit)
+        used = utilisation(work, row["latency_median_ns"], machine, unit)
         found.append({**row, "mfu": used.mfu, "mbu": used.mbu, "of_the_roof": used.of_the_roof})
-        notes += [DEFINITIONS, used.said]
+        notes += [f"{DEFINITIONS}; {OF_THE_MEDIAN}", used.said]
     return found, list(dict.fromkeys(notes))
 
 

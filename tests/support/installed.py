@@ -13,3 +13,4 @@ needs_ncu = pytest.mark.skipif(
     shutil.which("ncu") is None, reason="ncu is not installed: apt-get install nsight-compute (Debian, non-free)"
 )
 WITHOUT_TORCH = "torch is not installed: pip install 'ncu-bench[models]'"
+WITHOUT_TORCHAO = "torchao is not installed: pip install 'ncu-bench[quantize]'"

@@ -7,6 +7,7 @@ from typing import Any
 
 from ncu_launch.bench.timed_iteration import Iteration, untimed, wait_for
 from ncu_launch.workload.module_attribution import tensors_in
+from ncu_launch.workload.quantised_weights import stored_in
 from ncu_launch.workload.workload import Step
 
 MEMORY_EVENT = "[memory]"
@@ -25,7 +26,8 @@ def allocated_bytes(step: Step) -> int:
     state = tensors_in([] if step.optimizer is None else list(step.optimizer.state.values()))
     cached = [] if step.generation is None else step.generation.tensors()
     tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state, *cached]
-    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
+    parts = (part for tensor in tensors for part in stored_in(tensor))
+    storages = {part.untyped_storage()._cdata: part.untyped_storage().nbytes() for part in parts}
     return sum(map(int, storages.values()))
 
 

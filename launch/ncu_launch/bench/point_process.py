@@ -37,6 +37,7 @@ from ncu_launch.targets.models import Built, build
 from ncu_launch.workload.cpu_load import DISTURBS, CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.meta_device_count import estimate
 from ncu_launch.workload.module_attribution import tensors_in
+from ncu_launch.workload.quantised_weights import stored_bytes
 from ncu_launch.workload.workload import CHANGES_ITS_INPUTS, Step, assembled, cpu_name, device_here, placed
 from ncu_launch.workload_spec import Workload
 
@@ -283,7 +284,7 @@ def _identity(workload: Workload, built: Built, step: Step) -> Row:
         "threads": None if on_gpu else torch.get_num_threads(),
         "torch": str(torch.__version__),
         "parameters": sum(int(parameter.numel()) for parameter in parameters),
-        "parameter_bytes": sum(int(parameter.nbytes) for parameter in parameters),
+        "parameter_bytes": sum(map(stored_bytes, parameters)),
         "notes": notes,
     }
 

@@ -257,5 +257,5 @@ CONTRACTIONS: dict[str, Formula] = {
 }  # fmt: skip
 """Operator -> its formula. `aten::matmul` and `aten::einsum` call these, and have none of their own."""
 
-INTEGER_CONTRACTIONS = frozenset({"aten::_int_mm"})
+INTEGER_PRODUCTS_OF_TORCH = frozenset({"aten::_int_mm"})
 """Products of integers: their operations are no FLOPs."""

@@ -18,6 +18,7 @@ from ncu_launch.operators.elementwise import of_first
 from ncu_launch.operators.packed_products import (
     asked_type,
     columns_of,
+    integer_product,
     packed_weight,
     scaled_product,
     sparse_product,
@@ -281,6 +282,78 @@ def _quant_llm() -> Formula:
     )
 
 
+def _sparse_marlin() -> Formula:
+    """A product with a 2:4 sparse weight, of which half of the inner size is kept."""
+    whole = _marlin(6, (1, 2, 3))
+    return whole._replace(flops=lambda call: whole.flops(call) / 2)
+
+
+# ------------------------------------------------------------------------------------------------ products of integers
+
+
+def _of_matrices(call: Call) -> tuple[int, int, int]:
+    """[m, k] x [k, n]."""
+    (rows, inner), (other, columns) = call.tensor(0).shape, call.tensor(1).shape
+    if inner != other:
+        raise UnknownWork("two matrices that fit each other")
+    return rows, columns, inner
+
+
+def _stated(sizes: int, order: str) -> Callable[[Call], tuple[int, int, int]]:
+    """Sizes that are numbers from the place `sizes` on, in an `order` as "mnk"; rows are else those of the input."""
+
+    def of(call: Call) -> tuple[int, int, int]:
+        named = {letter: int(call.value(sizes + place)) for place, letter in enumerate(order)}
+        rows, inner = prod(call.tensor(0).shape[:-1]), call.tensor(0).shape[-1]
+        if named["k"] != inner or named.get("m", rows) != rows:
+            raise UnknownWork("sizes that fit the input")
+        return rows, named["n"], inner
+
+    return of
+
+
+def _in_nibbles(*, input_too: bool) -> Callable[[Call], tuple[int, int, int]]:
+    """[..., k] x [n, k / 2], two numbers of the weight in a byte, or of the input too: [..., k / 2]."""
+
+    def of(call: Call) -> tuple[int, int, int]:
+        source, (columns, packed) = call.tensor(0).shape, call.tensor(2).shape
+        if source[-1] != packed * (1 if input_too else 2):
+            raise UnknownWork("a weight that fits the input")
+        return prod(source[:-1]), columns, 2 * packed
+
+    return of
+
+
+def _in_blocks_of_nibbles(call: Call) -> tuple[int, int, int]:
+    """[..., k] x [n / b, k / a, a, b / 2], two numbers in a byte."""
+    source, weight = call.tensor(0).shape, call.tensor(3)
+    if len(weight.shape) != 4 or weight.shape[1] * weight.shape[2] != source[-1]:
+        raise UnknownWork("a weight that fits the input")
+    return prod(source[:-1]), weight.shape[0] * weight.shape[3] * 2, source[-1]
+
+
+def _or_type_of_scale(call: Call) -> str:
+    return type_at(1)(call) if call.value(5) is None else asked_type(5)(call)
+
+
+INTEGER_PRODUCTS: dict[str, Formula] = {
+    "torchao::int_matmul": integer_product(_of_matrices, lambda call: "int32", (0, 1)),
+    "torchao::int_scaled_matmul": integer_product(_of_matrices, type_at(2), (0, 1, 2)),
+    "torchao::scaled_int8_mm": integer_product(_of_matrices, type_at(2), (0, 1, 2, 3)),
+    "torchao::da8w4_linear_cpu": integer_product(_in_blocks_of_nibbles, asked_type(8), range(8)),
+    "torchao::marlin_qqq_gemm": integer_product(_stated(6, "mnk"), lambda call: "float16", range(5)),
+    "torchao::rowwise_scaled_linear_cutlass_s8s4": integer_product(
+        _in_nibbles(input_too=False), _or_type_of_scale, range(5)
+    ),
+    "torchao::rowwise_scaled_linear_cutlass_s4s4": integer_product(
+        _in_nibbles(input_too=True), _or_type_of_scale, range(5)
+    ),
+    **{f"torchao::_linear_8bit_act_{bits}bit_weight": integer_product(_stated(3, "nk"), type_at(0), (0, 1))
+       for bits in range(1, 9)},
+}  # fmt: skip
+"""torchao's, whose operations are no FLOPs. Sources: torchao/ops.py (of CUTLASS and Marlin, that of a version before
+0.18), csrc_meta_ops.py, kernel/intmm_triton.py, prototype/quantized_training/int8_mm.py."""
+
 # ------------------------------------------------------------------------------------- quantisation and masked softmax
 
 
@@ -383,6 +456,7 @@ _OF_LIBRARIES: dict[str, Formula] = {
     ),
     "torchao::float8_linear_cpu": _float8_linear(),
     "torchao::quant_llm_linear": _quant_llm(),
+    "torchao::marlin_24_gemm": _sparse_marlin(),  # of a version before 0.18
     **{f"torchao::triton_to_mxfp8_dim{dim}": _in_blocks("float8_e8m0fnu", lambda call: int(call.value(1, 32)))
        for dim in (0, 1)},
     "torchao::mxfp8_quantize": _in_blocks(
@@ -406,5 +480,5 @@ _OF_LIBRARIES: dict[str, Formula] = {
        for library in ("_C", "sgl_kernel", "aiter") for name, count in GATED.items()},
 }  # fmt: skip
 
-CUSTOM: dict[str, Formula] = {**FLASH_ATTENTION, **XFORMERS, **_OF_LIBRARIES}
+CUSTOM: dict[str, Formula] = {**FLASH_ATTENTION, **XFORMERS, **INTEGER_PRODUCTS, **_OF_LIBRARIES}
 """Operator -> its formula."""

@@ -115,6 +115,21 @@ def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type,
     )
 
 
+def integer_product(sizes: Callable[[Call], tuple[int, int, int]], result: Type, read: Sequence[int]) -> Formula:
+    """A product of integers, of (rows, columns, inner size), whose operations are no FLOPs; tensors at `read` are read.
+
+    Its name belongs into `INTEGER_CONTRACTIONS`. Raises `UnknownWork` where `sizes` does.
+    """
+
+    def written(call: Call) -> float:
+        rows, columns, _ = sizes(call)
+        return float(Tensor((rows, columns), result(call)).bytes)
+
+    return Formula(
+        lambda call: 2.0 * prod(sizes(call)), lambda call: float(_bytes_of(call, read)), written, True, PRODUCT
+    )  # fmt: skip
+
+
 def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
     """The size of a dimension of the tensor at a place."""
     return lambda call: call.tensor(place).shape[dim]

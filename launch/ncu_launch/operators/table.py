@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ncu_launch.operators.attention import ATTENTION
 from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, Tensor, UnknownWork
-from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
-from ncu_launch.operators.custom_operators import CUSTOM
+from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_PRODUCTS_OF_TORCH
+from ncu_launch.operators.custom_operators import CUSTOM, INTEGER_PRODUCTS
 from ncu_launch.operators.elementwise import ELEMENTWISE
 from ncu_launch.operators.movement import FREE, MOVEMENT
 from ncu_launch.operators.packed_products import PACKED_PRODUCTS
@@ -22,6 +22,9 @@ FORMULAS: dict[str, Formula] = {
     **MOVEMENT, **ELEMENTWISE, **SAMPLING, **ATTENTION, **CONTRACTIONS, **PACKED_PRODUCTS, **CUSTOM
 }  # fmt: skip
 """Operator, as "aten::mm", -> its formula."""
+
+INTEGER_CONTRACTIONS = INTEGER_PRODUCTS_OF_TORCH | INTEGER_PRODUCTS.keys()
+"""Products of integers: their operations are no FLOPs."""
 
 
 UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError, RecursionError)

@@ -15,8 +15,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ncu_launch.operators.calls import Call
-from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
-from ncu_launch.operators.table import UNUSABLE, contraction_flops, formula_of, is_contraction, moved_bytes, work_of
+from ncu_launch.operators.table import (
+    INTEGER_CONTRACTIONS,
+    UNUSABLE,
+    contraction_flops,
+    formula_of,
+    is_contraction,
+    moved_bytes,
+    work_of,
+)
 
 _NAMES_FREE_OF_CONTRACTIONS = """
     native_batch_norm native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward
@@ -78,8 +85,15 @@ def work_of_call(call: Call, *, is_elementwise: bool) -> CollectedWork:
     formula = formula_of(call.name)
     moved = moved_bytes(formula, call) if formula is not None else None
     if call.name in INTEGER_CONTRACTIONS:
-        return CollectedWork(0.0, 0.0, float(CONTRACTIONS[call.name].flops(call)), moved)
+        return CollectedWork(0.0, 0.0, _integer_operations(call), moved)
     return CollectedWork(_flops(call, is_free=is_free), _contraction_flops(call, is_free=is_free), None, moved)
+
+
+def _integer_operations(call: Call) -> float | None:
+    try:
+        return contraction_flops(call)
+    except UNUSABLE:
+        return None
 
 
 def _contraction_flops(call: Call, *, is_free: bool) -> float | None:

@@ -25,6 +25,7 @@ from ncu_launch.files.atomic_files import replacing, write_whole
 from ncu_launch.targets.models import Built, build, device_of
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload.quantised_weights import stored_bytes, stored_in, with_each_part
 from ncu_launch.workload.workload import Step, assembled, exit_code_of, placed, with_each_tensor
 from ncu_launch.workload_spec import Workload
 
@@ -167,9 +168,12 @@ def _pretending(model: Any, arguments: Any, keywords: Any) -> tuple[Any, Any, An
     originals = [*model.parameters(), *model.buffers()]  # kept until all have their twins, because ids are used again
     twins: dict[int, Any] = {}
 
+    def empty(tensor: Any) -> Any:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
     def twin(tensor: Any) -> Any:
         if id(tensor) not in twins:
-            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+            made = with_each_part(tensor, empty)
             is_parameter = isinstance(tensor, torch.nn.Parameter)
             twins[id(tensor)] = (
                 torch.nn.Parameter(made, tensor.requires_grad)
@@ -225,8 +229,8 @@ def _summary(
         flops=None if collector.unknown else float(sum(record["contraction_flops"] for record in records)),
         bytes=sum(record["read"] + record["written"] for record in records),
         parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),
-        parameter_bytes=sum(map(_bytes, step.watched.parameters())),
-        input_bytes=sum(map(_bytes, tensors_in((step.arguments, step.keywords)))),
+        parameter_bytes=sum(map(stored_bytes, step.watched.parameters())),
+        input_bytes=sum(map(stored_bytes, tensors_in((step.arguments, step.keywords)))),
         layer_output_bytes=outputs.bytes,
         alive_bytes=alive.bytes(),
         operators=len(records),
@@ -245,7 +249,7 @@ class _LayerOutputs:
                 module.register_forward_hook(self._called)
 
     def _called(self, module: Any, inputs: Any, output: Any) -> None:
-        self.bytes += sum(map(_bytes, tensors_in(output)))
+        self.bytes += sum(map(stored_bytes, tensors_in(output)))
 
 
 class _Alive:
@@ -266,8 +270,9 @@ class _Alive:
         return torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
 
     def _keep(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        self._storages[storage._cdata] = storage  # kept, because an address may be used again
+        for part in stored_in(tensor):
+            storage = part.untyped_storage()
+            self._storages[storage._cdata] = storage  # kept, because an address may be used again
         return tensor
 
     def bytes(self) -> int:
@@ -278,13 +283,9 @@ class _Alive:
         state = [] if step.optimizer is None else list(tensors_in(list(step.optimizer.state.values())))
         return (
             sum(int(storage.nbytes()) for storage in self._storages.values())
-            + (sum(map(_bytes, gradients)) if step.workload.wants_backward else 0)
-            + sum(map(_bytes, [*state, *cached]))
+            + (sum(map(stored_bytes, gradients)) if step.workload.wants_backward else 0)
+            + sum(map(stored_bytes, [*state, *cached]))
         )
-
-
-def _bytes(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
 
 
 def main(arguments: list[str]) -> int:

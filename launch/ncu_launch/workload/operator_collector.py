@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ncu_launch.operators.calls import Call, Tensor
-from ncu_launch.operators.contractions import INTEGER_CONTRACTIONS
+from ncu_launch.operators.table import INTEGER_CONTRACTIONS
 from ncu_launch.operators.units import cpu_unit, elementwise_unit, type_of
 from ncu_launch.workload.collected_work import CollectedWork, work_of_call
 from ncu_launch.workload.module_attribution import Attribution, tensors_in

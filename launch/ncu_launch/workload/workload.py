@@ -31,6 +31,7 @@ from ncu_launch.workload.cpu_load import CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.workload.module_attribution import Attribution, forward_functions, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload.quantised_weights import quantise
 from ncu_launch.workload.repeated_timing import Records, repeated
 from ncu_launch.workload.warm_step import other_operators, tuned_inside
 from ncu_launch.workload_spec import Facts, Workload
@@ -70,6 +71,8 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
+    facts.language = asdict(built.language) if built.language is not None else None
+    facts.notes += [note for note in built.notes if note not in facts.notes]
     functions = forward_functions(step.watched, step.root)
     write_whole(facts_path.with_name(MODULES), json.dumps(functions).encode())
     unchanged = step.versions()
@@ -133,7 +136,7 @@ def _versions() -> dict[str, str]:
 
     found = {"python": platform.python_version(), "torch": str(torch.__version__)}
     found |= {"cuda": torch.version.cuda} if torch.version.cuda else {}
-    for package in ("torchvision", "transformers", "timm", "nvtx"):
+    for package in ("torchvision", "transformers", "timm", "torchao", "nvtx"):
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
@@ -214,6 +217,7 @@ def assembled(
     """The step of a model that was placed with its inputs. Raises as `prepared` does."""
     import torch
 
+    quantise(workload, built, watched, device)
     model = _compiled(workload, replicated(workload, watched), arguments, keywords, device)
     if workload.wants_step and not any(True for _ in watched.parameters()):
         raise WrongUsage(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.targets.language.settings import causal_name, check
+from ncu_launch.targets.language.settings import NOT_QUANTISED, SCHEMES, causal_name, check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload.meta_device_process import Expectation, expectations_of
@@ -80,6 +80,10 @@ GENERATION = (
     "bytes of prefill and decode (of bytes: as read) are the least that has to be read and written: weights that are "
     "active, of T tokens that go to k of E experts at random those of E x (1 - (1 - k/E)^T), the KV cache as far back "
     "as layers attend, what is added to it, and inputs and outputs of products; resident is not read"
+)
+QUANTISED = (
+    "weights as: torchao quantises linear modules to it; LM head, embeddings and stacked experts stay as they are; "
+    "bytes as read hold its packed weights, scales and zero points, bytes (operators) what turning them back moves too"
 )
 WEIGHT_ONLY = (
     "--weights and --kv-cache change bytes and not FLOPs: products are computed in --dtype, and scales of groups of "
@@ -164,6 +168,12 @@ def command(
             "--weights and --kv-cache are of prefill and decode, and neither is estimated here.",
             advice="Add --phase decode, or leave them out.",
         )
+    if weights and any(scheme != NOT_QUANTISED for scheme in language.schemes):
+        raise WrongUsage(
+            "--weights and --quantize both say what the weights are.",
+            "--weights counts other bytes of each weight; --quantize counts what torchao makes of them, with scales.",
+            "Give one of the two.",
+        )
     rows: list[Estimate] = []
     expectations = _expectations(workloads)
     for workload, expectation in zip(workloads, expectations, strict=True):
@@ -212,7 +222,8 @@ def _on_generation(rows: list[Estimate]) -> list[str]:
     found = [row for row in rows if row.language is not None]
     if not found:
         return []
-    changed = any(row.language and (row.language.weights_type or row.language.cache_type) for row in found)
+    types = {row.language.weights_type for row in found if row.language}
+    changed = bool(types & set(TYPES)) or any(row.language and row.language.cache_type for row in found)
     never = {
         f"{row.target} on {row.machine}"
         for row in found
@@ -220,6 +231,7 @@ def _on_generation(rows: list[Estimate]) -> list[str]:
     }
     return [
         GENERATION,
+        *([QUANTISED] if types & set(SCHEMES) else []),
         *([WEIGHT_ONLY] if changed else []),
         *([NEVER.format(", ".join(sorted(never)))] if never else []),
     ]

@@ -10,7 +10,17 @@ from typing import Any
 import click
 from ncu_launch.errors import WrongUsage
 from ncu_launch.targets.function_arguments import split
-from ncu_launch.targets.language.settings import CACHE, CACHES, CONTEXT, HEAD, NEW, PROMPT, causal_name
+from ncu_launch.targets.language.settings import (
+    CACHE,
+    CACHES,
+    CONTEXT,
+    HEAD,
+    NEW,
+    PROMPT,
+    QUANTIZE,
+    SCHEMES,
+    causal_name,
+)
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -28,6 +38,7 @@ class LanguageOptions:
     context_lengths: tuple[int, ...]
     new_tokens: tuple[int, ...]
     caches: tuple[str, ...]
+    schemes: tuple[str, ...]
     no_head: bool
     fields: tuple[str, ...]
 
@@ -37,7 +48,7 @@ class LanguageOptions:
             [(name, str(value)) for value in values]
             for name, values in (
                 (PROMPT, self.prompt_lengths), (CONTEXT, self.context_lengths), (NEW, self.new_tokens),
-                (CACHE, self.caches),
+                (CACHE, self.caches), (QUANTIZE, self.schemes),
             )
             if values
         ]  # fmt: skip
@@ -48,7 +59,8 @@ class LanguageOptions:
         """Raise `WrongUsage` if an option was given and no target is a causal language model."""
         given = {
             "--prompt-length": self.prompt_lengths, "--context-length": self.context_lengths,
-            "--new-tokens": self.new_tokens, "--cache": self.caches, "--no-head": self.no_head, "--set": self.fields,
+            "--new-tokens": self.new_tokens, "--cache": self.caches, "--quantize": self.schemes,
+            "--no-head": self.no_head, "--set": self.fields,
         }  # fmt: skip
         named = [option for option, value in given.items() if value]
         targets = list(targets)
@@ -64,7 +76,10 @@ class LanguageOptions:
         self.require_causal((workload.target,))
         found = self.combinations()
         if len(found) > 1:
-            raise WrongUsage("One run has one length and one cache.", advice="Measure several with ncu-bench bench.")
+            raise WrongUsage(
+                "One run has one length, one cache and one quantisation.",
+                advice="Measure several with ncu-bench bench.",
+            )
         return (*workload.arguments, *found[0])
 
 
@@ -85,6 +100,8 @@ _OPTIONS = (
         help="Tokens that decode adds, one after the other.  [default: 1]"),
     list_option("--cache", "caches", type=click.Choice(CACHES), metavar="KIND,...",
         help="The KV cache: dynamic grows with each token, static has its size from the start.  [default: dynamic]"),
+    list_option("--quantize", "schemes", type=click.Choice(SCHEMES), metavar="SCHEME,...",
+        help="Weight-only quantisation of linear modules by torchao: int8wo, int4wo, fp8wo.  [default: none]"),
     click.option("--no-head", is_flag=True, help="Leave out the LM head of a causal language model."),
     click.option("--set", "fields", multiple=True, metavar="NAME=VALUE",
         help="A field of an hf: model's configuration, such as hidden_size=1024. Repeated."),

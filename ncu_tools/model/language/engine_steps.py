@@ -1,7 +1,8 @@
 """Steps of serving engines in a report: their phase, batch and context, where ranges or kernels say so for certain.
 
 The rules are data (`engine_steps.toml`). What no rule knows is not guessed: a kernel that an engine uses for prompts
-and for single tokens alike, as most of llama.cpp's, says nothing of a phase, and neither does a step that mixes both.
+and for single tokens alike, as most of llama.cpp's, says nothing of a phase. Beside one that does, it makes the phase
+uncertain, and so does a step that mixes both.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+ATTENTION = "attention"
 RULES = Path(__file__).with_name("engine_steps.toml")
 
 
@@ -53,9 +55,9 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
     phases = {step.phase for step in named}
     if len(phases) > 1 or len({step.batch_size for step in named}) > 1:
         return None, [*notes, "its steps differ in phase or batch: select one with --nvtx, or name the phase"]
-    by_kernel = _in_kernels(table)
+    by_kernel, why_not = _in_kernels(table)
     if not named:
-        return (by_kernel if by_kernel is not None and by_kernel.phase else None), notes
+        return (by_kernel if by_kernel is not None and by_kernel.phase else None), [*notes, *why_not]
     evidence = dict.fromkeys(word for one in named for word in one.evidence)
     step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""), evidence=tuple(evidence))
     contexts = [one.context_length for one in named if one.context_length is not None]
@@ -77,7 +79,8 @@ def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
         if len({(one.phase, one.batch_size) for one in found}) == 1:
             context = next((one.context_length for one in found if one.context_length is not None), None)
             engine = next((one.engine for one in found if one.engine), "")
-            steps.append(replace(found[-1], engine=engine, context_length=context, evidence=path))
+            named = tuple(name for one in found for name in one.evidence)
+            steps.append(replace(found[-1], engine=engine, context_length=context, evidence=named))
         if any(_is_mixed(name) for name in path):
             notes.append("a step prefills some sequences and decodes others: it is of neither phase")
     return ([] if notes else list(dict.fromkeys(steps))), list(dict.fromkeys(notes))
@@ -105,10 +108,11 @@ def _is_mixed(name: str) -> bool:
     return any(int(one.get("decoding") or 0) and int(one.get("prefilling") or 0) for one in numbers)
 
 
-def _in_kernels(table: pa.Table) -> EngineStep | None:
-    """The launches of an attention kernel that a rule knows, with its phase, "" where other attention ran as well.
+def _in_kernels(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
+    """The launches of attention kernels that a rule knows, with their phase, and notes that say why it is not certain.
 
-    None where there is no such kernel, or where several rules match.
+    The phase is "" for kernels that both phases run, and where other attention kernels ran as well. None where there
+    are no such kernels.
     """
     launches = Counter(name for name in tables.words(table, "kernel_name") if name)
     found: dict[int, tuple[Any, dict[str, int]]] = {}
@@ -116,28 +120,30 @@ def _in_kernels(table: pa.Table) -> EngineStep | None:
         matching = {name: count for name, count in launches.items() if rule["pattern"].search(name)}
         if matching:
             found[number] = rule, matching
-    if len(found) != 1:
-        return None
+    if not found:
+        return None, []
     rule, matching = next(iter(found.values()))
-    alone = not any(_may_attend_to_prompts(name) for name in launches if name not in matching)
+    matched = next(iter(matching))
     evidence = tuple(name[:60] for name in matching)
-    return EngineStep(
-        rule["engine"], rule["phase"] if alone else "", attention_launches=sum(matching.values()), evidence=evidence
-    )
+    step = EngineStep(rule["engine"], rule["phase"], attention_launches=sum(matching.values()), evidence=evidence)
+    others = [name for name in launches if name not in matching and _is_other_attention(name, rule.get("beside"))]
+    if others and rule["phase"]:
+        return replace(step, phase=""), [
+            f"its attention kernels are of no one phase for certain: {matched[:60]} runs in {rule['phase']} alone, and "
+            f"{others[0][:60]} may run in another: select steps with --nvtx"
+        ]
+    return step, []
 
 
-@lru_cache(maxsize=4096)
-def _may_attend_to_prompts(name: str) -> bool:
-    (prompts,), (completes,) = _rules("prompts"), _rules("completes")
-    if completes["pattern"].search(name):
+def _is_other_attention(name: str, beside: str | None) -> bool:
+    """True for a kernel of attention that no pattern `beside` says to complete the kernels of a rule."""
+    if beside and re.search(beside, name):
         return False
-    return category_of(name) == "attention" or bool(prompts["pattern"].search(name))
+    return category_of(name) == ATTENTION or any(rule["pattern"].search(name) for rule in _rules("prompts"))
 
 
 @lru_cache(maxsize=4)
 def _rules(kind: str) -> tuple[dict[str, Any], ...]:
     with RULES.open("rb") as stream:
         rules = tomllib.load(stream)[kind]
-    if isinstance(rules, dict):
-        rules = [rules]
     return tuple({**rule, "pattern": re.compile(rule["pattern"])} for rule in rules)

@@ -9,7 +9,14 @@ from ncu_launch.targets.language.facts import LanguageFacts
 from ncu_launch.workload_spec import GENERATION_PHASES
 
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.model.language.step_work import DECODE, StepWork, precision_of, resident_cache_bytes, step_work
+from ncu_tools.model.language.step_work import (
+    DECODE,
+    StepWork,
+    precision_of,
+    resident_cache_bytes,
+    resident_weight_bytes,
+    step_work,
+)
 from ncu_tools.model.language.turning_points import cache_outweighs_context, compute_bound_batch
 
 
@@ -86,14 +93,14 @@ def language_estimate(
         prompt_length=None if decodes else facts.prompt_length,
         context_length=facts.context_length if decodes else None,
         new_tokens=facts.new_tokens if decodes else None,
-        weights_type=types.weights,
+        weights_type=types.weights or facts.quantisation,
         cache_type=types.cache,
         weights_read_bytes=work.weight_bytes,
         cache_read_bytes=work.cache_read_bytes,
         cache_written_bytes=work.cache_written_bytes,
         activation_bytes=work.activation_bytes,
         bytes_per_token=work.bytes_per_token,
-        weights_resident_bytes=facts.parameters * precision.weight,
+        weights_resident_bytes=resident_weight_bytes(facts, precision),
         cache_resident_bytes=facts.batch_size * resident_cache_bytes(facts, length, precision),
         cached_bytes_per_token=len(facts.windows) * facts.cached_elements * precision.cached,
         flops_arithmetic=work.flops,

@@ -60,7 +60,7 @@ class StepWork:
 
 
 def precision_of(facts: LanguageFacts, weight: str | None = None, cached: str | None = None) -> Precision:
-    """The types of a run, with other ones for weights (weight-only quantisation) or the cache."""
+    """The types of a run, with other ones for weights (as weight-only quantisation has) or the cache."""
     own = float(facts.element_bytes)
     return Precision(
         BYTES_PER_PARAMETER[weight] if weight else own, BYTES_PER_PARAMETER[cached] if cached else own, own
@@ -82,10 +82,15 @@ def mean_hit_share(experts: int, per_token: int, tokens: int) -> float:
 
 
 def weight_bytes(facts: LanguageFacts, tokens: int, types: Precision) -> float:
-    """The weights that a step of so many tokens reads."""
-    always = facts.parameters - facts.lookup_parameters - facts.expert_parameters
+    """The weights that a step of so many tokens reads; those that run quantised as they are packed."""
+    plain = facts.parameters - facts.lookup_parameters - facts.expert_parameters - facts.quantised_parameters
     hit = facts.expert_parameters * mean_hit_share(facts.experts, facts.experts_per_token, tokens)
-    return (always + hit + tokens * facts.lookup_row) * types.weight
+    return (plain + hit + tokens * facts.lookup_row) * types.weight + facts.quantised_bytes
+
+
+def resident_weight_bytes(facts: LanguageFacts, types: Precision) -> float:
+    """All weights as they lie in memory."""
+    return (facts.parameters - facts.quantised_parameters) * types.weight + facts.quantised_bytes
 
 
 def product_flops_per_token(facts: LanguageFacts) -> float:

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.table import OperatorWork, work_of
 from ncu_launch.operators.units import type_of
+from ncu_launch.workload.collected_work import work_of_call
+
+from tests.support.installed import WITHOUT_TORCH, WITHOUT_TORCHAO
 
 SIZE = st.integers(1, 6)
 BF16, FP8 = "bfloat16", "float8_e4m3fn"
@@ -167,6 +170,80 @@ class TestProductsOfTorchao:
         found = work("torchao::quant_llm_linear", 3, 2, source, weight, tensor(5, dtype="float16"), 1)
         assert found == OperatorWork(2 * 3 * 64 * 5, 2 * 3 * 64 + 4 * 60 + 2 * 5 + 2 * 15, is_contraction=True)
         assert work("torchao::quant_llm_linear", 2, 2, source, weight, tensor(5), 1).flops is None
+
+    def test_of_a_sparse_marlin_weight_are_of_the_numbers_that_are_kept(self) -> None:
+        source, weight = tensor(3, 64, dtype="float16"), tensor(2, 16 * 128 // 8, dtype="int32")
+        meta, scales = tensor(2, 256, dtype="int16"), tensor(1, 128, dtype="float16")
+        found = work("torchao::marlin_24_gemm", source, weight, meta, scales, tensor(64, dtype="int32"), 4, 3, 128, 64)
+        read = 2 * 3 * 64 + 4 * 2 * 256 + 2 * 2 * 256 + 2 * 128
+        assert found == OperatorWork(3 * 64 * 128, read + 2 * 3 * 128, is_contraction=True)
+
+
+INT8, UINT8, FP32 = (tensor(3, 64, dtype=name) for name in ("int8", "uint8", "float32"))
+ROWS, SCALE = tensor(3, 1, dtype="float32"), tensor(1, 128, dtype="float32")
+IN_NIBBLES = tensor(128, 32, dtype="int8")
+INTEGERS: dict[str, tuple[tuple[Any, ...], int]] = {
+    "int_matmul": ((INT8, tensor(64, 128, dtype="int8")), 64 * 128 + 4 * 3 * 128),
+    "int_scaled_matmul": ((INT8, tensor(64, 128, dtype="int8"), tensor(3, 1)), 64 * 128 + 2 * 3 + 2 * 3 * 128),
+    "scaled_int8_mm": ((INT8, tensor(64, 128, dtype="int8"), ROWS, SCALE), 64 * 128 + 4 * 131 + 4 * 3 * 128),
+    "da8w4_linear_cpu": (
+        (UINT8, tensor(3, dtype="float32"), tensor(3, dtype="int32"), tensor(4, 2, 32, 16, dtype="uint8"),
+         tensor(4, 1, 32, dtype="float32"), tensor(4, 1, 32, dtype="int8"), tensor(4, 2, 32, dtype="int32"),
+         tensor(128, dtype="float32"), BF16_NUMBER),
+        4 * 3 + 4 * 3 + 64 * 64 + 4 * 128 + 128 + 4 * 256 + 4 * 128 + 2 * 3 * 128,
+    ),
+    "marlin_qqq_gemm": (
+        (INT8, tensor(4, 16 * 16, dtype="int32"), ROWS, SCALE, tensor(0, dtype="float16"), tensor(32, dtype="int32"),
+         3, 128, 64),
+        4 * 4 * 256 + 4 * 3 + 4 * 128 + 2 * 3 * 128,
+    ),
+    "rowwise_scaled_linear_cutlass_s8s4": (
+        (INT8, tensor(3), IN_NIBBLES, tensor(128), None, None), 128 * 32 + 2 * 131 + 2 * 3 * 128
+    ),
+    "rowwise_scaled_linear_cutlass_s4s4": (
+        (tensor(3, 32, dtype="int8"), tensor(3), IN_NIBBLES, tensor(128), None, None),
+        -3 * 32 + 128 * 32 + 2 * 131 + 2 * 3 * 128,
+    ),
+    "_linear_8bit_act_4bit_weight": (
+        (FP32, tensor(5000, dtype="uint8"), 32, 128, 64), 3 * 3 * 64 + 5000 + 4 * 3 * 128
+    ),
+}  # fmt: skip
+"""Operator of torchao -> arguments of a product of [3, 64] and [64, 128], and what it moves beside 3 x 64 bytes."""
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_integers_have_operations_and_bytes_and_no_flops(name: str) -> None:
+    arguments, moved = INTEGERS[name]
+    call = Call(f"torchao::{name}", arguments)
+    assert work_of(call) == OperatorWork(None, 3 * 64 + moved, is_contraction=True)
+    collected = work_of_call(call, is_elementwise=False)
+    assert (collected.flops, collected.contraction_flops) == (0.0, 0.0)
+    assert collected.integer_operations == 2 * 3 * 64 * 128
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_integers_whose_sizes_do_not_fit_are_unknown(name: str) -> None:
+    arguments, _ = INTEGERS[name]
+    call = Call(f"torchao::{name}", (tensor(3, 63, dtype="int8"), *arguments[1:]))
+    assert work_of(call) == OperatorWork(None, None, is_contraction=True)
+    assert work_of_call(call, is_elementwise=False).integer_operations is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("da8w4_linear_cpu", {0: "input", 3: "weight", 7: "bias", 8: "output_dtype"}),
+        ("float8_linear_cpu", {0: "input", 2: "weight", 4: "bias", 5: "output_dtype"}),
+        ("rowwise_scaled_linear_sparse_cutlass_f8f8", {0: "input", 2: "weight", 3: "weight_meta", 5: "bias"}),
+        ("mx_fp8_bf16", {0: "a", 1: "b"}),
+    ],
+)
+def test_places_of_arguments_are_those_that_torchao_declares(name: str, places: dict[int, str]) -> None:
+    torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
+    pytest.importorskip("torchao", reason=WITHOUT_TORCHAO)
+    declared = [one.name for one in getattr(torch.ops.torchao, name).default._schema.arguments]
+    assert {place: declared[place] for place in places} == places
 
 
 def test_quantisation_in_blocks_looks_for_the_largest_of_each_and_divides() -> None:

@@ -19,7 +19,8 @@ class LanguageFacts:
 
     `windows` has for each layer the tokens that it attends to at most, None for all. `query_heads` x `head_depth` are
     the elements of a query, `cached_elements` those of keys and values that a token adds to a layer's cache.
-    `element_bytes` is of a parameter, an activation or a cached element as it runs.
+    `element_bytes` is of a parameter, an activation or a cached element as it runs. `quantised_parameters` are kept in
+    `quantised_bytes` instead, with their scales, by `quantisation`, as int8wo.
     """
 
     parameters: int
@@ -44,6 +45,9 @@ class LanguageFacts:
     new_tokens: int
     cache: str
     has_head: bool
+    quantisation: str | None = None
+    quantised_parameters: int = 0
+    quantised_bytes: int = 0
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> LanguageFacts:
@@ -80,6 +84,7 @@ def facts_of(
         new_tokens=settings.new_tokens,
         cache=settings.cache,
         has_head=settings.has_head,
+        quantisation=None,
     )
 
 

@@ -17,8 +17,13 @@ from ncu_launch.workload_spec import GENERATION_PHASES, Workload
 DEFAULT_LENGTH = 128
 CACHES = ("dynamic", "static")
 PROMPT, CONTEXT, NEW, CACHE, HEAD = "prompt_length", "context_length", "new_tokens", "cache", "head"
+QUANTIZE = "quantize"
+NOT_QUANTISED = "none"
+SCHEMES = (NOT_QUANTISED, "int8wo", "int4wo", "fp8wo")
+"""Weight-only quantisation by torchao; none keeps all weights in the type of the run."""
 OPTIONS = {
     PROMPT: "--prompt-length", CONTEXT: "--context-length", NEW: "--new-tokens", CACHE: "--cache", HEAD: "--no-head",
+    QUANTIZE: "--quantize",
 }  # fmt: skip
 USED_BY = {PROMPT: ("prefill",), CONTEXT: ("decode",), NEW: ("decode",), CACHE: GENERATION_PHASES}
 """Setting -> the phases that it is of."""
@@ -28,7 +33,7 @@ USED_BY = {PROMPT: ("prefill",), CONTEXT: ("decode",), NEW: ("decode",), CACHE: 
 class LanguageSettings:
     """`context_length` tokens are in the KV cache before decode, which adds `new_tokens`; `prompt_length` is prefilled.
 
-    `configuration` are fields of the model's configuration, as text.
+    `quantisation` is one of `SCHEMES`. `configuration` are fields of the model's configuration, as text.
     """
 
     prompt_length: int = DEFAULT_LENGTH
@@ -36,6 +41,7 @@ class LanguageSettings:
     new_tokens: int = 1
     cache: str = CACHES[0]
     has_head: bool = True
+    quantisation: str = NOT_QUANTISED
     configuration: dict[str, str] = field(default_factory=dict)
 
     def positions(self, phase: str) -> int:
@@ -65,7 +71,10 @@ def settings_of(workload: Workload) -> LanguageSettings:
     head = given.pop(HEAD, "yes")
     if head not in ("yes", "no"):
         raise WrongUsage(f"head={head} is neither yes nor no.", advice="Leave it out, or say --no-head.")
-    return LanguageSettings(**lengths, cache=cache, has_head=head == "yes", configuration=given)
+    scheme = given.pop(QUANTIZE, NOT_QUANTISED)
+    if scheme not in SCHEMES:
+        raise WrongUsage(f"--quantize {scheme} is none of {', '.join(SCHEMES)}.", advice="Name one of them.")
+    return LanguageSettings(**lengths, cache=cache, has_head=head == "yes", quantisation=scheme, configuration=given)
 
 
 def _length(name: str, text: str) -> int:
@@ -87,6 +96,11 @@ def check(workload: Workload, phases: Collection[str] | None = None) -> Workload
         _refuse_other_targets(workload, asked)
         return workload
     _check_settings(workload, asked)
+    if workload.wants_backward and settings_of(workload).quantisation != NOT_QUANTISED:
+        raise WrongUsage(
+            "Weights of few bits have no gradients, so that a quantised model has no backward pass.",
+            advice="Add --phase forward, or --phase prefill,decode.",
+        )
     if not generated:
         unused = [setting for setting in USED_BY if setting in dict(workload.arguments)]
         return replace(workload, arguments=tuple(one for one in workload.arguments if one[0] not in unused))

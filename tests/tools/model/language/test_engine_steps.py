@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
@@ -16,6 +18,7 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.model.language.engine_steps import RULES as RULES_FILE
 from ncu_tools.model.language.engine_steps import engine_step
 from ncu_tools.model.language.measured_phases import (
     StepsAsked,
@@ -25,15 +28,44 @@ from ncu_tools.model.language.measured_phases import (
     steps_in,
 )
 from ncu_tools.model.language.step_work import step_work
-from ncu_tools.runs.loading import LAUNCHES
+from ncu_tools.runs.loading import LAUNCHES, load
 from tests.support.launches import launch, table
 from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 from tests.tools.model.language.test_step_work import MADE
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 EXECUTE = "execute_{0}_context_{1}(sq{2}sk{2}sqsq0sqsk0)_generation_{3}(sq{3}sk{4}sqsq{3}sqsk{4})"
-DECODE_KERNEL = "void vllm::paged_attention_v1_kernel<float, 128>(float*)"
+RULES = tomllib.loads(RULES_FILE.read_text("utf-8"))["kernel"]
+SEEN = {rule["seen"]: rule for rule in RULES if "seen" in rule and rule["phase"]}
+"""Names as profilers wrote them, found in shared traces and public sources, with the rule that names each."""
+(OF_ANY_PHASE,) = (rule["seen"] for rule in RULES if not rule["phase"])
+DECODE_KERNEL = "void vllm::paged_attention_v1_kernel<float, float, 128, 16, 128>(float*)"
+MERGING = {
+    "void vllm::paged_attention_v2_kernel<float, 128>(float*)": "void vllm::paged_attention_v2_reduce_kernel<float, 128>()",
+    next(name for name in SEEN if "flash_attn_ext_vec" in name): "void flash_attn_combine_results<64>(args)",
+}
+"""Kernel of a rule -> one that sums up its parts, by the source of vLLM and a profile of llama.cpp."""
+OF_BOTH = (
+    "void flashinfer::BatchPrefillWithPagedKVCacheKernel<flashinfer::KernelTraits<(flashinfer::MaskMode)1, (unsigned "
+    "int)128, (unsigned int)2, (unsigned int)2, (unsigned int)8>>, PagedParams>(T2)",
+    "kernel_unified_attention_2d",
+    "void flash_attn_ext_f16<(int)256, (int)256, (int)2, (int)4, (bool)0, (bool)0>(const char *)",
+    "void flash_attn_tile<256, 256, 1, 4, false>(char const*)",
+    "void flash_attn_ext_vec<(int)128, (int)2, (ggml_type)1, (ggml_type)1, (bool)0>(...)",
+    "fmhaSm100fKernel_QkvE4m3OBfloat16HQk576HV512PagedKvDenseStaticTokenSparseP1VarSeqQ32Kv128PersistentSwapsAbForGen",
+    "fmha_v2_flash_attention_fp16_64_32_S_qkv_128_causal_sm86_kernel_nl",
+    "kernel_mha",
+    "void flash::flash_fwd_kernel<128>()",
+    "_fwd_kernel",
+    OF_ANY_PHASE,
+)
+"""Attention kernels that both phases run, with names of public profiles, sources and logs."""
 
 
 def one(name: str = "gemm", *ranges: str, ns: float = 1000.0, **attributes: Any) -> Launch:
@@ -51,7 +83,7 @@ class TestAStep:
 
     def test_joins_ranges_inside_each_other_and_names_the_engine_that_only_one_names(self) -> None:
         names = (EXECUTE.format(4, 0, 0, 4, 44), "step[DECODE bs=4]")
-        step, _ = engine_step(table(one("gemm", *names), one("copy", names[0])))
+        step, _ = engine_step(table(one("gemm", "## Call CompiledFxGraph f ##", *names), one("copy", names[0])))
         assert step is not None
         assert (step.engine, step.batch_size, step.context_length) == ("SGLang", 4, 10)
         assert step.evidence == names
@@ -59,6 +91,7 @@ class TestAStep:
     @pytest.mark.parametrize(
         ("name", "batch", "tokens"),
         [("step[EXTEND bs=2 toks=108]", 2, 108), ("execute_context_3(384)_generation_0(0)", 3, 384),
+         ("execute_context_1(888_788544)_generation_0(0)", 1, 888),
          (EXECUTE.format(9, 1, 512, 0, 0), 1, 512)],
     )  # fmt: skip
     def test_of_a_prompt_has_its_tokens(self, name: str, batch: int, tokens: int) -> None:
@@ -83,21 +116,49 @@ class TestAStep:
         step, _ = engine_step(table(one(DECODE_KERNEL), one(DECODE_KERNEL), one("gemm")))
         assert step is not None
         assert (step.phase, step.batch_size, step.attention_launches) == ("decode", None, 2)
-        for both in ("flash_fwd_splitkv_kernel", "mul_mat_vec_q", "kernel_unified_attention_2d"):
-            assert engine_step(table(one(both))) == (None, [])
 
-    def test_is_not_decode_by_a_kernel_where_others_may_have_attended_to_prompts(self) -> None:
-        completing = "void vllm::paged_attention_v2_reduce_kernel<float, 128>(float*)"
-        step, _ = engine_step(table(one(DECODE_KERNEL), one(completing)))
+    @pytest.mark.parametrize("name", SEEN)
+    def test_has_the_phase_of_a_kernel_that_one_phase_alone_runs_by_the_names_of_profiles(self, name: str) -> None:
+        step, notes = engine_step(table(one(name), one("gemm"), one(name)))
+        assert step is not None
+        assert (step.phase, step.engine, step.attention_launches) == (SEEN[name]["phase"], SEEN[name]["engine"], 2)
+        assert notes == []
+
+    @pytest.mark.parametrize(
+        "name",
+        ["void mmha::masked_multihead_attention_kernel<unsigned short, 128>(Params)", DECODE_KERNEL],
+    )  # fmt: skip
+    def test_has_the_phase_of_kernels_that_are_known_by_their_source_alone(self, name: str) -> None:
+        step, _ = engine_step(table(one(name)))
+        assert step is not None
+        assert step.phase == "decode"
+
+    @pytest.mark.parametrize("name", MERGING)
+    def test_has_its_phase_where_a_kernel_that_sums_up_parts_runs_too(self, name: str) -> None:
+        step, _ = engine_step(table(one(name), one(MERGING[name])))
         assert step is not None
         assert (step.phase, step.attention_launches) == ("decode", 1)
-        for other in ("void flash::flash_fwd_kernel<128>()", "_fwd_kernel", "BatchPrefillWithPagedKVCacheKernel"):
-            assert engine_step(table(one(DECODE_KERNEL), one(other))) == (None, [])
+
+    @pytest.mark.parametrize("name", [*OF_BOTH, "void mul_mat_vec_q<(ggml_type)8, 1, true, true>(args)"])
+    def test_is_not_told_by_a_kernel_of_both_phases(self, name: str) -> None:
+        assert engine_step(table(one(name))) == (None, [])
+
+    @pytest.mark.parametrize("other", OF_BOTH)
+    def test_is_not_certain_where_a_kernel_of_both_phases_runs_beside_one_of_decode(self, other: str) -> None:
+        step, notes = engine_step(table(one(DECODE_KERNEL), one(other)))
+        assert step is None
+        assert "runs in decode alone, and" in notes[0]
+        assert other[:60] in notes[0]
+
+    def test_is_not_certain_where_kernels_of_both_phases_run(self) -> None:
+        ragged = next(name for name in SEEN if "Ragged" in name)
+        step, notes = engine_step(table(one(DECODE_KERNEL), one(ragged)))
+        assert step is None
+        assert "are of no one phase for certain" in notes[0]
 
     def test_is_of_no_phase_by_a_kernel_that_runs_in_both_but_counts_its_launches_in_a_range(self) -> None:
-        kernel = "void paged_attention_ll4mi_QKV_mfma16_kernel<0, __hip_bfloat16>()"
-        assert engine_step(table(one(kernel))) == (None, [])
-        step, _ = engine_step(table(one(kernel, "step[DECODE bs=4]"), one(kernel, "step[DECODE bs=4]")))
+        kernel = one(OF_ANY_PHASE, "step[DECODE bs=4]")
+        step, _ = engine_step(table(kernel, replace(kernel)))
         assert step is not None
         assert (step.phase, step.batch_size, step.attention_launches) == ("decode", 4, 2)
 
@@ -208,6 +269,18 @@ class TestTracesOfEngines:
         done = ran("expected", self.trace("vllm_decode"), "--target", "hf:qwen3-8b", "--format", "json")
         (row,) = json.loads(done.stdout)["rows"]
         assert (row["engine"], row["phase"], row["batch_size"], row["context_length"]) == (None, "decode", 32, 1720)
+
+    def test_a_prefill_of_vllm_is_found_by_its_range_and_kernels_alike(self) -> None:
+        (path,) = [one for one in shared_reports("kineto") if "b200" in one.name]
+        launches = load(str(path)).table
+        step, _ = engine_step(launches)
+        assert step is not None
+        assert (step.engine, step.phase, step.batch_size, step.tokens) == ("vLLM", "prefill", 1, 888)
+        assert step.attention_launches == 36
+        without = launches.drop_columns("nvtx_path")
+        by_kernel, _ = engine_step(without.append_column("nvtx_path", pa.nulls(len(without), pa.list_(pa.string()))))
+        assert by_kernel is not None
+        assert (by_kernel.phase, by_kernel.attention_launches) == ("prefill", 36)
 
     def test_tokens_per_step_of_the_user_replace_those_of_the_trace(self) -> None:
         done = ran(

@@ -156,7 +156,24 @@ class TestBench:
             assert 0 < row["mfu"] < 1e-3
             assert row["of_the_roof"] == max(row["mfu"], row["mbu"])
         assert "attention causal" in " ".join(notes)
+        assert "the time is the median" in " ".join(notes)
         assert "on h100-sxm MFU is of 66.9 TFLOP/s (FP32, data sheet, dense) and MBU is of 3350 GB/s" in notes
+
+    def test_has_mfu_and_mbu_of_the_time_of_a_token_by_arithmetic_on_paper(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        machine = machine_files.find_machine("h100-sxm")
+        monkeypatch.setattr("ncu_tools.bench.generation_points._machine", lambda row: machine)
+        decode = with_utilisation(read_bench(folder / "bench.parquet").to_pylist())[0][1]
+        # 3 sequences, 2 steps from 32 tokens on, 2 layers: q, k, v, o, gate, up, down; and the LM head
+        matrices = 2 * (64 * 64 + 64 * 32 + 64 * 32 + 64 * 64 + 3 * 64 * 96)
+        flops = 3 * (2 * 2 * (matrices + 64 * 500) + 4 * 64 * (33 + 34) * 2)
+        weights = 2 * 4 * (matrices + 64 * 500 + 5 * 64 + 3 * 64)  # with five norms, and a row for each token
+        cache = 3 * 2 * 64 * 4 * (32 + 33 + 2)  # read, and written
+        ends = 2 * (2 * 128 + 2 * 96 + 3 * 160) + 564 + 2 * 64 * 2
+        seconds = 2 * decode["output_token_ns"] / 1e9
+        assert decode["mfu"] == pytest.approx(flops / seconds / 66.9e12)
+        assert decode["mbu"] == pytest.approx((weights + cache + 3 * 2 * 4 * ends) / seconds / 3.35e12)
 
 
 def test_a_profile_of_both_phases_has_layers_with_the_time_of_each(tmp_path: Path) -> None:
@@ -196,7 +213,10 @@ def test_points_of_a_profile_can_vary_the_context(tmp_path: Path) -> None:
         ("bench resnet18 --context-length 5 --phase decode", "--context-length is of causal language models"),
         ("profile vit_b_16 --phase decode", "vit_b_16 has no decode"),
         ("profile hf:gpt2 --phase forward,decode", "mixes two kinds of run"),
-        ("profile hf:gpt2 --phase decode --context-length 5,6", "One run has one length and one cache"),
+        (
+            "profile hf:gpt2 --phase decode --context-length 5,6",
+            "One run has one length, one cache and one quantisation",
+        ),
         ("profile hf:gpt2 --phase decode --seq-len 64", "--seq-len 64 is the length of a whole forward pass"),
         ("profile hf:gpt2 --phase decode --autocast", "--autocast converts all weights in every step"),
     ],
