@@ -19,8 +19,11 @@ try:  # what pyarrow.compute takes them from
     from pyarrow._compute import (
         CastOptions,
         DictionaryEncodeOptions,
+        ExtractRegexOptions,
         FilterOptions,
+        MatchSubstringOptions,
         ReplaceSubstringOptions,
+        SetLookupOptions,
         TakeOptions,
         call_function,
     )
@@ -28,8 +31,11 @@ except ImportError:
     from pyarrow.compute import (
         CastOptions,
         DictionaryEncodeOptions,
+        ExtractRegexOptions,
         FilterOptions,
+        MatchSubstringOptions,
         ReplaceSubstringOptions,
+        SetLookupOptions,
         TakeOptions,
         call_function,
     )
@@ -53,6 +59,11 @@ def kept(values: Column, mask: Sequence[bool] | npt.NDArray[np.bool_]) -> Column
     return call_function("filter", [values, booleans(mask)], FilterOptions())
 
 
+def places_among(values: pa.Array, sought: pa.Array) -> pa.Array:
+    """The first place at which each sought value stands among the values; null where it is null or none of them."""
+    return call_function("index_in", [sought], SetLookupOptions(values, skip_nulls=True))
+
+
 def encoded(array: Column) -> Column:
     """The values as a dictionary array: every distinct one once."""
     return call_function("dictionary_encode", [array], DictionaryEncodeOptions())
@@ -61,6 +72,22 @@ def encoded(array: Column) -> Column:
 def replaced(array: Column, pattern: str, replacement: str) -> Column:
     """Texts or bytes with every match of a pattern (RE2) replaced; `\\1` stands for the first group of the match."""
     return call_function("replace_substring_regex", [array], ReplaceSubstringOptions(pattern, replacement))
+
+
+def trimmed(array: Column) -> Column:
+    """Texts without the white space around them."""
+    return call_function("utf8_trim_whitespace", [array])
+
+
+def matches(array: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
+    """Where a pattern (RE2) is found in texts, none of which may be null."""
+    return bits_of(call_function("match_substring_regex", [array], MatchSubstringOptions(pattern)))
+
+
+def groups_of(array: pa.Array, pattern: str) -> list[pa.Array]:
+    """The texts of each named group of a pattern (RE2), null where it is not found."""
+    found: list[pa.Array] = call_function("extract_regex", [array], ExtractRegexOptions(pattern)).flatten()
+    return found
 
 
 def values_of(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
