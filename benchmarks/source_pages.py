@@ -3,7 +3,8 @@
     python -m benchmarks.source_pages [--instructions N] [--turns N]
 
 The page repeats the rows of `sample_reports/source_page.py` with growing addresses and lines. Both processes run in
-turns, and the fastest of each counts, by wall time and by processor time, which other programs disturb less.
+turns, `source` as the installed command. What counts is the median of the ratios of pairs, by wall time and by
+processor time, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from sample_reports import source_page
 
 READ = "import csv, sys; print(sum(1 for row in csv.reader(open(sys.argv[1], newline=''))))"
-SOURCE = "import sys; from ncu_tools.cli import run; sys.exit(run(['source', sys.argv[1]]))"
+SOURCE = "import sys; from ncu_tools.cli import program; sys.argv[:1] = ['ncu-bench', 'source']; program()"
 
 
 def write_page(path: Path, instructions: int) -> None:
@@ -51,20 +53,24 @@ def seconds_of(program: str, path: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Write the page, run both in turns, and print the fastest of each with their ratio."""
+    """Write the page, run both in turns, and print the median of each and of the ratios of pairs, with their range."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instructions", type=int, default=100_000)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=11)
     asked = parser.parse_args()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "source.csv"
         write_page(path, asked.instructions)
-        times = [(*seconds_of(READ, path), *seconds_of(SOURCE, path)) for _ in range(asked.turns)]
-        read, read_cpu, shown, shown_cpu = (min(column) for column in zip(*times, strict=True))
+        pairs = [(seconds_of(READ, path), seconds_of(SOURCE, path)) for _ in range(asked.turns)]
         size = path.stat().st_size / 1e6
-    print(f"{asked.instructions:,} instructions, {size:.0f} MB")
-    print(f"wall: read as CSV {read:.2f} s, source {shown:.2f} s, ratio {shown / read:.2f}")
-    print(f"processor: read as CSV {read_cpu:.2f} s, source {shown_cpu:.2f} s, ratio {shown_cpu / read_cpu:.2f}")
+    print(f"{asked.instructions:,} instructions, {size:.0f} MB, {asked.turns} pairs")
+    for place, clock in enumerate(("wall", "processor")):
+        read, shown = ([pair[side][place] for pair in pairs] for side in (0, 1))
+        ratios = [over / under for under, over in zip(read, shown, strict=True)]
+        print(
+            f"{clock}: read as CSV {median(read):.2f} s, source {median(shown):.2f} s, "
+            f"ratio {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
 
 
 if __name__ == "__main__":

@@ -85,7 +85,8 @@ def recorded(table: pa.Table, at: Rows) -> Recorded:
     """How the launches in rows `at` were recorded; by ncu if the table does not say."""
     if "source" not in table.column_names:
         return Recorded(by_ncu=True, on_cpu=False)
-    sources = set(table.column("source").take(pa.array(at)).unique().to_pylist())
+    codes, names = tables.codes(table, "source")
+    sources = {names[code] for code in np.flatnonzero(np.bincount(codes[at])).tolist()}
     without_device = np.isnan(tables.floats(table, "device_id")[at]).all()
     return Recorded(not sources <= {"kineto", "nsys"}, sources == {"kineto"} and bool(without_device))
 

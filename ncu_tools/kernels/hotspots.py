@@ -43,7 +43,7 @@ from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 from ncu_tools.numbers.number_format import percent
 
 FOLLOW_FROM = {
-    "flops": ("flops_per_s",),
+    "flops": ("flops_per_s", "unit"),
     "dram": ("dram_bytes_per_s",),
     "least": ("least_bytes_per_s",),
     "flops and bytes": ("arithmetic_intensity",),
@@ -204,7 +204,8 @@ class _KnownTimes:
 def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:
     """The row without the rates, and without the bound, that follow from too little of its time."""
     lost = [name for what, names in FOLLOW_FROM.items() if shares[what] < MOSTLY_KNOWN for name in names]
-    return replace(row, **dict.fromkeys(lost))  # type: ignore[arg-type]
+    is_bounded = row.flops_lower_bound and "flops_per_s" not in lost
+    return replace(row, **dict.fromkeys(lost), flops_lower_bound=is_bounded)  # type: ignore[arg-type]
 
 
 class KernelsOfRows:

@@ -190,9 +190,15 @@ class DiagnosisSums:
         return frozenset(self._sums.names)
 
     def inputs(self, place: int) -> Inputs:
-        """The inputs of a kernel's launches; empty if their types differ."""
+        """The inputs of a kernel's launches; empty if their types differ.
+
+        A row of several kernels is a product only if each of them is, since the time is that of all.
+        """
         found = list(self._inputs.get(place, ()))
-        return found[0] if len({one.type for one in found}) == 1 else Inputs()
+        if len({one.type for one in found}) != 1:
+            return Inputs()
+        is_product, is_vector = all(one.is_product for one in found), any(one.is_vector for one in found)
+        return replace(found[0], is_product=is_product, is_vector=is_vector)
 
     def quantities(self) -> dict[str, Floats]:
         """Every quantity that metrics give: float64, one per kernel; NaN if unknown."""

@@ -6,16 +6,14 @@ is followed up to them, and registers that are live are not counted in a kernel 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from ncu_parsers.ncu.sass.sass_text import Instruction, parse_instruction, registers_read, registers_written
-from ncu_parsers.schema import arrays
+from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.source.kernel_code import KernelCode
 
@@ -24,20 +22,21 @@ _COMPUTED_JUMPS = frozenset({"BRX", "JMX", "BRXU", "JMXU"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _TURNS = _JUMPS | _COMPUTED_JUMPS | _ENDS
 _CALLS = frozenset({"CALL", "CALLREL"})
-_ADDRESS = re.compile(r"0x([0-9a-f]+)[\s;]*$")
+_TARGET = r"(?P<address>0x[0-9a-f]{1,16})[\s;]*$"
+"""The address at the end of an instruction, which a jump jumps to."""
 MOST_STEPS = 2_000
 """Most instructions that are looked at to find where one value comes from."""
 
 
 @dataclass
 class Flow:
-    """The instructions of a kernel as text, and where the program can go on after each.
+    """The instructions of a kernel as text (string), and where the program can go on after each.
 
     `turns` has the instructions after which the next one may not run: jumps with the place that they jump to, None
     where it is not known, as of other instructions. Texts are taken apart when they are first asked for.
     """
 
-    texts: list[str]
+    texts: pa.Array
     turns: dict[int, int | None]
     _parsed: dict[str, Instruction | None] = field(default_factory=dict)
 
@@ -47,7 +46,7 @@ class Flow:
 
     def instruction(self, place: int) -> Instruction | None:
         """The instruction at a place; None where its text is none."""
-        text = self.texts[place]
+        text = self.texts[place].as_py()
         if text not in self._parsed:
             self._parsed[text] = parse_instruction(text)
         return self._parsed[text]
@@ -94,25 +93,15 @@ class Flow:
 
 def flow_of(code: KernelCode) -> Flow | None:
     """The flow of a kernel; None where its instructions are not known as text."""
-    sass, opcodes = code.table["sass"], code.table["opcode"]
+    sass = code.table["sass"]
     if sass.null_count or not len(sass):
         return None
-    turning = pc.or_(pc.is_null(opcodes), pc.is_in(opcodes, arrays.texts(sorted(_TURNS))))
-    places = np.flatnonzero(arrays.bits_of(arrays.one(turning)))
-    texts = sass.to_pylist()
-    targets = [_target(texts[place]) for place in places.tolist()]
-    known = pc.index_in(arrays.integers(targets, pa.int64()), arrays.one(code.table["address"])).to_pylist()
-    turns = {
-        place: None if target is None else at for place, target, at in zip(places.tolist(), targets, known, strict=True)
-    }
-    return Flow(texts, turns)
-
-
-def _target(text: str) -> int | None:
-    """The address at the end of an instruction, which a jump jumps to; None if it names none."""
-    found = _ADDRESS.search(text)
-    target = int(found[1], 16) if found else None
-    return None if target is None or target >= 1 << 63 else target
+    texts = arrays.one(sass)
+    codes, opcodes = tables.codes(code.table, "opcode")
+    may_turn = np.array([opcode is None or opcode in _TURNS for opcode in opcodes])[codes]
+    targets = arrays.cast(arrays.groups_of(arrays.kept(texts, may_turn), _TARGET)[0], pa.int64())
+    jumps_to = arrays.places_among(arrays.one(code.table["address"]), targets).to_pylist()
+    return Flow(texts, dict(zip(np.flatnonzero(may_turn).tolist(), jumps_to, strict=True)))
 
 
 def producers(flow: Flow, place: int, opcodes: Sequence[str]) -> list[int]:

@@ -5,7 +5,7 @@ Shares are of the whole kernel's sum of what rows are ranked by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -143,38 +143,41 @@ MEASURES_SHOWN = frozenset({*SUMMED.values(), *(f"stall_{reason}" for reason in 
 
 
 def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:
-    """Rows for the places numbered in `order`, whose instructions `groups` tells."""
-    sums = {name: _sums(groups, code.counts(column)) for name, column in SUMMED.items()}
-    shares = _sums(groups, weights) / (np.nansum(weights) or np.nan)
-    stalled = stall_counts(code)
+    """Rows for the places numbered in `order`, whose instructions `groups` tells. Other instructions are not summed."""
+    ranks = np.full(int(groups.max(initial=-1)) + 2, -1)  # the last one is of instructions without a place
+    ranks[order] = np.arange(len(order))
+    shown = np.flatnonzero(ranks[groups] >= 0)
+    shown = shown[np.argsort(ranks[groups[shown]], kind="stable")]
+    inside, groups = replace(code, table=arrays.taken(code.table, arrays.whole(shown))), ranks[groups[shown]]
+    sums = {name: _sums(groups, inside.counts(column)) for name, column in SUMMED.items()}
+    shares = _sums(groups, weights[shown]) / (np.nansum(weights) or np.nan)
+    stalled = stall_counts(inside)
     reasons, stall_shares = dominant(np.nan_to_num(np.stack([_sums(groups, one) for one in stalled.T], 1)))
     flow = flow_of(code)
     live = live_registers(flow) if flow is not None and view == SASS else None
-    by_group = np.argsort(groups, kind="stable")
-    begins = np.searchsorted(groups[by_group], np.arange(len(shares) + 1))
-    named = _named(code, by_group[begins[order]])
+    begins = np.searchsorted(groups, np.arange(len(order) + 1))
     result = []
-    for rank, (group, names) in enumerate(zip(order.tolist(), named, strict=True), 1):
-        members = by_group[begins[group] : begins[group + 1]]
-        stall = None if np.isnan(stall_shares[group]) else REASONS[reasons[group]]
-        waiting = int(members[stalled[members, reasons[group]].argmax()])
+    for place, names in enumerate(_named(inside, begins[:-1])):
+        members = np.arange(begins[place], begins[place + 1])
+        stall = None if np.isnan(stall_shares[place]) else REASONS[reasons[place]]
+        waiting = int(shown[members[stalled[members, reasons[place]].argmax()]])
         result.append(
             HotPlace(
-                rank=rank,
+                rank=place + 1,
                 place=_place(view, names),
                 file=ptx_file(code.kernel_name) if view == PTX else names["file"],
                 line=names["ptx_line"] if view == PTX else names["line"],
-                inline_of=_inline_of(code, members, weights) if view in (LINES, SASS) else None,
+                inline_of=_inline_of(inside, members, weights[shown]) if view in (LINES, SASS) else None,
                 function=names["function"],
                 offset=names["offset"] if view == SASS else None,
                 sass=names["sass"] if view == SASS else None,
                 instructions=len(members),
-                share=_known(shares[group]),
+                share=_known(shares[place]),
                 stall=stalls()[stall].title if stall else None,
-                stall_share=_known(stall_shares[group]),
-                live_registers=None if live is None else live[int(members[0])],
+                stall_share=_known(stall_shares[place]),
+                live_registers=None if live is None else live[int(shown[begins[place]])],
                 waits_for=_waits_for(code, flow, waiting, stall),
-                **{name: _whole(values[group]) for name, values in sums.items()},
+                **{name: _whole(values[place]) for name, values in sums.items()},
             )
         )
     return result
@@ -183,13 +186,13 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
 def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
     """What names the instructions in these rows."""
     columns = code.table.select(["file", "line", "function", "offset", "sass", "ptx_line"])
-    return list(columns.take(arrays.whole(rows)).to_pylist())
+    return list(arrays.taken(columns, arrays.whole(rows)).to_pylist())
 
 
 def _inline_of(code: KernelCode, rows: Ranks, weights: Floats) -> str | None:
     """The call with the greatest weight among those that instructions were inlined at, and how many more there are."""
     sums: dict[str, float] = {}
-    calls = code.table["inline_of"].take(arrays.whole(rows)).to_pylist()
+    calls = arrays.taken(code.table["inline_of"], arrays.whole(rows)).to_pylist()
     for call, weight in zip(calls, np.nan_to_num(weights[rows]).tolist(), strict=True):
         if call is not None:
             sums[call] = sums.get(call, 0.0) + weight

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.instructions_table import MEASURES
@@ -69,39 +68,40 @@ def kernel_code(
     weights = _weights(left)
     name = max(weights, key=lambda one: weights[one])
     whole = sum(weights.values())
-    table = left if len(weights) == 1 else left.filter(pc.equal(left["kernel_name"].cast(pa.string()), name))
-    launches = len(pc.unique(table["launch_id"]))
+    table = left if len(weights) == 1 else _of_kernels(left, lambda one: one == name)
+    launches = len(arrays.encoded(arrays.one(table["launch_id"])).dictionary)
     return KernelCode(name, launches, _summed(table, launches), len(weights), weights[name] / whole if whole else None)
 
 
 def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
-    if not patterns and launch is None and len(instructions):
-        return instructions
-    names = instructions["kernel_name"].cast(pa.string())
-    kept = arrays.booleans(np.ones(len(instructions), bool))
+    left = instructions
     if patterns:
-        wanted = [name for name in pc.unique(names).to_pylist() if any(one.search(name) for one in patterns)]
-        kept = pc.is_in(names, arrays.texts(wanted))
+        left = _of_kernels(left, lambda name: any(one.search(name) for one in patterns))
     if launch is not None:
-        kept = pc.and_(kept, pc.equal(instructions["launch_id"], launch))
-    left = instructions.filter(kept)
+        left = arrays.kept(left, floats(left, "launch_id") == launch)
     if not len(left):
-        found = pc.unique(names).to_pylist()
+        found = list(dict.fromkeys(tables.words(instructions, "kernel_name")))
         more = "" if len(found) <= MOST_LISTED else f" and {len(found) - MOST_LISTED} more"
-        launches = len(pc.unique(instructions["launch_id"]))
+        launches = len(set(instructions["launch_id"].to_pylist()))
         raise NcuBenchError(
             "No instructions are left of the kernel or launch that was named.",
-            f"There are instructions of {counted(launches, 'launch', 'launches')} of: {', '.join(found[:MOST_LISTED])}"
-            f"{more}.",
+            f"There are instructions of {counted(launches, 'launch', 'launches')} of: "
+            f"{', '.join(name or '' for name in found[:MOST_LISTED])}{more}.",
             "Name one of these with --kernel, or leave --kernel and --launch out for the one with the most samples.",
         )
     return left
 
 
+def _of_kernels(table: pa.Table, is_wanted: Callable[[str], bool]) -> pa.Table:
+    """The rows of kernels with such names."""
+    codes, names = tables.codes(table, "kernel_name")
+    return arrays.kept(table, np.array([is_wanted(name or "") for name in names])[codes])
+
+
 def _weights(table: pa.Table) -> dict[str, float]:
     """Samples of each kernel; executed instructions if there are no samples, else 0."""
     codes, names = tables.codes(table, "kernel_name")  # not group_by(), which would import pandas
-    there = np.unique(codes).tolist()
+    there = np.flatnonzero(np.bincount(codes)).tolist()
     for column in ("samples", "inst_executed"):
         sums = np.bincount(codes, np.nan_to_num(floats(table, column)), minlength=len(names))
         if sums[there].any():

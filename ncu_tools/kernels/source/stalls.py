@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ class Stall(NamedTuple):
 @lru_cache(maxsize=1)
 def stalls() -> dict[str, Stall]:
     """Every reason by its name in metrics."""
-    read: dict[str, Any] = tomllib.loads(files(__package__).joinpath("stalls.toml").read_text("utf-8"))
+    read: dict[str, Any] = tomllib.loads(Path(__file__).with_name("stalls.toml").read_text("utf-8"))
     return {
         reason: Stall(reason, entry["meaning"], entry["advice"], tuple(entry.get("waits_for", ())))
         for reason, entry in read.items()

@@ -65,6 +65,17 @@ def filters_in(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def total(values: Floats, times: int = 1) -> float | None:
+    """The sum of what ran so many `times`, per time; None if there are no values or one is unknown."""
+    found = float(values.sum()) if len(values) else np.nan
+    return None if np.isnan(found) else found / times
+
+
+def ratio(measured: float | None, expected: float | None) -> float | None:
+    """Measured / expected; None if one is unknown, or nothing is expected."""
+    return measured / expected if measured is not None and expected else None
+
+
 @dataclass
 class MeasuredLaunches:
     """The measured launches as columns (one value per launch); failed ones are left out."""
@@ -89,6 +100,13 @@ class MeasuredLaunches:
         self.flops = np.where(nothing_counted, 0.0, flops)
         estimated = np.array([basis == SHAPES_BASIS for basis in self.basis], dtype=bool)
         self.flops[estimated] = np.nan  # an estimate is no measurement
+
+    def flops_of(self, rows: Mask | Places, times: int) -> tuple[float | None, bool]:
+        """FLOPs of some launches, which ran so many `times`, per time, and whether these are a lower bound."""
+        is_lower_bound, flops = bool(self.is_lower_bound[rows].any()), total(self.flops[rows], times)
+        if is_lower_bound and not flops:
+            return None, False  # "at least zero" bounds nothing
+        return flops, is_lower_bound
 
     @cached_property
     def are_unattributed(self) -> bool:

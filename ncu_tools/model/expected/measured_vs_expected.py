@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
+from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places, ratio, total
 from ncu_tools.model.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
 from ncu_tools.model.expected.operators_of_layers import operators_by_shapes
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
@@ -146,21 +145,18 @@ def _rows_by(places: Iterable[Place]) -> dict[Place, Places]:
 def _row(
     work: BothSides, scope: str, phase: str | None, module: str | None, launches: Places, operators: Places
 ) -> Row:
-    is_lower_bound = bool(work.launches.is_lower_bound[launches].any())
-    measured = _total(work.launches.flops[launches], work.iterations)
-    if is_lower_bound and measured == 0:
-        measured = None  # "at least zero" bounds nothing
-    expected = _total(work.operators.flops[operators])
-    measured_bytes = _total(work.launches.dram_bytes[launches], work.iterations)
-    expected_bytes = _total(work.operators.bytes[operators])
-    ratio = _ratio(measured, expected)
-    if ratio is not None and expected is not None:
-        explanation = explain(Evidence(work, launches, operators, expected, ratio))
+    measured, is_lower_bound = work.launches.flops_of(launches, work.iterations)
+    expected = total(work.operators.flops[operators])
+    measured_bytes = total(work.launches.dram_bytes[launches], work.iterations)
+    expected_bytes = total(work.operators.bytes[operators])
+    of_expected = ratio(measured, expected)
+    if of_expected is not None and expected is not None:
+        explanation = explain(Evidence(work, launches, operators, expected, of_expected))
     else:
         explanation = Explanation(sentences=_why_no_ratio(work, launches, operators, measured, expected))
     return Row(
-        scope, phase, module, measured, is_lower_bound and measured is not None, expected, ratio,
-        measured_bytes, expected_bytes, _ratio(measured_bytes, expected_bytes), len(launches),
+        scope, phase, module, measured, is_lower_bound, expected, of_expected,
+        measured_bytes, expected_bytes, ratio(measured_bytes, expected_bytes), len(launches),
         explanation.fitting, explanation.sentences, *_integers(work, launches, operators),
         *_of_all(work, operators, measured),
     )  # fmt: skip
@@ -172,27 +168,17 @@ def _of_all(work: BothSides, operators: Places, measured: float | None) -> tuple
     is_lower_bound = bool(np.isnan(known).any())
     if np.isnan(known).all():
         return None, False, None
-    total = float(np.nansum(known))
-    return total, is_lower_bound, None if is_lower_bound else _ratio(measured, total)
+    flops = float(np.nansum(known))
+    return flops, is_lower_bound, None if is_lower_bound else ratio(measured, flops)
 
 
 def _integers(work: BothSides, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
     """Measured and expected integer operations and their ratio, or None if none are expected."""
-    expected = _total(work.operators.integer_operations[operators])
+    expected = total(work.operators.integer_operations[operators])
     if not expected:
         return None, None, None
-    measured = _total(work.launches.integer_operations[launches], work.iterations)
-    return measured, expected, _ratio(measured, expected)
-
-
-def _total(values: Floats, iterations: int = 1) -> float | None:
-    """The sum per iteration; None if there are no values or one is unknown."""
-    total = float(values.sum()) if len(values) else np.nan
-    return None if np.isnan(total) else total / iterations
-
-
-def _ratio(measured: float | None, expected: float | None) -> float | None:
-    return measured / expected if measured is not None and expected else None
+    measured = total(work.launches.integer_operations[launches], work.iterations)
+    return measured, expected, ratio(measured, expected)
 
 
 def _why_no_ratio(

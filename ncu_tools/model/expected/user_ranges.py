@@ -18,7 +18,7 @@ from ncu_launch.files.run_files import USER_RANGES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.model.expected.both_sides import MeasuredLaunches
+from ncu_tools.model.expected.both_sides import MeasuredLaunches, ratio, total
 
 
 @dataclass(frozen=True)
@@ -92,30 +92,17 @@ def _row(
     path: str, passes: list[Pass], measured: MeasuredLaunches, times: Floats, inside: np.typing.NDArray[np.bool_]
 ) -> UserRange:
     count = len(passes)
-    is_lower_bound = bool(measured.is_lower_bound[inside].any())
-    flops = _per_pass(measured.flops[inside], count)
-    if is_lower_bound and flops == 0:
-        flops = None  # "at least zero" bounds nothing
+    flops, is_lower_bound = measured.flops_of(inside, count)
     expected_flops = _mean([one.flops for one in passes])
-    moved = _per_pass(measured.dram_bytes[inside], count)
+    moved = total(measured.dram_bytes[inside], count)
     expected_bytes = _mean([one.bytes for one in passes])
     return UserRange(
-        path, count, int(inside.sum()), sum(one.ns for one in passes) / count, _per_pass(times[inside], count),
-        flops, is_lower_bound and flops is not None, expected_flops, _ratio(flops, expected_flops),
-        moved, expected_bytes, _ratio(moved, expected_bytes),
+        path, count, int(inside.sum()), sum(one.ns for one in passes) / count, total(times[inside], count),
+        flops, is_lower_bound, expected_flops, ratio(flops, expected_flops),
+        moved, expected_bytes, ratio(moved, expected_bytes),
     )  # fmt: skip
-
-
-def _per_pass(values: Floats, passes: int) -> float | None:
-    """The sum per pass; None if there is none, or one is unknown."""
-    total = float(values.sum()) if len(values) else np.nan
-    return None if np.isnan(total) else total / passes
 
 
 def _mean(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _ratio(measured: float | None, expected: float | None) -> float | None:
-    return measured / expected if measured is not None and expected else None

@@ -27,7 +27,7 @@ from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
 COLLECTIVES = "(collectives)"
-"""The row of collectives in a table of layers; they belong to no layer."""
+"""The row of collectives in a table of layers, since they belong to no layer, and beside others of their category."""
 NEEDED = (
     "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
     "duration_ns", "source", "operator", *operator_times.NEEDED,
@@ -198,9 +198,11 @@ class _Launches:
         return np.where(self.collective, len(names) - 1, codes), names
 
     def categories(self) -> Coded:
-        """The category of each launch."""
+        """The category of each launch; of one that holds other launches too, collectives have a row of their own."""
         codes, categories = categories_in(self._table)
-        return codes[self._kept], categories
+        codes = codes[self._kept]
+        are_apart = self.collective & np.isin(codes, codes[~self.collective])
+        return np.where(are_apart, len(categories), codes), [*categories, COLLECTIVES]
 
     def rank_times(self) -> list[RankTime]:
         """The times of each rank."""

@@ -15,24 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-try:  # what pyarrow.compute takes them from
-    from pyarrow._compute import (
-        CastOptions,
-        DictionaryEncodeOptions,
-        FilterOptions,
-        ReplaceSubstringOptions,
-        TakeOptions,
-        call_function,
-    )
+try:  # what pyarrow.compute takes its functions from
+    from pyarrow import _compute as arrow
 except ImportError:
-    from pyarrow.compute import (
-        CastOptions,
-        DictionaryEncodeOptions,
-        FilterOptions,
-        ReplaceSubstringOptions,
-        TakeOptions,
-        call_function,
-    )
+    from pyarrow import compute as arrow
 
 Number = TypeVar("Number", bound=np.generic)
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray, pa.Table)
@@ -40,27 +26,49 @@ Column = TypeVar("Column", pa.Array, pa.ChunkedArray, pa.Table)
 
 def cast(array: Column, kind: pa.DataType, *, safe: bool = True) -> Column:
     """The values in another type. Raises `pyarrow.ArrowInvalid` where one is not `safe` in it."""
-    return call_function("cast", [array], CastOptions.safe(kind) if safe else CastOptions.unsafe(kind))
+    options = arrow.CastOptions.safe if safe else arrow.CastOptions.unsafe
+    return arrow.call_function("cast", [array], options(kind))
 
 
 def taken(values: Column, places: pa.Array) -> Column:
     """The values, or rows of a table, that stand at these places."""
-    return call_function("take", [values, places], TakeOptions())
+    return arrow.call_function("take", [values, places], arrow.TakeOptions())
 
 
 def kept(values: Column, mask: Sequence[bool] | npt.NDArray[np.bool_]) -> Column:
     """The values, or rows of a table, where a mask is true."""
-    return call_function("filter", [values, booleans(mask)], FilterOptions())
+    return arrow.call_function("filter", [values, booleans(mask)], arrow.FilterOptions())
+
+
+def places_among(values: pa.Array, sought: pa.Array) -> pa.Array:
+    """The first place at which each sought value stands among the values; null where it is null or none of them."""
+    return arrow.call_function("index_in", [sought], arrow.SetLookupOptions(values, skip_nulls=True))
 
 
 def encoded(array: Column) -> Column:
     """The values as a dictionary array: every distinct one once."""
-    return call_function("dictionary_encode", [array], DictionaryEncodeOptions())
+    return arrow.call_function("dictionary_encode", [array], arrow.DictionaryEncodeOptions())
 
 
 def replaced(array: Column, pattern: str, replacement: str) -> Column:
     """Texts or bytes with every match of a pattern (RE2) replaced; `\\1` stands for the first group of the match."""
-    return call_function("replace_substring_regex", [array], ReplaceSubstringOptions(pattern, replacement))
+    return arrow.call_function("replace_substring_regex", [array], arrow.ReplaceSubstringOptions(pattern, replacement))
+
+
+def trimmed(array: Column) -> Column:
+    """Texts without the white space around them."""
+    return arrow.call_function("utf8_trim_whitespace", [array])
+
+
+def matches(array: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
+    """Where a pattern (RE2) is found in texts, none of which may be null."""
+    return bits_of(arrow.call_function("match_substring_regex", [array], arrow.MatchSubstringOptions(pattern)))
+
+
+def groups_of(array: pa.Array, pattern: str) -> list[pa.Array]:
+    """The texts of each named group of a pattern (RE2), null where it is not found."""
+    found: list[pa.Array] = arrow.call_function("extract_regex", [array], arrow.ExtractRegexOptions(pattern)).flatten()
+    return found
 
 
 def values_of(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:

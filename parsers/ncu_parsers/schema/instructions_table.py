@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ncu_parsers.schema.arrays import dictionary, integers, texts
+from ncu_parsers.schema.arrays import cast, dictionary, integers, texts
 from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of
 
 Columns = dict[str, Any]
@@ -243,10 +243,11 @@ def instructions_table(columns: Mapping[str, Any], *, notes: Sequence[str] = ())
     differ or values do not fit their type.
     """
     rows = next((len(values) for values in columns.values()), 0)
+    missing = {kind: pa.nulls(rows, kind) for kind in {column.type for column in COLUMNS}}  # shared, as most lack most
     arrays, fields = [], []
     for column in COLUMNS:
         values = columns.get(column.name)
-        arrays.append(pa.nulls(rows, column.type) if values is None else _array(values, column.type))
+        arrays.append(missing[column.type] if values is None else _array(values, column.type))
         fields.append(field_of(column))
     known = {column.name for column in COLUMNS}
     for name, values in columns.items():
@@ -259,9 +260,9 @@ def instructions_table(columns: Mapping[str, Any], *, notes: Sequence[str] = ())
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return values.cast(kind)
+        return values if values.type == kind else cast(values, kind)
     if isinstance(values, list) and pa.types.is_dictionary(kind):
-        return dictionary(values).cast(kind)
+        return cast(dictionary(values), kind)
     if isinstance(values, list) and pa.types.is_string(kind):
         return texts(values)
     if isinstance(values, list) and pa.types.is_integer(kind):

@@ -334,38 +334,49 @@ class Lines:
             if isinstance(lines, LongLine):
                 yield self._checked(lines)
             else:
-                yield from map(self._checked, lines.split("\n"))
+                yield from map(self._checked, lines[1:].decode("utf-8", "replace").split("\n"))
 
-    def blocks(self) -> Iterator[str]:
-        """Yield the same lines many at once, with the line ends between them, "\\r" too; a `LongLine` stands alone.
+    def blocks(self) -> Iterator[bytes | LongLine]:
+        """Yield the same lines many at once, in UTF-8 with the line end before each, "\\r" too; a `LongLine` alone.
 
-        Nothing is counted in `replaced`.
+        Invalid bytes of UTF-8 are left in, and nothing is counted in `replaced`.
         """
-        decoder = codecs.getincrementaldecoder(encoding_of(self.head))("replace")
         longest = memory.longest_line()
-        pending = ""
-        block = self.head or self._block()
-        while block:
+        begun, cut = b"\n", None  # the line that has not ended, whole or the beginning of a long one
+        for piece in self._in_utf8():
             memory.require_memory(self.name)
-            whole, ended, rest = decoder.decode(block).rpartition("\n")
-            if ended and isinstance(pending, LongLine):
-                yield pending
-                _, others, whole = whole.partition("\n")  # its rest is left out
-                pending = rest
-                if others:
-                    yield whole
-            elif ended:
-                yield pending + whole
-                pending = rest
-            elif not isinstance(pending, LongLine):
-                pending += rest
-            if len(pending) > longest:
-                pending = LongLine(pending[: LongLine.KEPT])
+            end = piece.rfind(b"\n")
+            if end < 0 and cut is None:
+                begun += piece
+            elif end >= 0 and cut is None:
+                yield b"".join((begun, memoryview(piece)[:end]))
+                begun = piece[end:]
+            elif end >= 0 and cut is not None:
+                yield cut
+                if lines := piece[piece.find(b"\n") : end]:  # the rest of the long one is left out
+                    yield lines
+                begun, cut = piece[end:], None
+            if cut is None and len(begun) > longest + 1:
+                cut = LongLine(begun[1:].decode("utf-8", "replace")[: LongLine.KEPT])
+        self.complete = len(begun) == 1
+        if not self.complete:
+            yield cut or begun
+
+    def _in_utf8(self) -> Iterator[bytes]:
+        """The report in UTF-8, without a byte order mark; invalid bytes of UTF-16 are replaced."""
+        encoding = encoding_of(self.head)
+        block = self.head or self._block()
+        if encoding in ("utf-8", "utf-8-sig"):
+            block = block.removeprefix(codecs.BOM_UTF8)
+            while block:
+                yield block
+                block = self._block()
+            return
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        while block:
+            yield decoder.decode(block).encode()
             block = self._block()
-        pending = pending if isinstance(pending, LongLine) else pending + decoder.decode(b"", final=True)
-        self.complete = not pending
-        if pending:
-            yield pending
+        yield decoder.decode(b"", final=True).encode()
 
     def _block(self) -> bytes:
         if self._damage is not None:

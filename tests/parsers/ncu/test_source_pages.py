@@ -132,7 +132,7 @@ def test_any_text_is_read_without_a_traceback(text: str) -> None:
         assert len(set(table.titles)) == len(table.titles)
 
 
-@given(st.text(alphabet='"0x1,-\n\r KernelNamAdrsSouc#', max_size=400))
+@given(st.text(alphabet='"0x1,-\n\r KernelNamAdrsSouc#\u00e9', max_size=400))
 def test_rows_read_together_are_the_tables_of_single_lines(text: str) -> None:
     import io
 
@@ -140,7 +140,7 @@ def test_rows_read_together_are_the_tables_of_single_lines(text: str) -> None:
     from ncu_parsers.sources.sources import Lines
 
     def plain(table: PageTable) -> PageTable:
-        lines = [line.rstrip("\r") for line in "\n".join(table.rows).split("\n")]
+        lines = [line.rstrip(b"\r") for line in b"".join(table.rows).split(b"\n")]
         return table._replace(rows=[line for line in lines if line])
 
     page = ('"Kernel Name","k"\n"Address","Source"\n' + text).encode()

@@ -358,6 +358,10 @@ class TestAsAProcess:
         ):
             assert loaded_by(*arguments) & {"pandas", "matplotlib", "torch", "zmq", "pyarrow.compute"} == set()
 
+    def test_source_imports_neither_parquet_nor_the_help_of_arrows_functions_for_a_page(self) -> None:
+        loaded = loaded_by("source", str(SAMPLES / "d20-source-page.csv"))
+        assert loaded & {"pandas", "pyarrow.compute", "pyarrow.parquet", "ncu_tools.runs.loading"} == set()
+
     def test_a_large_report_is_parsed_once_and_cached(self, tmp_path: Path) -> None:
         big = tmp_path / "big.csv"
         header, *rows = Path(METRICS).read_text().splitlines(keepends=True)

@@ -109,6 +109,17 @@ class TestCategories:
             evaluate(parse_gate("kernel:sgemm:time>5%"), found.subjects).reason
         )
 
+    def test_have_no_change_of_counts_that_a_tenth_of_their_time_has(self) -> None:
+        before, after = (
+            table(launch("sgemm", sass(ffma=fma), ns=10.0, dram=64.0 * fma), launch("own_gemm", ns=90.0))
+            for fma in (1.0, 2.0)
+        )
+        found = categories_compared(before, after)
+        changes = found.layers[0].changes
+        assert [changes[name].growth for name in ("flops", "dram_bytes", "time")] == [None, None, 0.0]
+        for gate in ("category:GEMM:flops>0%", "category:GEMM:dram_bytes>0%"):
+            assert evaluate(parse_gate(gate), found.subjects).outcome == "not evaluated"
+
     def test_need_neither_modules_nor_the_work_of_operators(self) -> None:
         with_work = table(launch("sgemm", ns=1.0)).append_column("operator_flops", arrays.floats(np.array([64.0])))
         found = categories_compared(with_work, with_work)

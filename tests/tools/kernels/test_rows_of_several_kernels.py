@@ -45,6 +45,7 @@ def test_a_category_whose_work_is_mostly_unknown_has_no_rate_and_no_bound_and_a_
     assert (row.kernel, row.launches) == ("GEMM", 2)
     assert (row.flops_per_s, row.dram_bytes_per_s, row.arithmetic_intensity) == (None, None, None)
     assert (row.bound, row.bound_fraction, row.headroom_ns) == (None, None, None)
+    assert (row.unit, row.flops_lower_bound) == (None, False)
     assert any(note.startswith("no rate or bound of GEMM where ") and "--by name" in note for note in found.notes)
 
 
@@ -52,6 +53,7 @@ def test_a_category_whose_work_is_nearly_known_keeps_its_rate() -> None:
     found = two_gemms(MOSTLY_KNOWN + 0.05)
     (row,) = found.rows
     assert row.flops_per_s == pytest.approx(2e6 / ((MOSTLY_KNOWN + 0.05) * 1e-3))
+    assert (row.unit, row.flops_lower_bound) == ("fp32", True)
     assert not any(note.startswith("no rate") for note in found.notes)
 
 
@@ -140,6 +142,19 @@ def test_a_diagnosis_of_a_category_takes_no_mean_of_a_small_part_of_its_time(sha
     rest = launch(UNCOUNTED, {}, ns=(1 - share) * 1e6, attributes=A100)
     sums = taken(lambda: DiagnosisSums("category"), table(counted, rest))
     assert or_none(float(sums.quantities()["achieved"][sums.number("GEMM")])) == mean
+
+
+HALF_GEMM, HALF_GEMV, HALF_COPY = "ampere_hgemm_128x64_nn", "gemv2T_kernel<__half>", "copy_kernel<__half>"
+
+
+@pytest.mark.parametrize(("second", "is_product"), [(HALF_GEMM, True), (HALF_COPY, False), (HALF_GEMV, False)])
+def test_a_row_of_several_kernels_is_a_matrix_product_only_if_each_of_them_is(second: str, is_product: bool) -> None:
+    """Else tensor cores would be called idle for all of the time of which a small part is a matrix product."""
+    both = table(launch(HALF_GEMM, ns=1e5, nvtx_path=("step",)), launch(second, ns=9e5, nvtx_path=("step",)))
+    sums = taken(lambda: DiagnosisSums("nvtx"), both)
+    inputs = sums.inputs(sums.number("step"))
+    assert inputs.type == "fp16"
+    assert (inputs.is_product and not inputs.is_vector) == is_product
 
 
 def test_few_blocks_of_rows_that_have_enough_on_average_are_said_to_be_those_of_some_launches() -> None:

@@ -14,6 +14,9 @@ from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, p
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
     from ncu_tools.runs.selection import Selection
 
 VIEWS = ("lines", "sass", "ptx", "functions")
@@ -75,15 +78,19 @@ def command(
         what_to_rank_by,
     )
     from ncu_tools.runs.kernel_ids import kernel_id
-    from ncu_tools.runs.selection import kernel_patterns
 
+    patterns: Sequence[re.Pattern[str]] = ()
     with progress("Reading") as reading:
         loaded = load_instructions(run, reading, hot_places.MEASURES_SHOWN)
         if only is not None and only.needs_launches:
             from ncu_tools.kernels.source.launches_named import instructions_named
 
             loaded = instructions_named(loaded, run, only, reading)
-    code = kernel_code(loaded.table, kernel_patterns(loaded.table, only), launch)
+        if only is not None:
+            from ncu_tools.runs.selection import kernel_patterns  # imports Arrow's Parquet
+
+            patterns = kernel_patterns(loaded.table, only)
+    code = kernel_code(loaded.table, patterns, launch)
     by, ranked_note = what_to_rank_by(code, order)
     if around is not None:
         rows, notes = hot_places.around(code, _offset(around), by, REACH), []

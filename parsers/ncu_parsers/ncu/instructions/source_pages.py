@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from ncu_parsers.ncu.sass.sass_text import text_columns
@@ -23,7 +22,7 @@ from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import MEASURES, Columns, instructions_table, joined_instructions
 from ncu_parsers.schema.tables import short_name
-from ncu_parsers.sources.sources import Lines, Source
+from ncu_parsers.sources.sources import Lines, LongLine, Source
 
 ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
 _SECOND_SOURCE = f"{SOURCE} 2"
@@ -34,6 +33,8 @@ NO_SOURCE = "<Unable to open source file>"
 LAST_LINE = 1_000_000
 """No source file that someone wrote is longer; damage names any line."""
 ABSENT = ("-", "", "...", "n/a")
+BLOCK_BYTES, LARGE_PIECE = 1 << 22, 1 << 16
+"""Of rows that are read together, and from what size on they are not put together with others."""
 _ADDRESS, _LINE = r"^0x[0-9a-fA-F]{1,15}$", r"^[0-9]{1,8}$"
 """Addresses and lines that the table of instructions has room for."""
 
@@ -43,12 +44,12 @@ _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
 _NO_ROWS = ('"Kernel Name"', '"Function Name"', '"File Path"', '"Address",', '"#",', '"Line No",')
 """What lines that name something and headers begin with; a row may, too."""
 
-_NO_PLAIN_ROW = re.compile(r'\n(?:"[^0-9"\n]|[^"\n]|(?=\n)).*')
+_NO_PLAIN_ROW = re.compile(rb'\n(?!"["0-9]).*')
 """A line that begins otherwise than a row of CSV, which has a number or an empty cell first; with the end before it."""
 
 
 class PageTable(NamedTuple):
-    """One table of a page: the kernel and file it belongs to, its titles, and its rows.
+    """One table of a page: the kernel and file it belongs to, its titles, and its rows in UTF-8, line ends in front.
 
     `continues`: nothing was named since the table before; text pages repeat their header for each line of a file.
     """
@@ -56,7 +57,7 @@ class PageTable(NamedTuple):
     kernel: str
     file: str | None
     titles: list[str]
-    rows: list[str]
+    rows: list[bytes | memoryview]
     continues: bool
 
 
@@ -106,7 +107,7 @@ def _add_offsets(parts: list[Columns]) -> None:
     """Add the offsets of instructions from the first one of their launch."""
     first: dict[int, int] = {}
     numbered = [
-        (part, part["launch_id"][0], arrays.values_of(part["address"], np.int64))
+        (part, part["launch_id"][0].as_py(), arrays.values_of(part["address"], np.int64))
         for part in parts
         if len(part.get("address", ()))
     ]
@@ -129,45 +130,46 @@ def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
     kept = order[np.concatenate([np.ones(min(len(order), 1), bool), ~repeated])]
     if np.array_equal(kept, np.arange(len(table))):
         return table, 0
-    once = table.take(arrays.whole(kept))
-    return once, len(table) - len(kept)
+    return arrays.taken(table, arrays.whole(kept)), len(table) - len(kept)
 
 
 # ------------------------------------------------------------------------------------------------- tables of a page
 
 
-def rows_together(lines: Lines) -> Iterator[str]:
-    """The lines of a report, rows of CSV that follow each other as one piece: nothing looks at single ones."""
-    for text in lines.blocks():
-        end = text.find("\n")
-        first = text if end < 0 else text[:end]
-        begin = 0
-        if not first or _NO_PLAIN_ROW.match("\n" + first):
-            yield first.rstrip("\r")
-            begin = len(first) + 1
-        for other in _NO_PLAIN_ROW.finditer(text):
+def rows_together(lines: Lines) -> Iterator[str | memoryview]:
+    """The lines of a report; rows of CSV that follow each other in UTF-8, line ends in front: nothing looks at one."""
+    for block in lines.blocks():
+        if isinstance(block, LongLine):
+            yield block
+            continue
+        valid = block if block.isascii() else block.decode("utf-8", "replace").encode()
+        rows, begin = memoryview(valid), 0
+        for other in _NO_PLAIN_ROW.finditer(valid):
             if other.start() > begin:
-                yield text[begin : other.start()]
-            yield other[0][1:].rstrip("\r")
-            begin = other.end() + 1
-        if begin < len(text):
-            yield text[begin:]
+                yield rows[begin : other.start()]
+            yield other[0][1:].decode().rstrip("\r")
+            begin = other.end()
+        if begin < len(rows):
+            yield rows[begin:]
 
 
-def page_tables(lines: Iterable[str]) -> Iterator[PageTable]:
+def page_tables(lines: Iterable[str | memoryview]) -> Iterator[PageTable]:
     """The tables of the source pages among these lines, as CSV rows; other lines are passed over.
 
-    Rows can come many at once, with line ends between them, if each begins with a number, or with an empty cell.
+    Rows can come many at once, as `rows_together` gives them.
     """
-    kernel, file, titles, rows, continues = "", None, list[str](), list[str](), False
+    kernel, file, titles, rows, continues = "", None, list[str](), list[bytes | memoryview](), False
     for line in _as_csv(lines):
+        if isinstance(line, memoryview):
+            rows += [line] if titles else []
+            continue
         if rows and not line.startswith(_NO_ROWS):
-            rows.append(line)
+            rows.append(f"\n{line}".encode())
             continue
         named = _named(line)
         if named is None and not _is_header(line):
             if titles and line.startswith('"'):
-                rows.append(line)
+                rows.append(f"\n{line}".encode())
             continue
         if rows:
             yield PageTable(kernel, file, titles, rows, continues)
@@ -205,11 +207,11 @@ def _unique(titles: list[str]) -> list[str]:
     return result
 
 
-def _as_csv(lines: Iterable[str]) -> Iterator[str]:
+def _as_csv(lines: Iterable[str | memoryview]) -> Iterator[str | memoryview]:
     """Lines of CSV pages as they are, and rows of text pages as CSV: their cells, which wrap, lie below dashes."""
     places, pending = list[tuple[int, int]](), list[list[str]]()
     for line in lines:
-        if line.startswith('"'):
+        if isinstance(line, memoryview) or line.startswith('"'):
             yield line
         elif re.match(r"-{3,}( -+)+\s*$", line):
             yield from _unwrapped(pending)
@@ -262,30 +264,32 @@ def _cells(table: PageTable, progress: _Progress, wanted: Container[str] | None)
 
     Rows of another width are dropped and counted.
     """
-    measures = {title: _MEASURES[title] for title in table.titles if title in _MEASURES}
+    measures: dict[str, str] = {}  # of several titles of a count, the first one is read
+    for title in table.titles:
+        if title in _MEASURES and (wanted is None or _MEASURES[title].name in wanted):
+            measures.setdefault(_MEASURES[title].name, title)
     texts = [title for title in table.titles if title in (ADDRESS, LINE, SOURCE, _SECOND_SOURCE)]
-    left = [title for title, measure in measures.items() if wanted is None or measure.name in wanted]
-    kinds = {title: pa.float64() if measures[title].words is None else pa.string() for title in left}
+    counts = [title for title in measures.values() if _MEASURES[title].words is None]
     before = progress.broken
     try:
-        return _read_cells(table, progress, dict.fromkeys(texts, pa.string()) | kinds)
+        return _read_cells(table, progress, [*texts, *measures.values()], counts)
     except pa.ArrowInvalid:
         progress.broken = before
-        return _read_cells(table, progress, dict.fromkeys([*texts, *left], pa.string()))
+        return _read_cells(table, progress, [*texts, *measures.values()], [])
 
 
-def _read_cells(table: PageTable, progress: _Progress, kinds: dict[str, pa.DataType]) -> pa.Table:
+def _read_cells(table: PageTable, progress: _Progress, titles: Sequence[str], counts: Container[str]) -> pa.Table:
     def skip(row: Any) -> str:
         progress.broken += 1
         return "skip"
 
     return pa.csv.read_csv(
-        pa.BufferReader(pa.py_buffer(b"\n".join(piece.encode() for piece in table.rows))),
-        pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 22),
+        _Pieces(table.rows),
+        pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=BLOCK_BYTES),
         pa.csv.ParseOptions(invalid_row_handler=skip),
         pa.csv.ConvertOptions(
-            column_types=kinds,
-            include_columns=list(kinds),
+            column_types={title: pa.float64() if title in counts else pa.string() for title in titles},
+            include_columns=titles,
             null_values=list(ABSENT),
             strings_can_be_null=False,
             check_utf8=False,
@@ -293,16 +297,34 @@ def _read_cells(table: PageTable, progress: _Progress, kinds: dict[str, pa.DataT
     )
 
 
+class _Pieces:
+    """Rows in memory, as a file that Arrow reads: large pieces of it are not copied."""
+
+    closed = False
+
+    def __init__(self, pieces: Iterable[bytes | memoryview]) -> None:
+        self._left = iter(pieces)
+
+    def read(self, size: int) -> bytes | memoryview:
+        """The next piece if it is large, else pieces of `size` bytes together, or a piece more."""
+        found, length = list[bytes | memoryview](), 0
+        for piece in self._left:
+            found.append(piece)
+            length += len(piece)
+            if length >= (size if len(found) > 1 else LARGE_PIECE):
+                break
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
 def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None:
     """Keep the text of the source lines in a table of a file. Text pages have them between its instructions."""
     if table.file is None:
         return
-    places = pc.utf8_trim_whitespace(arrays.one(cells[LINE if LINE in table.titles else ADDRESS]))
-    are_lines = pc.match_substring_regex(places, _LINE)
+    places = arrays.trimmed(arrays.one(cells[LINE if LINE in table.titles else ADDRESS]))
     texts = arrays.one(cells[SOURCE])
-    are_known = pc.and_(are_lines, pc.not_equal(texts, arrays.texts([NO_SOURCE])[0]))
-    lines = map(int, places.filter(are_known).to_pylist())
-    known = zip(lines, texts.filter(are_known).to_pylist(), strict=True)
+    are_known = arrays.matches(places, _LINE) & ~arrays.matches(texts, f"^{NO_SOURCE}$")
+    lines = map(int, arrays.kept(places, are_known).to_pylist())
+    known = zip(lines, arrays.kept(texts, are_known).to_pylist(), strict=True)
     found = {line: text for line, text in known if 0 < line <= LAST_LINE}
     if found:
         progress.texts.setdefault(table.file, {}).update(found)
@@ -314,26 +336,24 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     Rows of lines give way to those of their instructions, if the view has any.
     """
     has_addresses = ADDRESS in table.titles
-    places = pc.utf8_trim_whitespace(arrays.one(cells[ADDRESS if has_addresses else LINE]))
-    mask = pc.match_substring_regex(places, _ADDRESS if has_addresses else _LINE)
-    lines = _lines(arrays.one(cells[LINE]) if LINE in table.titles else places).filter(mask)
-    places = places.filter(mask)
+    places = arrays.trimmed(arrays.one(cells[ADDRESS if has_addresses else LINE]))
+    mask = arrays.matches(places, _ADDRESS if has_addresses else _LINE)
+    lines = arrays.kept(_lines(arrays.one(cells[LINE]) if LINE in table.titles else places), mask)
+    places, cells = arrays.kept(places, mask), arrays.kept(cells, mask)
     result: Columns = {}
     if has_addresses:
         text = cells[_SECOND_SOURCE if LINE in table.titles and _SECOND_SOURCE in table.titles else SOURCE]
         result["address"] = arrays.cast(places, pa.int64())
-        result |= text_columns(arrays.one(text).filter(mask))
-    count = len(places)
+        result |= text_columns(arrays.one(text))
     result["line"] = lines
-    for title in table.titles:
-        measure = _MEASURES.get(title)
-        if measure is not None and measure.name not in result and title in cells.column_names:
-            values = cells[title].filter(mask)
+    for title in cells.column_names:
+        if title in _MEASURES:
+            measure, values = _MEASURES[title], arrays.one(cells[title])
             result[measure.name] = _numbers(values) if measure.words is None else _words(values)
     names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}
     names |= {} if table.file is None else {"file": table.file}
-    repeated = {name: arrays.repeated(text, count) for name, text in names.items()}
-    return {**repeated, "launch_id": [launch] * count, **result}
+    repeated = {name: arrays.repeated(text, len(places)) for name, text in names.items()}
+    return {**repeated, "launch_id": arrays.whole(np.full(len(places), launch)), **result}
 
 
 def _lines(cells: pa.Array) -> pa.Array:
@@ -341,26 +361,24 @@ def _lines(cells: pa.Array) -> pa.Array:
 
     Text pages name it where the address would be.
     """
-    trimmed = pc.utf8_trim_whitespace(cells)
-    names_one = pc.match_substring_regex(trimmed, _LINE)
-    last = np.cumsum(arrays.bits_of(names_one)).astype(np.int32) - 1
-    return arrays.taken(arrays.cast(trimmed.filter(names_one), pa.int32()), arrays.indices(last))
+    trimmed = arrays.trimmed(cells)
+    names_one = arrays.matches(trimmed, _LINE)
+    last = np.cumsum(names_one).astype(np.int32) - 1
+    return arrays.taken(arrays.cast(arrays.kept(trimmed, names_one), pa.int32()), arrays.indices(last))
 
 
-def _words(cells: pa.ChunkedArray) -> list[str | None]:
+def _words(cells: pa.Array) -> list[str | None]:
     return [None if text in ABSENT else text for text in cells.to_pylist()]
 
 
-def _numbers(cells: pa.ChunkedArray) -> pa.Array:
+def _numbers(cells: pa.Array) -> pa.Array:
     """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
     if pa.types.is_floating(cells.type):
         return cells
-    absent = pc.is_in(cells, pa.array(ABSENT))
-    plain = pc.if_else(absent, None, cells)
+    texts = _words(cells)
     try:
-        return plain.cast(pa.float64())
+        return arrays.cast(arrays.texts(texts), pa.float64())
     except pa.ArrowInvalid:
-        texts = plain.to_pylist()
         form = NumberFormat.infer((text, "inst") for text in texts if text is not None)
         read = [None if text is None else form.parse(text.split("{")[0].strip()) for text in texts]
         return pa.array([None if number is None else number.value for number in read], pa.float64())

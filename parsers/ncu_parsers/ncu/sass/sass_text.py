@@ -11,12 +11,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ncu_parsers.schema import arrays
 
 _INSTRUCTION = re.compile(r"\s*(?:(@!?U?P\w+)\s+)?([A-Z_][A-Z0-9_]*)((?:\.[\w:]+)*)\s*(.*)$")
-_OPERATION = r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z_][A-Z0-9_]*)(?P<modifiers>(?:\.[\w:]+)*)"
+_OPERATION = r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z_][A-Z0-9_]*)(?:\.(?P<modifiers>[\w:]+(?:\.[\w:]+)*))?"
 """The same without operands, for Arrow."""
 _REGISTER = re.compile(r"(?<![\w.])(U?[RPB])(\d+)(\.64|\.reuse)?(?![\w])")
 _BRACKET = re.compile(r"[\[({]")
@@ -68,13 +67,9 @@ def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
     Each distinct text is taken apart once.
     """
     distinct = arrays.encoded(texts)
-    trimmed = pc.utf8_trim_whitespace(distinct.dictionary)
-    parts = pc.extract_regex(trimmed, _OPERATION)
-    columns = {
-        "sass": trimmed,
-        "opcode": pc.struct_field(parts, "opcode"),
-        "modifiers": pc.utf8_slice_codeunits(pc.struct_field(parts, "modifiers"), 1),
-    }
+    trimmed = arrays.trimmed(distinct.dictionary)
+    opcodes, modifiers = arrays.groups_of(trimmed, _OPERATION)
+    columns = {"sass": trimmed, "opcode": opcodes, "modifiers": modifiers}
     return {name: arrays.taken(column, distinct.indices) for name, column in columns.items()}
 
 

@@ -147,6 +147,17 @@ def test_a_category_has_the_times_of_its_kernels_on_each_rank(four_ranks: pa.Tab
     assert (rows["GEMM"].median_ns, rows["GEMM"].excess_ns) == (115.0, 65.0)
 
 
+def test_collectives_are_apart_from_other_communication_so_that_what_is_lost_there_is_said() -> None:
+    """A rank waits in collectives alone: a category is none of them for the tenth of its time that it waits."""
+    times = {NCCL: (10.0, 10.0, 1.0), "deep_ep::internode::dispatch": (50.0, 50.0, 90.0)}
+    rows = of_ranks(*((rank, launch(name, ns=each[rank])) for name, each in times.items() for rank in range(3)))
+    found = skew(rows, by="category")
+    assert {row.name: (row.max_ns, row.is_collective) for row in found.rows} == {
+        "communication": (90.0, False), "(collectives)": (10.0, True),
+    }  # fmt: skip
+    assert "it loses most against the median rank in communication (0.000 ms)" in found.notes
+
+
 def test_categories_say_how_much_is_in_none() -> None:
     rows = of_ranks(*((rank, launch("own_kernel", ns=10.0)) for rank in range(2)))
     assert (
