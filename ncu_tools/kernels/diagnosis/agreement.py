@@ -58,6 +58,8 @@ def _judged(
         holds = (
             (bool(causes) or "causes" not in case)
             and ("busiest" not in case or (ours.busiest is not None and ours.busiest.resource in case["busiest"]))
+            and ("title" not in case or (ours.busiest is not None and re.search(case["title"], ours.busiest.title)))
+            and ("certain" not in case or ours.busiest_is_certain)
             and ("named" not in case or _names(case["named"], named, causes, ours))
             and ("share" not in case or _has_share(case["share"], float(named["share"]) / 100, causes))
             and ("cost" not in case or _costs_as_much(causes[0], rule["speedup"]))
@@ -79,15 +81,13 @@ def _otherwise(suspects: Sequence[str], ours: Diagnosis) -> Agreement:
 
 
 def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], ours: Diagnosis) -> bool:
-    """True if ours names the same unit, pipe, stall or limits as the text; for "other pipe", another pipe."""
+    """True if ours names the same unit, pipe, stall or limits as the text."""
     table, title = _table(), "" if ours.busiest is None else ours.busiest.title
     if what == "unit":
         units = table["units"]
-        return ours.busiest is not None and ours.busiest.resource == units.get(named["unit"], units["others"])
+        return ours.busiest is not None and ours.busiest.resource in units.get(named["unit"], units["others"])
     if what == "pipe":
         return named["pipe"] in title
-    if what == "other pipe":
-        return "pipe" in title
     if what == "stall":
         reason = next((key for key, words in facts()["stall_text"].items() if words in named["stall"]), "")
         return bool(reason) and stall_reasons()[reason] in causes[0].says

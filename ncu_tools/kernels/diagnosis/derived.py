@@ -121,12 +121,13 @@ def _of_accesses(known: Known) -> dict[str, float]:
 def _unused(used_bytes: float, sectors_per_request: float) -> float:
     """The share of accessed bytes that no thread requested, by bytes used per sector, else by sectors per request.
 
-    By sectors it is a lower bound: what exceeds the widest coalesced access.
+    By sectors it is the most that it can be: 32 threads that ask for a byte each need one sector. Up to 16 sectors also
+    fit coalesced accesses of 16 bytes, so that nothing is known.
     """
     if used_bytes > 0:
         return max(0.0, 1 - used_bytes / SECTOR_BYTES)
     if sectors_per_request > WIDEST_ACCESS_SECTORS:
-        return 1 - WIDEST_ACCESS_SECTORS / sectors_per_request
+        return 1 - 1 / sectors_per_request
     return math.nan
 
 

@@ -14,11 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from ncu_tools.kernels.diagnosis.derived import derived
-from ncu_tools.kernels.diagnosis.limits import ROOF, BusyResource, all_are_known, busy_resources, cost
+from ncu_tools.kernels.diagnosis.limits import (
+    ROOF,
+    BusyResource,
+    both_sides_are_known,
+    busy_resources,
+    cost,
+    none_can_be_busier,
+)
 from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
-from ncu_tools.kernels.diagnosis.wording import SentenceValues, percent
+from ncu_tools.kernels.diagnosis.wording import SentenceValues, leaves_no_more, percent
 from ncu_tools.kernels.hotspots import Hotspot
 from ncu_tools.numbers.number_format import counted
 
@@ -73,7 +80,7 @@ class Diagnosis:
     """Why a kernel takes its time, as far as metrics show it.
 
     `possible` are causes that depend on metrics that were not collected; `collect` are the groups of metrics to
-    collect. `busiest_is_certain` is True if both the SMs and the memory system were measured.
+    collect. `busiest_is_certain` is True if the SMs and all levels of memory were measured.
     """
 
     busiest: BusyResource | None
@@ -165,15 +172,15 @@ def diagnose(
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
     causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
     timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
-    certain = all_are_known(known, busy, kernel)
+    compared = both_sides_are_known(known, busy, kernel)
     return Diagnosis(
         busiest=busy[0] if busy else None,
         causes=causes,
         ruled_out=found.ruled_out,
         possible=[] if is_near_its_limit else found.possible,
-        collect=_to_collect(found.missing, certain, kernel) if by_ncu and not is_near_its_limit else [],
-        busiest_is_certain=certain,
-        lacks_a_ceiling=timed and moved and not certain and not is_near_its_limit,
+        collect=_to_collect(found.missing, compared, kernel) if by_ncu and not is_near_its_limit else [],
+        busiest_is_certain=none_can_be_busier(known, busy),
+        lacks_a_ceiling=timed and moved and not compared and not is_near_its_limit,
     )
 
 
@@ -254,8 +261,8 @@ class _Tried:
         if reasons:
             self._rule_out(rule, self._words.fact(reasons[0]))
         elif share is not None and share < worth:
-            if costs.own >= worth:
-                self._rule_out(rule, self._words.what_is_left())
+            if costs.own >= worth and costs.kept_by is not None:
+                self._rule_out(rule, leaves_no_more(costs.kept_by))
         elif not holds(self._known, rule.harms_if):
             self.possible.append(self._words.label(rule))
             self.missing.update(unknown(self._known, rule.harms_if))
@@ -268,10 +275,10 @@ class _Tried:
         self.ruled_out.append(RuledOut(rule.id, self._words.label(rule), reason))
 
 
-def _to_collect(missing: set[str], certain: bool, kernel: Hotspot) -> list[str]:
+def _to_collect(missing: set[str], compared: bool, kernel: Hotspot) -> list[str]:
     """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown."""
     groups = {quantities()[name].group for name in missing if name in quantities()} - {""}
-    if not certain:
+    if not compared:
         groups |= {"dram"} if kernel.dram_bytes is None else set()
         groups |= {"flops"} if kernel.flops is None or kernel.flops_lower_bound else set()
     return sorted(groups)

@@ -11,7 +11,7 @@ and the cause costs at most 1 minus that, and at most what its own mechanism exp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ncu_tools.ceilings.ceilings import UNIT_TITLES
@@ -20,6 +20,8 @@ from ncu_tools.kernels.hotspots import Hotspot
 
 DRAM, L2, L1, SM, MEMORY, ROOF = "dram", "l2", "l1", "sm", "memory", "roof"
 LEVELS = (DRAM, L2, L1)
+AS_BUSY = 0.01
+"""A unit that is busier than its busiest part by no more than this is as busy: the part, which says more, is named."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,16 @@ class BusyResource:
 def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
     """Every resource with known use, by its busiest part, the busiest resource first.
 
-    The roofline's bound is one of them. Throughputs of the whole SM or memory system are included only if they exceed
-    every collected part.
+    The roofline's bound is one of them. Throughputs of a whole unit, of the SM or of the memory system are included
+    only if they exceed every collected part.
     """
     parts: dict[str, BusyResource] = {}
-    for place, value in known.items():
+    for place in sorted(known, key=lambda name: "throughput" in name):
         resource, _, rest = place.partition("/")
         title, _, metric = rest.partition("/")
-        if metric and not math.isnan(value) and (resource not in parts or value > parts[resource].share):
-            parts[resource] = BusyResource(resource, title, value, metric)
+        exceeds = known[place] - (parts[resource].share if resource in parts else -1.0)
+        if metric and exceeds > (AS_BUSY if "throughput" in metric else 0.0):
+            parts[resource] = BusyResource(resource, title, known[place], metric)
     _add_l1_of_active_cycles(parts, known)
     found = list(parts.values())
     for resource, title, name, members in (
@@ -51,7 +54,7 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
         (MEMORY, "memory system", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", LEVELS),
     ):
         whole = known.get(f"{resource}_busy", math.nan)
-        if whole > max((parts[one].share for one in members if one in parts), default=0.0) + 0.01:
+        if whole > max((parts[one].share for one in members if one in parts), default=0.0) + AS_BUSY:
             found.append(BusyResource(resource, title, whole, name))
     if kernel.bound is not None and kernel.bound_fraction is not None:
         resource = DRAM if kernel.bound == UNIT_TITLES["dram"] else ROOF
@@ -59,23 +62,38 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
     return sorted(found, key=lambda one: -one.share)
 
 
-def all_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
-    """True if neither the SMs nor the memory system can be busier than the busiest known resource."""
+def both_sides_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
+    """True if something is known of both the SMs and the memory system, by counters or the roofline."""
     resources = {one.resource for one in busy}
     memory = DRAM in resources or not math.isnan(known.get("memory_busy", math.nan))
-    compute = SM in resources or not math.isnan(known.get("sm_busy", math.nan))
-    return kernel.bound_fraction is not None or (memory and compute)
+    return kernel.bound_fraction is not None or (memory and _compute_is_known(known, resources))
+
+
+def none_can_be_busier(known: Known, busy: Sequence[BusyResource]) -> bool:
+    """True if neither the SMs nor a level of memory can be busier than the busiest known resource.
+
+    DRAM alone tells nothing of L1 and L2: data that L2 holds can keep it at its peak with DRAM idle.
+    """
+    resources = {one.resource for one in busy}
+    memory = resources.issuperset(LEVELS) or not math.isnan(known.get("memory_busy", math.nan))
+    return memory and _compute_is_known(known, resources)
+
+
+def _compute_is_known(known: Known, resources: Collection[str]) -> bool:
+    return SM in resources or not math.isnan(known.get("sm_busy", math.nan))
 
 
 @dataclass(frozen=True)
 class Cost:
     """Shares of a kernel's time: `own` is what the cause's mechanism explains, NaN if unknown.
 
-    `left` is the share that other busy resources leave to gain.
+    `left` is the share that busy resources leave to gain, and `kept_by` the one that leaves least, None if none is
+    known.
     """
 
     own: float
     left: float
+    kept_by: BusyResource | None
 
     @property
     def at_most(self) -> float | None:
@@ -87,8 +105,12 @@ def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
     """The most that fixing a rule's cause can save, by its mechanism and by what else is busy."""
     freed = _freed(rule, known)
     own = known.get(rule.costs, math.nan) if rule.costs else _busy_with_waste(freed, known, busy)
-    left = 1.0 - max((one.share * (1.0 - freed.get(one.resource, 0.0)) for one in busy), default=0.0)
-    return Cost(own, left)
+
+    def kept(one: BusyResource) -> float:
+        return one.share * (1.0 - freed.get(one.resource, 0.0))
+
+    kept_by = max(busy, key=kept, default=None)
+    return Cost(own, 1.0 - (0.0 if kept_by is None else kept(kept_by)), kept_by)
 
 
 def _freed(rule: CauseRule, known: Known) -> dict[str, float]:

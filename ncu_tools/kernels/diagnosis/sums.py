@@ -61,8 +61,14 @@ MEANS: dict[str, tuple[tuple[str, float], ...]] = {
     "latency": (("smsp__average_warp_latency_per_inst_issued.ratio", 1.0),),
     "lanes": (("smsp__thread_inst_executed_per_inst_executed.ratio", 1.0),),
     "registers": (("launch__registers_per_thread", 1.0),),
-    "used_load_bytes": (("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio", 1.0),),
-    "used_store_bytes": (("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio", 1.0),),
+    "used_load_bytes": (
+        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio", 1.0),
+        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct", PER_CENT * 32),
+    ),
+    "used_store_bytes": (
+        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio", 1.0),
+        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct", PER_CENT * 32),
+    ),
     "sm_busy": (("sm__throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
     "memory_busy": (("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
     "l1_busy_while_active": (("l1tex__throughput.avg.pct_of_peak_sustained_active", PER_CENT),),
@@ -313,11 +319,14 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
 
 
 def _sizes(table: pa.Table, column: str) -> Floats:
-    """The number of blocks of each grid, or threads of each block: the product of its dimensions, NaN if unknown."""
+    """The number of blocks of each grid, or threads of each block: the product of its dimensions, NaN if unknown.
+
+    A launch that failed is reported with a grid of 0, which says nothing of the one that was asked for.
+    """
     if column not in table.column_names:
         return tables.unknown(len(table))
     codes, shapes = tables.list_codes(table, column)
-    return np.array([float(np.prod(shape)) if shape else np.nan for shape in shapes], np.float64)[codes]
+    return np.array([float(np.prod(shape)) or np.nan if shape else np.nan for shape in shapes], np.float64)[codes]
 
 
 def _sm_counts(table: pa.Table) -> Floats:

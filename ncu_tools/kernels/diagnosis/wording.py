@@ -18,7 +18,6 @@ class SentenceValues:
     def __init__(self, known: Known, inputs: Inputs, busy: Sequence[BusyResource]) -> None:
         waves = known.get("waves", math.nan)
         whole = math.ceil(waves) if waves > 0 else 0
-        self._busy = busy
         self._values: dict[str, Any] = {
             **{name: _Number(value) for name, value in known.items()},
             "inputs": inputs.description,
@@ -46,9 +45,10 @@ class SentenceValues:
         """The value of a quantity as a reason: "2.4 warps are ready to issue"."""
         return quantities()[quantity].fact.format_map(self._values)
 
-    def what_is_left(self) -> str:
-        """The reason that no cause can cost more, because the busiest resource leaves no more time."""
-        return f"{self._busy[0].title} at {percent(self._busy[0].share)} leaves no more to gain"
+
+def leaves_no_more(kept_by: BusyResource) -> str:
+    """The reason that a cause can cost no more: a resource that keeps its work leaves no more time."""
+    return f"{kept_by.title} at {percent(kept_by.share)} leaves no more to gain"
 
 
 def _of_sms(blocks: float, sm_count: float) -> str:

@@ -56,6 +56,20 @@ def _columns_below(fence: str) -> tuple[tuple[slice, ...], int]:
     return (*(slice(start, end) for start, end in runs[:-1]), slice(first, None)), last - first
 
 
+def _cells(line: str, columns: tuple[slice, ...]) -> list[str]:
+    """The cells of a row, by the columns of its table, or by the gaps of a row that an editor has indented.
+
+    Shifted to the right, the name begins behind its column's start, and the end of the unit stands in the column of the
+    value, with padding between the two.
+    """
+    cells = [line[column].strip() for column in columns]
+    is_shifted = line[: columns[0].stop].startswith(" " * (columns[0].start + 1)) and "  " in cells[-1]
+    if len(cells) != 3 or not cells[0] or not is_shifted:
+        return cells
+    name, *unit, value = re.split(r"\s{2,}", line.strip())
+    return [name, " ".join(unit), value]
+
+
 class TextPage:
     """Every text table of one file."""
 
@@ -159,7 +173,7 @@ class TextPage:
         self._titles = []
 
     def _row(self, line: str) -> str:
-        cells = [line[column].strip() for column in self._columns]
+        cells = _cells(line, self._columns)
         if cells[0] == "Metric Name":
             # The fence below the titles comes next; _fence must not take it for the end of the table.
             self._columns = ()

@@ -108,6 +108,24 @@ class TestTextPages:
         )  # fmt: skip
         assert [reading.text for readings in launch.readings.values() for reading in readings] == ["12.50"]
 
+    def test_are_read_where_an_editor_has_indented_the_rows_below_a_line_of_dashes(self) -> None:
+        page = TextPage()
+        for line in (
+            self.KERNEL, "    Section: Occupancy",
+            "    -------------------------- --------------- ---------------",
+            "      Block Limit Warps                    block               6",
+            "      Registers Per Thread       register/thread              16",
+            "      Achieved Occupancy                       %           80.71",
+            "      Waves Per SM                                        136.53",
+            "      -------------------------- --------------- ---------------",
+        ):  # fmt: skip
+            page.feed(line)
+        (launch,) = page.launches()
+        read = {name: [(one.text, one.unit) for one in readings] for name, readings in launch.readings.items()}
+        assert [one for readings in read.values() for one in readings] == [
+            ("6", "block"), ("16", "register/thread"), ("80.71", "%"), ("136.53", ""),
+        ]  # fmt: skip
+
     def test_a_line_that_is_no_kernel_opens_no_launch(self) -> None:
         page = TextPage()
         assert page.feed("  step 3") == report.OUTPUT

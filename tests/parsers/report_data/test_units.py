@@ -183,4 +183,4 @@ def test_instances_behind_a_value_are_split_off() -> None:
 
 
 def test_texts_for_missing_values_are_absent() -> None:
-    assert {"", "n/a", "nan", "no data"} <= ABSENT
+    assert {"", "n/a", "nan", "(!) n/a", "(!) nan", "no data"} <= ABSENT

@@ -30,6 +30,7 @@ from tests.support.reports import needs_shared_reports
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 DRAM, L2, SM_WHOLE = f"dram__throughput{ELAPSED}", f"lts__throughput{ELAPSED}", f"sm__throughput{ELAPSED}"
+L1 = f"l1tex__throughput{ELAPSED}"
 MEMORY_WHOLE, ALU = f"gpu__compute_memory_throughput{ELAPSED}", f"sm__pipe_alu_cycles_active{ELAPSED}"
 WAITING = {"smsp__issue_active.avg.per_cycle_active": 0.1, "smsp__warps_eligible.avg.per_cycle_active": 0.2}
 """Schedulers that find no warp to issue from."""
@@ -197,7 +198,7 @@ class TestUncoalescedAccesses:
         found = diagnosed({name.format("sectors"): 320.0, name.format("requests"): 10.0, SM_WHOLE: 6.0})
         what = {"ld": "load", "st": "store"}[access]
         assert found.causes[0].says == f"uncoalesced: 32.0 sectors per {what}, where 4-byte {what}s need 4"
-        assert found.causes[0].cost == pytest.approx(0.5)
+        assert found.causes[0].cost == pytest.approx(0.94), "31 of 32 sectors at most, and 6 % that the SM is busy"
 
     def test_of_16_bytes_that_are_coalesced_are_no_cause(self) -> None:
         name = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"
@@ -235,6 +236,15 @@ class TestOtherWaste:
         name = "memory_l1_wavefronts_shared"
         found = diagnosed({f"derived__{name}_excessive": 40.0, name: 100.0}, self.QUIET)
         assert costs(found) == {"bank conflicts": 0.2}
+
+    def test_is_ruled_out_by_the_resource_that_keeps_its_work_not_by_the_one_that_loses_it(self) -> None:
+        """Without half of its wavefronts the L1 data pipe, the busiest, would be the idlest: the ADU pipe limits."""
+        name = "memory_l1_wavefronts_shared"
+        busy = {f"l1tex__data_pipe_lsu_wavefronts{ELAPSED}": 99.0, f"sm__inst_executed_pipe_adu{ELAPSED}": 96.0}
+        found = diagnosed({f"derived__{name}_excessive": 49.0, name: 100.0}, busy, {SM_WHOLE: 96.0, MEMORY_WHOLE: 99.0})
+        assert found.busiest is not None
+        assert found.busiest.title == "L1 data pipe"
+        assert [one.reason for one in found.ruled_out] == ["ADU pipe at 96 % leaves no more to gain"]
 
     def test_of_divergence_costs_the_time_that_the_sms_spend_on_inactive_lanes(self) -> None:
         lanes = {"smsp__thread_inst_executed_per_inst_executed.ratio": 16.0}
@@ -314,6 +324,8 @@ class TestMissingMetrics:
     def test_of_memory_leave_the_busiest_resource_uncertain(self) -> None:
         assert "busiest of what was collected is SM, at 22 %" in diagnosed({SM_WHOLE: 22.0}).text
         assert "busiest is SM, at 22 %" in diagnosed({SM_WHOLE: 22.0, MEMORY_WHOLE: 5.0}).text
+        assert "busiest of what was collected is SM, at 22 %" in diagnosed({SM_WHOLE: 22.0, DRAM: 5.0}).text
+        assert "busiest is SM, at 22 %" in diagnosed({SM_WHOLE: 22.0, DRAM: 5.0, L2: 5.0, L1: 5.0}).text
 
     def test_name_only_groups_whose_metrics_are_missing(self) -> None:
         found = diagnosed(grid(3200), occupancy(100.0, 95.0), {SM_WHOLE: 22.0, MEMORY_WHOLE: 5.0})
@@ -341,7 +353,9 @@ class TestMissingMetrics:
             hotspots(operators, ceilings_of(operators, one)).rows for one in (None, find_machine("t4"))
         )
         assert diagnoses(operators, without, "name")["k"].text.endswith("ncu-bench machines measure gives one")
-        assert diagnoses(operators, on_a_gpu, "name")["k"].text == "no cause stands out: busiest is DRAM, at < 1 %"
+        assert diagnoses(operators, on_a_gpu, "name")["k"].text == (
+            "no cause stands out: busiest of what was collected is DRAM, at < 1 %"
+        )
 
 
 def complete() -> dict[str, Any]:
@@ -510,7 +524,7 @@ class TestTheCommand:
         result = CliRunner().invoke(cli, ["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--diagnose"])
         assert result.exit_code == 0, result.output
         assert "DRAM bound: at 88 % of its peak" in result.stdout
-        assert "not explained by what was collected: busiest is FP64, at 71 %" in result.stdout
+        assert "not explained by what was collected: busiest of what was collected is FP64, at 71 %" in result.stdout
 
     def test_leaves_the_table_unchanged_without_the_option(self) -> None:
         result = CliRunner().invoke(cli, ["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--format", "json"])
@@ -529,7 +543,7 @@ REAL = {
         "unnamed>::gemm_naive_kernel": "SM bound: at 97 % of its peak"
     },
     "ncu_csv/Olajide-Badejo__GPU-Roofline-Profiler__results_sample_run_ncu_transpose_naive.csv": {
-        "unnamed>::transpose_naive_kernel": "uncoalesced: 32.0 sectors per store, where 4-byte stores need 4: up to 50 %"
+        "unnamed>::transpose_naive_kernel": "uncoalesced: 32.0 sectors per store, where 4-byte stores need 4: up to 94 %"
     },
     "ncu_csv/brycelelbach__nsightful__tests_copy_blocked.csv": {
         "copy_blocked": "uncoalesced: 75 % of the sectors of global memory are more than coalesced accesses need: up to 46 %"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ncu_tools.kernels.diagnosis.derived import derived
-from ncu_tools.kernels.diagnosis.limits import all_are_known, busy_resources, cost
+from ncu_tools.kernels.diagnosis.limits import both_sides_are_known, busy_resources, cost, none_can_be_busier
 from ncu_tools.kernels.diagnosis.rules import CauseRule, failing, holds, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.hotspots import Hotspot
@@ -84,13 +84,13 @@ class TestAccesses:
             ({"used_load_bytes": 1.0}, 31 / 32),
             ({"used_load_bytes": 32.0, "sectors_per_load": 32.0}, 0.0),
             ({"used_load_bytes": 64.0}, 0.0),
-            ({"used_load_bytes": 0.0, "sectors_per_load": 32.0}, 0.5),
-            ({"sectors_per_load": 20.0}, 0.2),
+            ({"used_load_bytes": 0.0, "sectors_per_load": 32.0}, 31 / 32),
+            ({"sectors_per_load": 20.0}, 0.95),
             ({"sectors_per_load": 16.0}, math.nan),
             ({}, math.nan),
         ],
     )
-    def test_leave_bytes_of_sectors_unused_or_take_more_sectors_than_the_widest(
+    def test_leave_bytes_of_sectors_unused_or_at_most_all_but_the_one_sector_that_32_threads_need(
         self, known: dict[str, float], unused: float
     ) -> None:
         assert same(follows(known)["unused_load_bytes"], unused)
@@ -217,11 +217,32 @@ class TestBusyResources:
             ({}, {"bound": "FP32", "bound_fraction": 0.1}, True),
         ],
     )
-    def test_are_all_known_where_both_halves_or_the_roof_are(
+    def test_of_both_sides_are_known_by_a_counter_of_each_or_by_the_roof(
         self, known: dict[str, float], row: dict[str, Any], certain: bool
     ) -> None:
         one = kernel(**row)
-        assert all_are_known(known, busy_resources(known, one), one) is certain
+        assert both_sides_are_known(known, busy_resources(known, one), one) is certain
+
+    @pytest.mark.parametrize(
+        ("known", "certain"),
+        [
+            ({"memory_busy": 0.5, "sm_busy": 0.0}, True),
+            ({"memory_busy": 0.5}, False),
+            ({"dram/DRAM/a": 0.1, "sm_busy": 0.4}, False),
+            ({"dram/DRAM/a": 0.1, "l2/L2/b": 0.1, "sm_busy": 0.4}, False),
+            ({"dram/DRAM/a": 0.1, "l2/L2/b": 0.1, "l1/L1/c": 0.1, "sm/ALU/d": 0.4}, True),
+        ],
+    )
+    def test_can_be_busier_than_the_busiest_as_long_as_a_level_of_memory_is_not_known(
+        self, known: dict[str, float], certain: bool
+    ) -> None:
+        row = kernel(bound="DRAM", bound_fraction=0.5)
+        assert none_can_be_busier(known, busy_resources(known, row)) is certain
+
+    @pytest.mark.parametrize(("whole", "title"), [(0.835, "LSU"), (0.85, "L1")])
+    def test_are_a_unit_as_a_whole_only_where_that_is_above_every_part_of_it(self, whole: float, title: str) -> None:
+        (found,) = busy_resources({"l1/L1/l1tex__throughput": whole, "l1/LSU/l1tex__lsuin_requests": 0.83}, kernel())
+        assert found.title == title
 
 
 def rule(**fields: Any) -> CauseRule:
@@ -242,6 +263,12 @@ class TestCosts:
         assert (found.own, found.left, found.at_most) == (0.9, pytest.approx(0.2), pytest.approx(0.2))
         assert self.of(rule(costs="own"), own=0.1).at_most == 0.1
         assert self.of(rule(costs="own")).at_most is None
+
+    def test_name_the_resource_that_leaves_least_which_need_not_be_the_busiest(self) -> None:
+        """Of DRAM, busy 0.8 of the time, three quarters go: 0.2 stay, less than the 0.5 of L2."""
+        found = self.of(rule(frees={"dram": "waste"}), waste=0.75)
+        assert (found.kept_by.title, found.left) == ("L2", 0.5)
+        assert self.of(rule(costs="own"), own=0.9).kept_by.title == "DRAM"
 
     def test_of_waste_are_the_time_that_a_resource_is_busy_with_it(self) -> None:
         """Of DRAM, busy 0.8 of the time, a quarter goes: 0.2 own; 1 - max(0.8 x 0.75, 0.5) = 0.4 left."""

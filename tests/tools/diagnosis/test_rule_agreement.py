@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -69,7 +70,42 @@ class TestAContradiction:
     def test_about_the_busiest_unit_is_detected(self) -> None:
         dram = rule("SOLBottleneck", "greater than 80.0%. Start by analyzing DRAM in the Memory section.", "INF")
         assert outcome_of(dram, with_cause(AT_ITS_LIMIT)) == AGREED
-        assert outcome_of(dram, with_cause(AT_ITS_LIMIT, resource="l1")) == WITHOUT
+        assert outcome_of(dram, with_cause(AT_ITS_LIMIT, resource="l2")) == WITHOUT
+        assert outcome_of(dram, with_cause("tail", resource="l2")) == WITHOUT
+
+    def test_needs_that_all_units_were_measured(self) -> None:
+        """Without L2 nothing contradicts that L2 is the busiest."""
+        ours = replace(with_cause("tail", resource="sm"), busiest_is_certain=False)
+        l2 = rule("SOLBottleneck", "Memory is more heavily utilized than Compute: ... to identify the L2 bottleneck.")
+        assert outcome_of(l2, ours) == SILENT
+        assert outcome_of(l2, replace(ours, busiest_is_certain=True)) == WITHOUT
+
+    def test_about_l1_as_a_whole_has_its_share_as_the_reason(self) -> None:
+        """L1's own throughput has parts that NVIDIA's throughput of the memory system has not."""
+        ours = with_cause(AT_ITS_LIMIT, "L1 bound: at 90 % of its peak", resource="l1")
+        for text in (
+            "Start by analyzing DRAM in the Memory section.",
+            "below 60.0% of peak typically indicate latency",
+        ):
+            assert agreement(rule("SOLBottleneck", text), ours) == Agreement(
+                WITH_REASON, "L1 bound: at 90 % of its peak"
+            )
+
+    def test_about_lsu_requests_is_none_as_both_compute_and_memory_count_them(self) -> None:
+        ours = replace(
+            with_cause(AT_ITS_LIMIT, resource="l1"), busiest=BusyResource("l1", "LSU requests to L1", 0.9, "m")
+        )
+        text = "Start by analyzing workloads in the {} Workload Analysis section."
+        for section in ("Compute", "Memory"):
+            assert outcome_of(rule("SOLBottleneck", text.format(section)), ours) == AGREED
+        assert outcome_of(rule("SOLBottleneck", text.format("Compute")), with_cause(AT_ITS_LIMIT)) == WITHOUT
+
+    @pytest.mark.parametrize(("title", "outcome"), [("FMA pipe", WITHOUT), ("heavy FMA pipe", FINER), ("SM", SILENT)])
+    def test_about_the_busiest_pipe_is_detected_among_those_that_the_rule_looks_at(
+        self, title: str, outcome: str
+    ) -> None:
+        ours = Diagnosis(BusyResource("sm", title, 0.5, "metric"), [])
+        assert outcome_of(rule("HighPipeUtilization", "ALU is the highest-utilized pipeline (45.4%)."), ours) == outcome
 
     def test_about_the_limiter_of_the_occupancy_is_detected(self) -> None:
         text = "This kernel's theoretical occupancy (50.0%) is limited by the number of required registers."
@@ -98,6 +134,23 @@ class TestOurs:
     def test_is_finer_where_it_holds_the_cost_to_less(self) -> None:
         ours = with_cause("uncoalesced", "uncoalesced: 60 % of the sectors", cost=0.11)
         assert agreement(self.UNCOALESCED, ours) == Agreement(FINER, "uncoalesced: 60 % of the sectors: up to 11 %")
+
+    @pytest.mark.parametrize(
+        ("name", "cause"),
+        [
+            ("SharedMemoryConflicts", "bank conflicts"),
+            ("UncoalescedSharedAccess", "bank conflicts"),
+            ("ThreadDivergence", "divergence"),
+        ],
+    )
+    def test_of_conflicts_and_divergence_agrees_or_holds_the_cost_to_less(self, name: str, cause: str) -> None:
+        assert outcome_of(rule(name, "", speedup="37"), with_cause(cause, cost=0.32)) == AGREED
+        assert outcome_of(rule(name, "", speedup="40"), with_cause(cause, cost=0.32)) == FINER
+        assert outcome_of(rule(name, "", speedup="40"), with_cause("tail")) == SILENT
+
+    def test_of_a_grid_below_a_wave_is_finer_than_the_limiter_of_its_blocks(self) -> None:
+        text = "This kernel's theoretical occupancy (83.3%) is limited by the required amount of shared memory."
+        assert outcome_of(rule("Occupancy", text), with_cause("partial wave", "occupancy: 0.81 waves")) == FINER
 
     def test_agrees_where_it_costs_as_much(self) -> None:
         assert agreement(self.UNCOALESCED, with_cause("uncoalesced", cost=0.55)).outcome == AGREED

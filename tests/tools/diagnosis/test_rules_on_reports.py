@@ -1,13 +1,17 @@
-"""Every rule on real reports: one kernel on which it finds a cause, and one on which a condition does not hold.
+"""Every rule on real numbers: one kernel on which it finds a cause, and one on which a condition does not hold.
 
-Seven rules find a cause in no real report at hand. Only made-up numbers show that they find one, and this says which
-they are; a report that lands and has such a kernel makes the last test fail, and belongs into the table.
+Seven rules find a cause in no real report at hand. For five of them, numbers of public reports are quoted
+(real_launches.toml). Only made-up numbers fire the other two, and this says which they are; a report that lands and has
+such a kernel makes the last test fail, and belongs into the table.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +24,11 @@ from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from tests.conftest import SHARED
 from tests.support.launches import launch, metric, table
 from tests.support.reports import needs_shared_reports, table_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 REPORTS = SHARED / "reports"
 ESMM = "ncu_rep/AveryClapp__ESMM-Research__profile_output.ncu-rep"
@@ -46,30 +55,10 @@ ON_REAL_REPORTS = {
 }
 """Rule -> report and start of the name of a kernel where it finds a cause, and where one of its conditions fails."""
 
-ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
-L1_BUSY = {f"l1tex__data_pipe_lsu_wavefronts{ELAPSED}": 60.0, f"sm__throughput{ELAPSED}": 60.0}
-MADE_UP: dict[str, tuple[str, dict[str, float], str | None]] = {
-    "uncoalesced loads": ("k", {
-        **L1_BUSY, "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 320.0,
-        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 10.0,
-    }, NAIVE),
-    "bank conflicts": ("k", {
-        **L1_BUSY, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 50.0,
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": 100.0,
-    }, NAIVE),
-    "spilling": ("k", {
-        **L1_BUSY, "sass__inst_executed_register_spilling": 200.0, "smsp__inst_executed.sum": 1000.0,
-    }, None),
-    "local memory": ("k", {
-        **L1_BUSY, "sass__inst_executed_local_loads": 100.0, "sass__inst_executed_local_stores": 100.0,
-        "smsp__inst_executed.sum": 1000.0,
-    }, JULIA),
-    "divergence": ("k", {**L1_BUSY, "smsp__thread_inst_executed_per_inst_executed.ratio": 8.0}, NAIVE),
-}  # fmt: skip
-"""Rule -> name and metrics of a made-up kernel where it finds a cause, and a real report where a condition fails.
-
-No real report at hand counts spilled registers (sass__inst_executed_register_spilling).
-"""
+QUOTED = tomllib.loads(Path(__file__).with_name("real_launches.toml").read_text("utf-8"))["launch"]
+"""Launches in public reports that are not at hand, with the counters that a rule and the limits of its cost stand on."""
+QUIET_ON = {"uncoalesced loads": NAIVE, "bank conflicts": NAIVE, "local memory": JULIA, "divergence": NAIVE}
+"""Rule of a quoted launch -> a report at hand where one of its conditions fails. None at hand counts spilled registers."""
 OF_INPUTS = ("tensor cores idle", "FP16 without tensor cores")
 """Rules on 16-bit arithmetic, whose made-up kernels are in test_diagnosis.py (TestInputs)."""
 
@@ -96,32 +85,58 @@ def fails(rule: str, made: pa.Table, row: Hotspot) -> bool:
     return bool(failing(quantities_of(made, row)[0], when))
 
 
+def quoted(one: dict[str, Any]) -> tuple[pa.Table, Hotspot]:
+    """The launch of these numbers, without its device: no number of it is measured against a roof."""
+    metrics = {name: metric(value) for name, value in one["metrics"].items()}
+    made = table(launch(one["kernel"], metrics, capability=None))
+    return made, hotspots(made, ceilings_of(made)).rows[0]
+
+
+def fires(rule: str) -> dict[str, Any]:
+    return next(one for one in QUOTED if one["rule"] == rule and one["fires"])
+
+
 def test_every_rule_is_here() -> None:
-    assert {*ON_REAL_REPORTS, *MADE_UP, *OF_INPUTS} == {rule.id for rule in rules()}
+    assert {*ON_REAL_REPORTS, *(one["rule"] for one in QUOTED), *OF_INPUTS} == {rule.id for rule in rules()}
 
 
 @needs_shared_reports
 @pytest.mark.parametrize("rule", ON_REAL_REPORTS)
 def test_a_rule_finds_its_cause_in_a_real_report_and_not_in_another_one(rule: str) -> None:
-    fires, quiet = ON_REAL_REPORTS[rule]
-    assert rule in causes(*kernel(*fires))
+    loud, quiet = ON_REAL_REPORTS[rule]
+    assert rule in causes(*kernel(*loud))
     assert rule not in causes(*kernel(*quiet))
     assert fails(rule, *kernel(*quiet))
 
 
-@pytest.mark.parametrize("rule", MADE_UP)
-def test_a_rule_that_no_real_report_fires_finds_its_cause_in_made_up_numbers(rule: str) -> None:
-    name, metrics, _ = MADE_UP[rule]
-    made = table(launch(name, {key: metric(value) for key, value in metrics.items()}, ns=1e5))
-    assert rule in causes(made, hotspots(made, ceilings_of(made)).rows[0])
+@pytest.mark.parametrize("rule", sorted({one["rule"] for one in QUOTED}))
+def test_a_rule_finds_its_cause_with_its_cost_in_the_numbers_of_a_public_report(rule: str) -> None:
+    one = fires(rule)
+    made, row = quoted(one)
+    (found,) = [cause for cause in diagnoses(made, [row], "name")[row.kernel].causes if cause.rule == rule]
+    if "cost" in one:
+        assert found.cost == pytest.approx(one["cost"], abs=0.0001), "as in the whole report"
+
+
+def test_spilling_is_found_where_29_of_100_instructions_spill_and_not_where_1_of_8000_does() -> None:
+    loud, quiet = (one for one in QUOTED if one["rule"] == "spilling")
+    (found,) = [cause for cause in diagnoses(*_named(quoted(loud)))["main_kernel"].causes if cause.rule == "spilling"]
+    assert found.says == "spilling: 148,406,272 warp instructions (29 %) spill or restore registers"
+    assert found.cost == pytest.approx(148406272 / 512.2e6, abs=0.001), (
+        "L1, of which nothing is known, at most all the time"
+    )
+    assert fails("spilling", *quoted(quiet))
+    assert "spilling" not in causes(*quoted(quiet))
+
+
+def _named(made: tuple[pa.Table, Hotspot]) -> tuple[pa.Table, list[Hotspot], str]:
+    return made[0], [made[1]], "name"
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("rule", [*(rule for rule, (_, _, report) in MADE_UP.items() if report), *OF_INPUTS])
-def test_a_rule_that_no_real_report_fires_has_its_numbers_in_one_where_it_finds_nothing(rule: str) -> None:
-    report = SILU if rule in OF_INPUTS else MADE_UP[rule][2]
-    assert report is not None
-    assert fails(rule, *kernel(report))
+@pytest.mark.parametrize("rule", [*QUIET_ON, *OF_INPUTS])
+def test_a_rule_that_no_report_at_hand_fires_has_its_numbers_in_one_where_it_finds_nothing(rule: str) -> None:
+    assert fails(rule, *kernel(QUIET_ON.get(rule, SILU)))
 
 
 def causes_of_every_kernel() -> Iterator[str]:
@@ -134,6 +149,6 @@ def causes_of_every_kernel() -> Iterator[str]:
 
 @needs_shared_reports
 @pytest.mark.slow
-def test_the_rules_that_only_made_up_numbers_fire_are_those_named_here() -> None:
+def test_the_rules_that_no_report_at_hand_fires_are_those_named_here() -> None:
     found = set(causes_of_every_kernel())
-    assert found & {*MADE_UP, *OF_INPUTS} == set(), "a real report fires them now: put it into ON_REAL_REPORTS"
+    assert found & {*QUIET_ON, "spilling", *OF_INPUTS} == set(), "a report fires them now: put it into ON_REAL_REPORTS"

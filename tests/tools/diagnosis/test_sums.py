@@ -53,6 +53,8 @@ class TestMeans:
             ({"launch__registers_per_thread": 64.0}, "registers", 64.0),
             ({"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": 8.0}, "used_load_bytes", 8.0),
             ({"smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": 8.0}, "used_store_bytes", 8.0),
+            ({"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": 25.0}, "used_load_bytes", 8.0),
+            ({"smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": 25.0}, "used_store_bytes", 8.0),
             ({f"sm__throughput{ELAPSED}": 40.0}, "sm_busy", 0.4),
             ({f"gpu__compute_memory_throughput{ELAPSED}": 40.0}, "memory_busy", 0.4),
             ({"l1tex__throughput.avg.pct_of_peak_sustained_active": 40.0}, "l1_busy_while_active", 0.4),
@@ -100,6 +102,10 @@ class TestRatiosOfSums:
         assert of({EXCESSIVE: 10.0, IDEAL: 10.0, THEORETICAL: 40.0})["excessive_sectors"] == 0.25
         assert of({EXCESSIVE: 0.0, THEORETICAL: 0.0})["excessive_sectors"] == 0.0
         assert math.isnan(of({THEORETICAL: 40.0})["excessive_sectors"])
+
+    def test_of_a_launch_that_failed_are_no_blocks_of_its_grid_of_zero(self) -> None:
+        assert math.isnan(of({}, grid=(0, 0, 0))["blocks"])
+        assert of({}, grid=(3, 2, 1))["blocks"] == 6.0
 
     def test_are_totals_of_dram_bytes(self) -> None:
         found = summed(one({}, dram=10.0), one({}, dram=20.0))

@@ -14,7 +14,7 @@ from ncu_tools.kernels.diagnosis.limits import BusyResource
 from ncu_tools.kernels.diagnosis.rule_texts import completed, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, CauseRule, rules
 from ncu_tools.kernels.diagnosis.sums import Inputs
-from ncu_tools.kernels.diagnosis.wording import SentenceValues, limiter, percent
+from ncu_tools.kernels.diagnosis.wording import SentenceValues, leaves_no_more, limiter, percent
 from tests.support.launches import launch, table
 
 WAVES = "This kernel's grid is too small, resulting in only 0.4 full waves across all SMs."
@@ -135,11 +135,11 @@ class TestSentences:
         assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.3 us"
         assert sentence(words, {"idle": 0.25}) == "blocks; work for 75 %"
 
-    def test_name_the_busiest_resource_and_what_it_leaves(self) -> None:
+    def test_name_the_busiest_resource_and_the_one_that_leaves_no_more(self) -> None:
         busy = [BusyResource("dram", "DRAM", 0.914, "m"), BusyResource("sm", "SM", 0.5, "m")]
         assert sentence("{busiest_name} at {busiest}", {}, busy) == "DRAM at 91 %"
         assert sentence("[{busiest_name}{busiest}]", {}) == "[]"
-        assert SentenceValues({}, Inputs(), busy).what_is_left() == "DRAM at 91 % leaves no more to gain"
+        assert leaves_no_more(busy[1]) == "SM at 50 % leaves no more to gain"
 
     def test_name_the_longest_wait_and_the_inputs(self) -> None:
         waits = {"stall barrier": 2.0, "stall sleeping": 5.0, "stall membar": math.nan}
