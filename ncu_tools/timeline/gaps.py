@@ -8,7 +8,6 @@ the rules in order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from ncu_parsers.timelines.activity import activity as contract
-from ncu_parsers.timelines.activity.activity import MEMCPY, MISSING, PAGEABLE, Activity, GpuOperations, Integers
+from ncu_parsers.timelines.activity.activity import (
+    MEMCPY,
+    MISSING,
+    PAGEABLE,
+    Activity,
+    GpuOperations,
+    Integers,
+    plain_name,
+)
 
 from ncu_tools.timeline.call_kinds import (
     ALLOCATOR,
@@ -36,10 +43,11 @@ CAUSES = (
 )  # fmt: skip
 """Every nanosecond of a gap has one of these."""
 
+LOOKED_AT_ONCE = 1024
+"""Ranges among which the innermost one is looked for; with others within it, it may be further back."""
+
 Layer = tuple[str, IntervalSet]
 Mask = npt.NDArray[np.bool_]
-
-_NUMBERS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 
 
 @dataclass(frozen=True)
@@ -146,23 +154,27 @@ class HostThread:
 
     def range_over(self, start: int, end: int) -> tuple[str, float] | None:
         """The innermost range over at least half of [start, end), and its share of it; None if there is none."""
-        began = int(np.searchsorted(self.ranges.start, end, side="left"))
-        overlap = np.minimum(self.ranges.end[:began], end) - np.maximum(self.ranges.start[:began], start)
-        over_half = np.flatnonzero(2 * overlap >= end - start)
-        if end <= start or not len(over_half):
-            return None
-        best = int(over_half[-1])  # the last to begin is the innermost
-        return plain_name(self.ranges.names[int(self.ranges.name[best])]), float(overlap[best]) / (end - start)
+        begins, ends = self.ranges.start, self.ranges.end
+        began = int(np.searchsorted(begins, end, side="left"))
+        over_none = int(np.searchsorted(self._reached, start, side="right"))  # what began before these had ended, too
+        for behind in range(began if end > start else over_none, over_none, -LOOKED_AT_ONCE):
+            rows = slice(max(behind - LOOKED_AT_ONCE, over_none), behind)
+            overlap = np.minimum(ends[rows], end) - np.maximum(begins[rows], start)
+            over_half = np.flatnonzero(2 * overlap >= end - start)
+            if len(over_half):  # the last to begin is the innermost
+                best, share = rows.start + int(over_half[-1]), float(overlap[over_half[-1]]) / (end - start)
+                return plain_name(self.ranges.names[int(self.ranges.name[best])]), share
+        return None
+
+    @cached_property
+    def _reached(self) -> Integers:
+        """The end of the last range to end, of each range and those that began before it."""
+        return np.maximum.accumulate(self.ranges.end)
 
     def waiting_at(self, moment: int) -> str | None:
         """The API call that waited for the GPU at a moment, if one did."""
         waiting = np.flatnonzero(self._holds_host & (self.calls.start <= moment) & (self.calls.end > moment))
         return self.calls.names[int(self.calls.name[waiting[0]])] if len(waiting) else None
-
-
-def plain_name(name: str) -> str:
-    """A range's name without the numbers that PyTorch's NVTX ranges end in: "aten::add, seq = 4, op_id = 7"."""
-    return _NUMBERS.sub("", name)
 
 
 def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:

@@ -24,6 +24,7 @@ from ncu_parsers.timelines.activity.activity import (
     Activity,
     GpuOperations,
     Integers,
+    Window,
 )
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
@@ -56,6 +57,8 @@ from ncu_tools.timeline.waits import HostWait, waits_of
 
 LONGEST = 10
 """So many gaps are described for each GPU."""
+
+NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the time of --trim"
 
 WORTH_A_NOTE = 0.01
 """Share of the time that a stream has to stand in line for to be named in a note."""
@@ -152,7 +155,7 @@ def timeline(
     activity: Activity,
     *,
     step: re.Pattern[str] | None = None,
-    trim: tuple[int, int] | None = None,
+    trim: Window | None = None,
     machine: Machine | None = None,
     longest: int = LONGEST,
 ) -> Timeline:
@@ -164,7 +167,7 @@ def timeline(
     """
     if not len(activity.operations):
         raise _no_gpu_work(activity)
-    recording = _recording(activity)
+    recording = activity.whole or _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
     calls = launching_calls(activity)
     threads = ThreadsOfCalls(activity, calls)
@@ -182,13 +185,13 @@ def timeline(
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
 
 
-def _recording(activity: Activity) -> tuple[int, int]:
+def _recording(activity: Activity) -> Window:
     """From the first operation or API call to the end of the last one."""
     tables = [table for table in (activity.operations, activity.calls) if len(table)]
-    return min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables)
+    return Window(min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables))
 
 
-def _trimmed(recording: tuple[int, int], trim: tuple[int, int]) -> IntervalSet:
+def _trimmed(recording: Window, trim: Window) -> IntervalSet:
     start, end = max(recording[0], recording[0] + trim[0]), min(recording[1], recording[0] + trim[1])
     if end <= start:
         raise WrongUsage(
@@ -203,11 +206,14 @@ def _gpu(
     activity: Activity, process: int, device: int, calls: Integers, threads: ThreadsOfCalls,
     step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
 ) -> GpuTimeline | None:  # fmt: skip
-    """The timeline of one GPU; None where `step` names ranges and none of them launched anything here."""
+    """The timeline of one GPU; None where `step` names ranges and none of them launched anything here.
+
+    Of a part of a recording it is not known whether others did.
+    """
     rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
     operations, call = activity.operations.at(rows), calls[rows]
     found, how = _windows(activity, process, operations, call, step)
-    if step is not None and not found:
+    if step is not None and not found and activity.whole is None:
         return None
     whole = _whole(operations, looked_at)
     windows = _clipped(found, looked_at)
@@ -279,7 +285,7 @@ def _windows(
     if found is not None:
         return windows_of_ranges(found[0], operations, called), found[1]
     if step is not None:
-        return [], ""
+        return [], NO_STEP_HERE
     if (operations.iteration != MISSING).any():
         return windows_of_iterations(operations), "iterations that the table of launches names"
     return windows_by_repetition(operations, call) or ([], "")
