@@ -171,9 +171,9 @@ def timeline(
     looked_at = None if trim is None else _trimmed(recording, trim)
     calls = launching_calls(activity)
     threads = ThreadsOfCalls(activity, calls)
-    pairs = np.unique(np.stack([activity.operations.process, activity.operations.device]), axis=1).T.tolist()
     each = [
-        _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest) for process, device in pairs
+        _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest)
+        for process, device in activity.operations.gpus()
     ]
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:

@@ -98,6 +98,14 @@ class GpuOperations(_Columns):
     graph_node: Integers
     iteration: Integers
 
+    def gpus(self) -> list[tuple[int, int]]:
+        """The process and device of every GPU, in order."""
+        return [
+            (process, device)
+            for process in np.unique(self.process).tolist()
+            for device in np.unique(self.device[self.process == process]).tolist()
+        ]
+
 
 @dataclass(frozen=True)
 class ApiCalls(_Columns):
@@ -204,6 +212,26 @@ def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
     near = (start > -FARTHEST) & (start < FARTHEST) & (end > -FARTHEST) & (end < FARTHEST)
     found: npt.NDArray[np.bool_] = near & (end >= start)
     return found
+
+
+class FilledColumns:
+    """Columns of int64 that are filled block by block, with room for `rows`; room that stays empty takes no memory."""
+
+    def __init__(self, rows: int, *names: str) -> None:
+        self._columns = {name: np.empty(rows, np.int64) for name in names}
+        self._filled = 0
+
+    def add(self, columns: Mapping[str, Any], kept: npt.NDArray[np.bool_]) -> None:
+        """The rows of a block where a mask is true; a column may be one number for all."""
+        first, self._filled = self._filled, self._filled + int(kept.sum())
+        for name, column in self._columns.items():
+            value = columns[name]
+            column[first : self._filled] = value[kept] if isinstance(value, np.ndarray) else value
+
+    @property
+    def columns(self) -> dict[str, Integers]:
+        """The columns as far as they are filled."""
+        return {name: column[: self._filled] for name, column in self._columns.items()}
 
 
 class Numbered:

@@ -25,6 +25,7 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     Activity,
     ApiCalls,
+    FilledColumns,
     GpuOperations,
     HostRanges,
     Integers,
@@ -225,12 +226,10 @@ def _operations(database: Database, strings: dict[int, str], window: Window | No
 
 def _timed(database: Database, table: str, names: Sequence[str], condition: str) -> dict[str, Integers]:
     """Columns of the rows that meet a condition and have a start and an end."""
-    parts = []
+    found = FilledColumns(database.rows(table), *names)
     for columns, _ in database.rows_in_blocks(table, *names, condition=condition):
-        keep = are_times(columns["start"], columns["end"])
-        parts.append(columns if keep.all() else {name: values[keep] for name, values in columns.items()})
-    nothing = [np.zeros(0, np.int64)]
-    return {name: np.concatenate([part.pop(name) for part in parts] or nothing) for name in names}
+        found.add(columns, are_times(columns["start"], columns["end"]))
+    return found.columns
 
 
 def _in_or_next_to(database: Database, table: str, window: Window | None) -> str:
@@ -348,10 +347,8 @@ def _devices(database: Database, operations: GpuOperations) -> dict[tuple[int, i
     """The names of the GPUs that operations ran on, where the file describes them."""
     from ncu_parsers.timelines.nsys.tables.devices import read_devices
 
-    pairs = np.unique(np.stack([operations.process, operations.device]), axis=1)
-    known = read_devices(database).of(pairs[0], pairs[1])
-    names = {}
-    for code, process, device in zip(known.code.tolist(), *pairs.tolist(), strict=True):
-        if known.names[code] is not None:
-            names[process, device] = str(known.names[code])
-    return names
+    gpus = operations.gpus()
+    processes, devices = np.array(gpus, np.int64).reshape(-1, 2).T
+    known = read_devices(database).of(processes, devices)
+    found = [known.names[code] for code in known.code.tolist()]
+    return {gpu: str(name) for gpu, name in zip(gpus, found, strict=True) if name is not None}

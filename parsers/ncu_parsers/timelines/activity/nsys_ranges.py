@@ -6,6 +6,10 @@ of ranges no two names are alike then, so these numbers are left out where the r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,13 +19,13 @@ from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
     MISSING,
     NUMBERS_IN_NAMES,
+    FilledColumns,
     HostRanges,
     Integers,
     Numbered,
     Window,
     are_times,
     columns_of,
-    empty,
     plain_name,
 )
 from ncu_parsers.timelines.nsys.tables.database import Database
@@ -46,24 +50,15 @@ def read_ranges(
     A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names.
     """
     names = Numbered()
+    found = FilledColumns(
+        sum(map(database.rows, (RANGES, OS_CALLS))), "kind", "name", "process", "thread", "start", "end"
+    )
     nvtx = _nvtx(database, strings, last, window, names, whole_names=whole_names)
-    calls = [columns for columns, _ in database.rows_in_blocks(
-        OS_CALLS, "start", "end", "globalTid", "nameId", condition=open_in(database, OS_CALLS, window))]  # fmt: skip
-    unknown = names.number("(call without a name)") if calls else MISSING
-    for columns in calls:
-        distinct, code = np.unique(columns.pop("nameId"), return_inverse=True)
-        numbers = [names.number(strings[one]) if one in strings else unknown for one in distinct.tolist()]
-        columns["name"] = np.array(numbers, np.int64)[code.reshape(-1)]
-        columns["kind"] = np.full(len(code), activity.OS_CALL)
-    parts = [*nvtx, *calls]
-    if not parts:
-        return empty(HostRanges)
-    joined = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
-    joined["thread"] = joined.pop("globalTid")
-    joined["process"] = process_of(joined["thread"])
-    table = columns_of(HostRanges, joined, names.texts)
-    keep = are_times(table.start, table.end)
-    return (table if keep.all() else table.at(keep)).by_start()
+    for columns in chain(nvtx, _os_calls(database, strings, window, names)):
+        thread = columns.pop("globalTid")
+        kept = are_times(columns["start"], columns["end"]) & (columns["name"] >= 0)
+        found.add({**columns, "thread": thread, "process": process_of(thread)}, kept)
+    return columns_of(HostRanges, found.columns, names.texts).by_start()
 
 
 def open_in(database: Database, table: str, window: Window | None) -> str:
@@ -76,22 +71,29 @@ def open_in(database: Database, table: str, window: Window | None) -> str:
 def _nvtx(
     database: Database, strings: dict[int, str], last: int, window: Window | None, names: Numbered, *,
     whole_names: bool,
-) -> list[dict[str, Integers]]:  # fmt: skip
-    """The ranges with a name, in blocks."""
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """NVTX ranges in blocks; the number of their name is -1 where they have none."""
     if "start" not in database.columns(RANGES):
-        return []
+        return
     condition = f"start NOT NULL AND {_is_range(database)} AND {open_in(database, RANGES, window)}"
-    found = []
     for columns, texts in database.rows_in_blocks(
-        RANGES, "start", "end", "eventType", "globalTid", "textId", text="text", condition=condition
+        RANGES, "start", "end", "globalTid", "textId", text="text", condition=condition
     ):
-        del columns["eventType"]
-        name = _names_of(texts, columns.pop("textId"), strings, names, whole_names=whole_names)
+        name = _names_of(texts, columns["textId"], strings, names, whole_names=whole_names)
         open_ended = (columns["end"] == MISSING) | (columns["end"] == 0)  # old schemas write 0 for null
-        columns["end"] = np.where(open_ended, np.maximum(last, columns["start"]), columns["end"])
-        columns |= {"name": name, "kind": np.full(len(name), activity.NVTX)}
-        found.append({column: values[name >= 0] for column, values in columns.items()})
-    return found
+        end = np.where(open_ended, np.maximum(last, columns["start"]), columns["end"])
+        yield {**columns, "end": end, "name": name, "kind": activity.NVTX}
+
+
+def _os_calls(
+    database: Database, strings: dict[int, str], window: Window | None, names: Numbered
+) -> Iterator[dict[str, Any]]:
+    for columns, _ in database.rows_in_blocks(
+        OS_CALLS, "start", "end", "globalTid", "nameId", condition=open_in(database, OS_CALLS, window)
+    ):
+        distinct, code = np.unique(columns["nameId"], return_inverse=True)
+        numbers = [names.number(strings.get(one, "(call without a name)")) for one in distinct.tolist()]
+        yield {**columns, "name": np.array(numbers, np.int64)[code.reshape(-1)], "kind": activity.OS_CALL}
 
 
 def _is_range(database: Database) -> str:
