@@ -23,10 +23,10 @@ def read(path: Path, trim: Window | None = None, **more: Any) -> Activity:
     return read_sqlite(Source(str(path)), trim=trim, **more)
 
 
-def parts(activity: Activity, trim: Window) -> dict[str, list[dict[str, Any]]]:
+def parts(activity: Activity, trim: Window) -> dict[str, Any]:
     """Every part; of the steps those of whole GPUs: repetition is looked for in what was read."""
     found = timeline(activity, trim=trim)
-    rows = {name: part.table(found, whole=True).rows for name, part in PARTS_OF_TIMELINE.items()}
+    rows: dict[str, Any] = {name: part.table(found, whole=True).rows for name, part in PARTS_OF_TIMELINE.items()}
     return {**rows, "steps": [row for row in rows["steps"] if row["is_whole"]]}
 
 
