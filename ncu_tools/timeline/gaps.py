@@ -46,6 +46,12 @@ CAUSES = (
 LOOKED_AT_ONCE = 1024
 """Ranges among which the innermost one is looked for; with others within it, it may be further back."""
 
+
+def cause_column(cause: str) -> str:
+    """The name of the column with the time of a cause, in ns."""
+    return f"{cause.replace(' ', '_')}_ns"
+
+
 Layer = tuple[str, IntervalSet]
 Mask = npt.NDArray[np.bool_]
 

@@ -51,6 +51,8 @@ from ncu_tools.timeline.verdict import (
     communication_evidence,
     copy_evidence,
     gap_evidence,
+    metrics_of,
+    step_evidence,
     verdict_of,
 )
 from ncu_tools.timeline.waits import HostWait, waits_of
@@ -230,6 +232,7 @@ def _gpu(
     collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
     evidence = _evidence(first, copies, collectives, described, launches)
+    steps = [_with_evidence(step, described) for step in steps]
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
         activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
@@ -350,11 +353,19 @@ def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work
         verdict = verdict_of(
             span, values["compute_ns"], values["exposed_copies_ns"], values["exposed_communication_ns"], of_causes
         )
+        verdict = replace(verdict, metrics=metrics_of(verdict.bound, values, of_causes))
         found.append(
             TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],
                          causes=of_causes, verdict=verdict, **values)
         )  # fmt: skip
     return found
+
+
+def _with_evidence(step: TimelineStep, longest: Sequence[LongGap]) -> TimelineStep:
+    """A step with what its verdict stands on; `longest` are the longest gaps of its GPU."""
+    own = [gap for gap in longest if step.start_ns <= gap.start_ns < step.start_ns + step.span_ns]
+    evidence = step_evidence(step.verdict.bound, step.verdict.metrics, step.causes, own)
+    return replace(step, verdict=replace(step.verdict, evidence=evidence))
 
 
 def _launches(activity: Activity, operations: GpuOperations, call: Integers, computes: Mask) -> LaunchSums | None:

@@ -14,7 +14,7 @@ from ncu_tools.cli.options import format_option, machine_option, progress
 if TYPE_CHECKING:
     from ncu_parsers.timelines.activity.activity import Window
 
-PART_NAMES = ("steps", "gaps", "longest", "copies", "collectives", "waits", "streams", "launches")
+PART_NAMES = ("steps", "verdicts", "gaps", "longest", "copies", "collectives", "waits", "streams", "launches")
 
 _MOMENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(s|ms|us|µs|ns)?\s*", re.IGNORECASE)
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1}

@@ -27,7 +27,7 @@ def parts(activity: Activity, trim: Window) -> dict[str, Any]:
     """Every part; of the steps those of whole GPUs: repetition is looked for in what was read."""
     found = timeline(activity, trim=trim)
     rows: dict[str, Any] = {name: part.table(found, whole=True).rows for name, part in PARTS_OF_TIMELINE.items()}
-    return {**rows, "steps": [row for row in rows["steps"] if row["is_whole"]]}
+    return {**rows, **{name: [row for row in rows[name] if row["is_whole"]] for name in ("steps", "verdicts")}}
 
 
 @needs_shared_reports
