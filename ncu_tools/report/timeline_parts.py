@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.table import Column, Table
 from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN, cause_column
+from ncu_tools.timeline.step_energy import StepEnergy
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
 
 Row = dict[str, Any]
@@ -16,6 +17,7 @@ Row = dict[str, Any]
 GPU = Column("gpu", "GPU", "count", spare=0)
 PROCESS = Column("process", "process", "text", spare=9)
 DEVICE_NAME = Column("device_name", "device", "text", spare=9)
+SAMPLED = tuple(one.name for one in fields(StepEnergy))
 OTHERS = 2
 """So many parts of a step beside the one that bounds it are named."""
 
@@ -51,8 +53,11 @@ def _of_gpu(gpu: GpuTimeline) -> Row:
 def step_row(found: Timeline, gpu: GpuTimeline, step: TimelineStep, *, whole: bool) -> Row:
     """One step as a row; shares are of its span."""
     verdict = step.verdict
-    plain = {name: value for name, value in asdict(step).items() if name not in ("verdict", "causes", "start_ns")}
+    apart = ("verdict", "causes", "energy", "start_ns")
+    plain = {name: value for name, value in asdict(step).items() if name not in apart}
+    sampled = asdict(step.energy) if step.energy is not None else dict.fromkeys(SAMPLED)
     return {
+        **sampled,
         **_of_gpu(gpu), **plain, "start_ns": step.start_ns - found.origin_ns, "is_whole": whole,
         "busy_share": step.busy_ns / step.span_ns if step.span_ns else None,
         "hidden_communication_ns": step.communication_ns - step.exposed_communication_ns,
@@ -154,7 +159,8 @@ PARTS_OF_TIMELINE = {
             GPU, Column("name", "step", wide=True), _time("span_ns", "span"),
             Column("busy_share", "busy", "fraction", spare=0), _time("compute_ns", "kernels"),
             _time("exposed_communication_ns", "comm.", 3), _time("exposed_copies_ns", "copies", 2),
-            _time("idle_ns", "idle"), Column("shown_bound", "bound by"),
+            _time("idle_ns", "idle"), Column("energy_j", "~energy", "number", "J", spare=4),
+            Column("power_w", "~power", "number", "W", spare=5), Column("shown_bound", "bound by"),
         ),
         (
             PROCESS, DEVICE_NAME, _time("start_ns", "start"), Column("is_whole", "whole"), _time("busy_ns", "busy"),
@@ -163,7 +169,9 @@ PARTS_OF_TIMELINE = {
             Column("kernels", "kernels", "count"), Column("copies", "copies", "count"),
             Column("collectives", "collectives", "count"), Column("gaps", "gaps", "count"),
             *(_time(cause_column(cause), cause) for cause in CAUSES), Column("bound", "bound"), Column("why", "why"),
-            _time("saving_ns", "saving"),
+            _time("saving_ns", "saving"), Column("readings", "readings", "count"),
+            Column("sampled_s", "sampled", "number", "s"), Column("sm_clock_hz", "SM clock", "number", "hz"),
+            Column("temperature_c", "temperature", "number", "degree Celsius"),
         ),
         _steps,
     ),

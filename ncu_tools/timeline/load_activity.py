@@ -12,6 +12,7 @@ from ncu_launch.files.run_files import REPORTS
 from ncu_tools.runs.loading import on_disk
 
 if TYPE_CHECKING:
+    from ncu_launch.profilers.sampling.power_readings import PowerReading
     from ncu_parsers.sources.sources import Source
     from ncu_parsers.timelines.activity.activity import Activity, Window
 
@@ -48,6 +49,14 @@ def load_activity(
         return _of_launches(path)
     reading(source)
     return _read(source, trim, whole_names=whole_names)
+
+
+def load_power(path: str) -> dict[str, list[PowerReading]]:
+    """The readings of each GPU's power in the run folder that `path` names; {} where there are none."""
+    from ncu_launch.profilers.sampling.power_readings import read_readings
+
+    folder = Path(path)
+    return (read_readings(folder) or read_readings(folder / TIMELINE_FOLDER)) if path and folder.is_dir() else {}
 
 
 def _recording_in(folder: Path) -> Source | None:

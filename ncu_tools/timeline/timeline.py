@@ -7,12 +7,13 @@ lanes. Every sum is of whole nanoseconds, and in each step busy + gaps = span.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
@@ -33,6 +34,7 @@ from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_c
 from ncu_tools.timeline.copies import CopySum, copies_on
 from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, gaps_of, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+from ncu_tools.timeline.step_energy import StepEnergy, energy_between, power_note, readings_of
 from ncu_tools.timeline.steps import (
     WHOLE,
     StepWindow,
@@ -93,6 +95,7 @@ class TimelineStep:
     gaps: int
     causes: dict[str, int]
     verdict: StepVerdict
+    energy: StepEnergy | None = None
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,14 @@ def timeline(
     trim: Window | None = None,
     machine: Machine | None = None,
     longest: int = LONGEST,
+    power: Mapping[str, Sequence[PowerReading]] | None = None,
 ) -> Timeline:
     """Analyse a recording.
 
     `step` names ranges that are its steps, `trim` is a time to look at alone (ns since the first event). The peaks of
-    links are those of `machine`, or of the machine file in which a GPU's name stands. Raises `NcuBenchError` for a
-    recording without GPU work, `WrongUsage` where `step` names no range or `trim` holds nothing.
+    links are those of `machine`, or of the machine file in which a GPU's name stands. `power` are readings of each GPU
+    by its index. Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` where `step` names no range or
+    `trim` holds nothing.
     """
     if not len(activity.operations):
         raise _no_gpu_work(activity)
@@ -180,10 +185,13 @@ def timeline(
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
+    notes = [*_notes(gpus), *activity.missing, *activity.notes]
+    if power:
+        gpus, more = _with_energy(activity, gpus, power)
+        notes += more
     busy, gaps = _by_process(gpus)
     window = looked_at if looked_at is not None else IntervalSet.between(*recording)
     waits = waits_of(activity, calls, window, busy, gaps, threads)
-    notes = [*_notes(gpus), *activity.missing, *activity.notes]
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
 
 
@@ -356,7 +364,7 @@ def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work
         verdict = replace(verdict, metrics=metrics_of(verdict.bound, values, of_causes))
         found.append(
             TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],
-                         causes=of_causes, verdict=verdict, **values)
+                         causes=of_causes, verdict=verdict, energy=None, **values)
         )  # fmt: skip
     return found
 
@@ -408,6 +416,26 @@ def _notes(gpus: Sequence[GpuTimeline]) -> list[str]:
                     "needs them"
                 )
     return notes
+
+
+def _with_energy(
+    activity: Activity, gpus: Sequence[GpuTimeline], power: Mapping[str, Sequence[PowerReading]]
+) -> tuple[list[GpuTimeline], list[str]]:
+    """The GPUs with the energy of their steps, and notes on what was read."""
+    if activity.utc_ns is None:
+        return list(gpus), ["power was sampled, and no energy is shown: the recording does not say when it began"]
+    began, found = activity.utc_ns, []
+    for gpu in gpus:
+        process, device = (MISSING if one is None else one for one in (gpu.process, gpu.device))
+        readings = readings_of(activity, (process, device), power)
+        whole, *steps = (
+            replace(step, energy=energy_between(readings, began + step.start_ns, began + step.start_ns + step.span_ns))
+            for step in (gpu.whole, *gpu.steps)
+        )
+        found.append(replace(gpu, whole=whole, steps=steps))
+    if not any(step.energy for gpu in found for step in (gpu.whole, *gpu.steps)):
+        return found, ["power was sampled, and no energy is shown: no GPU has two readings in the time of its work"]
+    return found, [power_note(power)]
 
 
 def _no_gpu_work(activity: Activity) -> NcuBenchError:

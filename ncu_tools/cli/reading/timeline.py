@@ -58,14 +58,16 @@ def command(
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.cli.tables.timeline.timeline_output import show_timeline
     from ncu_tools.runs.selection import pattern_of
-    from ncu_tools.timeline.load_activity import load_activity
+    from ncu_tools.timeline.load_activity import load_activity, load_power
     from ncu_tools.timeline.timeline import timeline
 
     machine = find_machine(machine_name) if machine_name else None
     wanted, between = pattern_of(pattern) if pattern else None, _moments(trim) if trim else None
     with progress("Reading") as reading:
         activity = load_activity(run, reading, trim=between)
-        found = timeline(activity, step=wanted, trim=between, machine=machine, longest=max(top or 0, 10))
+        found = timeline(
+            activity, step=wanted, trim=between, machine=machine, longest=max(top or 0, 10), power=load_power(run)
+        )
     show_timeline(found, parts, top, output_format)
 
 

@@ -202,13 +202,14 @@ class ProfiledRun:
 
         from ncu_tools.report.notebook.timeline_view import TimelineView
         from ncu_tools.runs.selection import pattern_of
-        from ncu_tools.timeline.load_activity import load_activity
+        from ncu_tools.timeline.load_activity import load_activity, load_power
         from ncu_tools.timeline.timeline import timeline
 
         between = None if trim is None else Window(round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
-        activity = load_activity(os.fspath(self.folder or self.name), trim=between)
+        path, wanted = os.fspath(self.folder or self.name), pattern_of(step) if step else None
+        activity = load_activity(path, trim=between)
         return TimelineView(
-            timeline(activity, step=pattern_of(step) if step else None, trim=between, machine=self._machine)
+            timeline(activity, step=wanted, trim=between, machine=self._machine, power=load_power(path))
         )
 
     @cached_property

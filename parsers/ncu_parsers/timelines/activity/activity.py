@@ -169,6 +169,7 @@ class Activity:
 
     `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded. Where a part of
     the time alone was read, `whole` is when the recording's first operation or API call begins and its last one ends.
+    `utc_ns` is the zero of its times in ns since 1970, `uuids` are GPUs' own numbers by (process, device), where known.
     """
 
     name: str
@@ -182,6 +183,8 @@ class Activity:
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     whole: Window | None = None
+    utc_ns: int | None = None
+    uuids: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
 def plain_name(name: str) -> str:

@@ -38,6 +38,7 @@ from ncu_parsers.timelines.activity.activity import (
 )
 from ncu_parsers.timelines.activity.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
 from ncu_parsers.timelines.nsys.tables.database import Database, opened
+from ncu_parsers.timelines.nsys.tables.devices import read_devices
 
 TOOL = "nsys"
 
@@ -55,6 +56,7 @@ OWN = {
     GRAPH: ("graphId",),
 }
 
+SESSION = "TARGET_INFO_SESSION_START_TIME"
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 OVERHEADS, OWN_OVERHEADS = "CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"
 
@@ -137,9 +139,15 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
         window = Window(min([window.start, *calls.start.tolist()[:1]]), max([window.end, *calls.end.tolist()]))
     ranges = read_ranges(database, strings, last, window, whole_names=whole_names)
     overheads = _overheads(database, window)
+    gpus = operations.gpus()
+    known = read_devices(database).of(*np.array(gpus, np.int64).reshape(-1, 2).T)
+    codes = known.code.tolist()
     return Activity(
-        name, TOOL, operations, calls, ranges, overheads, devices=_devices(database, operations),
+        name, TOOL, operations, calls, ranges, overheads,
+        devices={gpu: name_of for gpu, code in zip(gpus, codes, strict=True) if (name_of := known.names[code])},
+        uuids={gpu: uuid for gpu, code in zip(gpus, codes, strict=True) if (uuid := known.uuids[code])},
         missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
+        utc_ns=_began(database),
     )  # fmt: skip
 
 
@@ -343,12 +351,9 @@ def _overheads(database: Database, window: Window | None) -> Overheads:
     ).by_start()
 
 
-def _devices(database: Database, operations: GpuOperations) -> dict[tuple[int, int], str]:
-    """The names of the GPUs that operations ran on, where the file describes them."""
-    from ncu_parsers.timelines.nsys.tables.devices import read_devices
-
-    gpus = operations.gpus()
-    processes, devices = np.array(gpus, np.int64).reshape(-1, 2).T
-    known = read_devices(database).of(processes, devices)
-    found = [known.names[code] for code in known.code.tolist()]
-    return {gpu: str(name) for gpu, name in zip(gpus, found, strict=True) if name is not None}
+def _began(database: Database) -> int | None:
+    """When the zero of the recording's times was, in ns since 1970 (UTC)."""
+    if "utcEpochNs" not in database.columns(SESSION):
+        return None
+    (found,) = database.numbers("utcEpochNs", SESSION, "1")
+    return found[0] if found else None
