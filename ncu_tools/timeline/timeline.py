@@ -185,7 +185,7 @@ def timeline(
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
-    notes = [*_notes(gpus), *activity.missing, *activity.notes]
+    notes = [*_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes]
     if power:
         gpus, more = _with_energy(activity, gpus, power)
         notes += more
@@ -402,12 +402,14 @@ def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], di
     return busy, gaps
 
 
-def _notes(gpus: Sequence[GpuTimeline]) -> list[str]:
+def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
     notes = []
     for how in dict.fromkeys(gpu.how_steps for gpu in gpus):
         nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
         notes.append(f"steps are {how}" if how else nothing)
     for gpu in gpus:
+        if not trimmed and gpu.whole.copies and not gpu.whole.compute_ns + gpu.whole.communication_ns:
+            notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:
             if one.in_line_ns >= WORTH_A_NOTE * gpu.whole.span_ns:
                 notes.append(

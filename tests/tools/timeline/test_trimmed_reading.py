@@ -79,12 +79,3 @@ def test_a_time_without_a_step_of_that_name_says_so(tmp_path: Path) -> None:
     found = timeline(read(recorded(tmp_path), trim), trim=trim, step=re.compile("^step 9"))
     assert found.gpus[0].steps == []
     assert any("none of them launched GPU work in the time of --trim" in note for note in found.notes)
-
-
-def test_ranges_of_operators_are_named_without_the_numbers_of_their_calls(tmp_path: Path) -> None:
-    names = ["aten::add, seq = 4, op_id = 7", "aten::add, op_id = 8, sizes = [[2, 3], []]", "step, part 2"]
-    ranges = [pushed(name, at, at + 1) for at, name in enumerate(names)]
-    path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(50, 1)], RANGES: ranges})
-    plain, whole = read(path).ranges, read(path, whole_names=True).ranges
-    assert [plain.names[number] for number in plain.name] == ["aten::add", "aten::add", "step, part 2"]
-    assert [whole.names[number] for number in whole.name] == names

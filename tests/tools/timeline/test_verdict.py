@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import Window
 
 from ncu_tools.report.timeline_parts import by_cost
 from ncu_tools.timeline.gaps import CAUSES
@@ -34,6 +35,14 @@ def test_copy_bound_where_copies_do_though_kernels_say_that_the_gpu_is_idle() ->
     assert gpu.whole.verdict.bound == "copy"
     assert gpu.whole.verdict.saving_ns == 95 * MS
     assert "2.6 GB at 27.37 GB/s" in gpu.whole.verdict.evidence[0]
+
+
+def test_a_recording_of_copies_alone_says_that_no_kernel_was_recorded() -> None:
+    copies = [copy(0, 10 * MS, 1), copy(12 * MS, 20 * MS, 1)]
+    said = "GPU 0: no kernel was recorded, so nothing is known to run beside its copies"
+    assert said in timeline(recording(copies)).notes
+    assert said not in timeline(recording([*copies, Operation(20 * MS, 21 * MS)])).notes
+    assert said not in timeline(recording([*copies, Operation(20 * MS, 21 * MS)]), trim=Window(0, 15 * MS)).notes
 
 
 def test_copies_that_a_kernel_hides_bound_nothing() -> None:
