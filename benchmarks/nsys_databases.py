@@ -1,4 +1,4 @@
-"""Time `ncu-bench parse` and `hotspots` on big SQLite exports of nsys against bare scans of what they need.
+"""Time `ncu-bench parse`, `hotspots` and `timeline` on big SQLite exports of nsys against bare scans of what they need.
 
     python -m benchmarks.nsys_databases REAL.sqlite [--mb N] [--turns N] [--peer COMMAND]
 
@@ -16,7 +16,7 @@ import shlex
 import shutil
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,6 +34,14 @@ NEEDED = {
     RANGES: "start end eventType globalTid textId domainId text",
 }
 """What `parse` takes from each table, in recent schemas."""
+OF_OPERATIONS = "start end deviceId contextId streamId correlationId globalPid graphNodeId"
+NEEDED_BY_TIMELINE = {
+    KERNELS: f"{OF_OPERATIONS} demangledName shortName mangledName",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": f"{OF_OPERATIONS} bytes copyKind srcKind dstKind srcDeviceId dstDeviceId",
+    "CUPTI_ACTIVITY_KIND_MEMSET": f"{OF_OPERATIONS} bytes",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId",
+    RANGES: "start end eventType globalTid textId text",
+}
 
 SCAN = """
 import sqlite3, sys
@@ -47,9 +55,9 @@ for table in sys.argv[2:]:
 NCU_BENCH = "import sys; from ncu_tools.cli import run; sys.exit(run(sys.argv[1:]))"
 
 
-def scan(path: Path, tables: Sequence[str]) -> list[str]:
-    """The command that scans some tables."""
-    return [sys.executable, "-c", SCAN, str(path), *(f"{table} {NEEDED[table]}" for table in tables)]
+def scan(path: Path, needed: Mapping[str, str]) -> list[str]:
+    """The command that scans some columns of tables."""
+    return [sys.executable, "-c", SCAN, str(path), *(f"{table} {columns}" for table, columns in needed.items())]
 
 
 def compare(title: str, ours: Sequence[Run], theirs: Sequence[Run]) -> None:
@@ -79,10 +87,13 @@ def main() -> None:
         os.environ["XDG_CACHE_HOME"] = str(cache)
         parse = [sys.executable, "-c", NCU_BENCH, "parse", str(path), "-o", str(Path(folder) / "launches.parquet")]
         commands = {
-            "all": scan(path, list(NEEDED)),
+            "all": scan(path, NEEDED),
             "parse": parse,
-            "kernels": scan(path, [KERNELS]),
+            "kernels": scan(path, {KERNELS: NEEDED[KERNELS]}),
             "hotspots": [sys.executable, "-c", NCU_BENCH, "hotspots", str(path)],
+            "times": scan(path, NEEDED_BY_TIMELINE),
+            "timeline": [sys.executable, "-c", NCU_BENCH, "timeline", str(path)],
+            "timeline of 0.5 s": [sys.executable, "-c", NCU_BENCH, "timeline", str(path), "--trim", "10s,10.5s"],
             **({"peer": [*shlex.split(asked.peer), str(path)]} if asked.peer else {}),
         }
         runs: dict[str, list[Run]] = {name: [] for name in commands}
@@ -93,6 +104,8 @@ def main() -> None:
                 print(f"{name}: {runs[name][-1]}, load {os.getloadavg()[0]:.1f}", flush=True)
     compare("parse / a scan of all that it needs", runs["parse"], runs["all"])
     compare("hotspots / a scan of the kernels", runs["hotspots"], runs["kernels"])
+    compare("timeline / a scan of all that it needs", runs["timeline"], runs["times"])
+    compare("timeline --trim 10s,10.5s / the same scan", runs["timeline of 0.5 s"], runs["times"])
     if asked.peer:
         compare(f"hotspots / {asked.peer}", runs["hotspots"], runs["peer"])
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.table import Column, Table
-from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN
+from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN, cause_column
+from ncu_tools.timeline.step_energy import StepEnergy
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
 
 Row = dict[str, Any]
@@ -15,6 +17,9 @@ Row = dict[str, Any]
 GPU = Column("gpu", "GPU", "count", spare=0)
 PROCESS = Column("process", "process", "text", spare=9)
 DEVICE_NAME = Column("device_name", "device", "text", spare=9)
+SAMPLED = tuple(one.name for one in fields(StepEnergy))
+OTHERS = 2
+"""So many parts of a step beside the one that bounds it are named."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,11 @@ def _of_gpu(gpu: GpuTimeline) -> Row:
 def step_row(found: Timeline, gpu: GpuTimeline, step: TimelineStep, *, whole: bool) -> Row:
     """One step as a row; shares are of its span."""
     verdict = step.verdict
-    plain = {name: value for name, value in asdict(step).items() if name not in ("verdict", "causes", "start_ns")}
+    apart = ("verdict", "causes", "energy", "start_ns")
+    plain = {name: value for name, value in asdict(step).items() if name not in apart}
+    sampled = asdict(step.energy) if step.energy is not None else dict.fromkeys(SAMPLED)
     return {
+        **sampled,
         **_of_gpu(gpu), **plain, "start_ns": step.start_ns - found.origin_ns, "is_whole": whole,
         "busy_share": step.busy_ns / step.span_ns if step.span_ns else None,
         "hidden_communication_ns": step.communication_ns - step.exposed_communication_ns,
@@ -60,17 +68,35 @@ def step_row(found: Timeline, gpu: GpuTimeline, step: TimelineStep, *, whole: bo
     }  # fmt: skip
 
 
-def cause_column(cause: str) -> str:
-    """The name of the column with the time of a cause."""
-    return f"{cause.replace(' ', '_')}_ns"
-
-
 def _steps(found: Timeline) -> Iterator[Row]:
     for gpu in found.gpus:
         yield step_row(found, gpu, gpu.whole, whole=True)
     for gpu in found.gpus:
         for step in gpu.steps:
             yield step_row(found, gpu, step, whole=False)
+
+
+def by_cost(gpu: GpuTimeline) -> list[TimelineStep]:
+    """The steps of a GPU by what they could save, most first; then by their kernels' time, then without a verdict."""
+    return sorted(
+        gpu.steps,
+        key=lambda step: (step.verdict.bound is None, step.verdict.saving_ns is None, -step.verdict.bound_ns),
+    )
+
+
+def _verdicts(found: Timeline) -> Iterator[Row]:
+    """The verdict on each GPU's whole time, then on its steps."""
+    for gpu in found.gpus:
+        for step in (gpu.whole, *by_cost(gpu)):
+            verdict = step.verdict
+            others = [part for part in verdict.parts if part.kind != verdict.bound]
+            yield {
+                **_of_gpu(gpu), "name": step.name, "is_whole": step is gpu.whole, "bound": verdict.bound,
+                "shown_bound": verdict.bound or "not decided", "why": verdict.why, "saving_ns": verdict.saving_ns,
+                "bound_ns": verdict.bound_ns if verdict.bound else None,
+                "others": ", ".join(f"{part.kind} {duration(part.time_ns)}" for part in others[:OTHERS]),
+                "evidence": "; ".join(verdict.evidence) if verdict.evidence else verdict.why,
+            }  # fmt: skip
 
 
 def _gaps(found: Timeline) -> Iterator[Row]:
@@ -133,7 +159,8 @@ PARTS_OF_TIMELINE = {
             GPU, Column("name", "step", wide=True), _time("span_ns", "span"),
             Column("busy_share", "busy", "fraction", spare=0), _time("compute_ns", "kernels"),
             _time("exposed_communication_ns", "comm.", 3), _time("exposed_copies_ns", "copies", 2),
-            _time("idle_ns", "idle"), Column("shown_bound", "bound by"),
+            _time("idle_ns", "idle"), Column("energy_j", "~energy", "number", "J", spare=4),
+            Column("power_w", "~power", "number", "W", spare=5), Column("shown_bound", "bound by"),
         ),
         (
             PROCESS, DEVICE_NAME, _time("start_ns", "start"), Column("is_whole", "whole"), _time("busy_ns", "busy"),
@@ -142,9 +169,23 @@ PARTS_OF_TIMELINE = {
             Column("kernels", "kernels", "count"), Column("copies", "copies", "count"),
             Column("collectives", "collectives", "count"), Column("gaps", "gaps", "count"),
             *(_time(cause_column(cause), cause) for cause in CAUSES), Column("bound", "bound"), Column("why", "why"),
-            _time("saving_ns", "saving"),
+            _time("saving_ns", "saving"), Column("readings", "readings", "count"),
+            Column("sampled_s", "sampled", "number", "s"), Column("sm_clock_hz", "SM clock", "number", "hz"),
+            Column("temperature_c", "temperature", "number", "degree Celsius"),
         ),
         _steps,
+    ),
+    "verdicts": PartOfTimeline(
+        "What bounds each step, what could save most first",
+        (
+            GPU, Column("name", "step", wide=True), Column("shown_bound", "bound by"), _time("bound_ns", "time"),
+            Column("others", "then", wide=True, spare=1), Column("evidence", "evidence", prose=True),
+        ),
+        (
+            PROCESS, DEVICE_NAME, Column("is_whole", "whole"), Column("bound", "bound"), _time("saving_ns", "saving"),
+            Column("why", "why"),
+        ),
+        _verdicts,
     ),
     "gaps": PartOfTimeline(
         "Gaps by what the host did",

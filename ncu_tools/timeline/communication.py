@@ -5,24 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import median
 
 import numpy as np
 from ncu_parsers.timelines.activity.activity import Activity, CollectiveArguments
 
+from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.timeline.call_kinds import facts
 
-_COMMUNICATION = re.compile(
-    r"(?i)\b_?(nccl|rccl|mscclpp)|nccl(dev)?kernel|nvshmem|cross_device_reduce|(one|two)_?shot_all_?reduce"
-    r"|multimem_(all|one|two)|all_?reduce_fusion|\bdeep_ep::|quickreduce|symm_mem"
-)
 
-
-@lru_cache(maxsize=65536)
 def is_communication(name: str) -> bool:
-    """Whether a kernel of this name moves data between GPUs."""
-    return _COMMUNICATION.search(name) is not None
+    """Whether a kernel of this name moves data between GPUs: its category says so."""
+    return category_of(name) == "communication"
 
 
 @dataclass(frozen=True)
@@ -30,8 +24,8 @@ class CollectiveSum:
     """Collectives of one kind and size on one GPU. Times in ns, bytes of the whole collective, None if not recorded.
 
     `bus_bytes_per_s` is that of the median by the convention of nccl-tests: a lower bound, because a collective also
-    waits for the slowest rank. `outliers` took more than twice the median; `longest_start_ns` is when the longest
-    began.
+    waits for the slowest rank. `outliers` took more than twice the median, None where sizes are not known, which may
+    be the reason; `longest_start_ns` is when the longest began.
     """
 
     name: str
@@ -44,35 +38,37 @@ class CollectiveSum:
     longest_ns: int
     longest_start_ns: int
     bus_bytes_per_s: float | None
-    outliers: int
+    outliers: int | None
 
 
 def collectives_on(activity: Activity, rows: Sequence[int]) -> list[CollectiveSum]:
     """The collectives among the operations `rows`, summed by kind and size, by time, longest first."""
     operations = activity.operations
-    groups: dict[tuple[str, str, int | None, int | None], list[int]] = {}
+    groups: dict[tuple[str, str, str, int | None, int | None], list[int]] = {}
     for row in rows:
         kernel = operations.names[int(operations.name[row])]
         called = activity.collectives.get(row, CollectiveArguments(None, None, None, None))
-        title, _ = _collective_kind(called.name or kernel)
+        title, factor = _collective_kind(called.name or kernel)
         known = [size for size in (called.bytes_in, called.bytes_out) if size is not None]
-        groups.setdefault((title, kernel, called.ranks, max(known, default=None)), []).append(row)
+        groups.setdefault((title, factor, kernel, called.ranks, max(known, default=None)), []).append(row)
     found = []
-    for (title, kernel, ranks, size), mine in groups.items():
+    for (title, factor, kernel, ranks, size), mine in groups.items():
         times = (operations.end[mine] - operations.start[mine]).tolist()
         middle, longest = median(times), int(np.argmax(times))
-        _, factor = _collective_kind(title)
         scale = _scale(factor, ranks)
         bandwidth = None if size is None or scale is None or not middle else size * scale / middle * 1e9
-        limits = facts()["outlier"]
-        late = (
-            [time for time in times if time > limits["times_median"] * middle] if len(times) >= limits["least"] else []
-        )
         found.append(
             CollectiveSum(title, kernel, ranks, size, len(times), sum(times), middle, times[longest],
-                          int(operations.start[mine[longest]]), bandwidth, len(late))
+                          int(operations.start[mine[longest]]), bandwidth,
+                          None if size is None else _outliers(times, middle))
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.time_ns)
+
+
+def _outliers(times: Sequence[int], middle: float) -> int:
+    """How many of the times are far above the median; 0 of a few, which have none to speak of."""
+    limits = facts()["outlier"]
+    return sum(time > limits["times_median"] * middle for time in times) if len(times) >= limits["least"] else 0
 
 
 def _collective_kind(name: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ the rules in order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from ncu_parsers.timelines.activity import activity as contract
-from ncu_parsers.timelines.activity.activity import MEMCPY, MISSING, PAGEABLE, Activity, GpuOperations, Integers
+from ncu_parsers.timelines.activity.activity import (
+    MEMCPY,
+    MISSING,
+    PAGEABLE,
+    Activity,
+    GpuOperations,
+    Integers,
+    plain_name,
+)
 
 from ncu_tools.timeline.call_kinds import (
     ALLOCATOR,
@@ -36,27 +43,43 @@ CAUSES = (
 )  # fmt: skip
 """Every nanosecond of a gap has one of these."""
 
+LOOKED_AT_ONCE = 1024
+"""Ranges among which the innermost one is looked for; with others within it, it may be further back."""
+
+
+def cause_column(cause: str) -> str:
+    """The name of the column with the time of a cause, in ns."""
+    return f"{cause.replace(' ', '_')}_ns"
+
+
 Layer = tuple[str, IntervalSet]
 Mask = npt.NDArray[np.bool_]
-
-_NUMBERS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gaps of one GPU. `by_cause` has the ns of each cause (rows, as `CAUSES`) in each gap (columns, int64).
+    """The gaps of one GPU, and the moments of each cause.
 
     `next_operation` is the row of the operation that ended each gap, and `call` that of its API call; -1 for none.
     """
 
     idle: IntervalSet
     causes: dict[str, IntervalSet]
-    by_cause: Integers
     next_operation: Integers
     call: Integers
 
     def __len__(self) -> int:
         return len(self.idle)
+
+    @cached_property
+    def by_cause(self) -> Integers:
+        """The ns of each cause (rows, as `CAUSES`) in each gap (columns)."""
+        return self.causes_in(np.arange(len(self)))
+
+    def causes_in(self, gaps: npt.NDArray[np.intp]) -> Integers:
+        """The ns of each cause (rows, as `CAUSES`) in some of the gaps (columns)."""
+        start, end = self.idle.start[gaps], self.idle.end[gaps]
+        return np.stack([self.causes[cause].within(start, end) for cause in CAUSES])
 
     def main_cause(self, gap: int) -> str:
         """The cause that takes most of a gap."""
@@ -94,21 +117,20 @@ class HostThread:
         self.thread = thread
         own = activity.calls.thread == thread
         self.calls, self._holds_host = activity.calls.at(own), holds_host[own]
-        self.ranges = activity.ranges.at(activity.ranges.thread == thread)
 
     @cached_property
     def before_calls(self) -> list[Layer]:
         """What time before an operation's API call belongs to; the first layer that holds a moment has it."""
-        ranges, loads = self.ranges, names_that_load_data(self.ranges.names)
-        of_data = loads[ranges.name] if len(ranges) else np.zeros(0, np.bool_)
+        ranges = self._activity.ranges
+        loads = names_that_load_data(ranges.names)
         return [
             *self.in_calls,
             (SYNCHRONISATION, self._calls_of(SYNCHRONISATION)),
             (PROFILER, self._overheads(contract.PROFILER)),
             (LAUNCH, self._launching),
-            (DATA_LOADING, IntervalSet.union_of(ranges.start[of_data], ranges.end[of_data])),
-            (HOST_CODE, self._ranges_of(contract.OPERATOR, contract.OS_CALL)),
-            (PYTHON, self._ranges_of(contract.PYTHON)),
+            (DATA_LOADING, self._in_ranges(loads[ranges.name] if len(ranges) else loads)),
+            (HOST_CODE, self._in_ranges((ranges.kind == contract.OPERATOR) | (ranges.kind == contract.OS_CALL))),
+            (PYTHON, self._in_ranges(ranges.kind == contract.PYTHON)),
         ]
 
     @cached_property
@@ -135,9 +157,11 @@ class HostThread:
         chosen = calls_of_kind(self.calls, kind)
         return IntervalSet.union_of(self.calls.start[chosen], self.calls.end[chosen])
 
-    def _ranges_of(self, *kinds: int) -> IntervalSet:
-        chosen = np.isin(self.ranges.kind, kinds)
-        return IntervalSet.union_of(self.ranges.start[chosen], self.ranges.end[chosen])
+    def _in_ranges(self, chosen: Mask) -> IntervalSet:
+        """When the thread was in any of the chosen ranges of the recording."""
+        ranges = self._activity.ranges
+        own = chosen & (ranges.thread == self.thread)
+        return IntervalSet.union_of(ranges.start[own], ranges.end[own])
 
     def _overheads(self, kind: int) -> IntervalSet:
         table = self._activity.overheads
@@ -146,23 +170,32 @@ class HostThread:
 
     def range_over(self, start: int, end: int) -> tuple[str, float] | None:
         """The innermost range over at least half of [start, end), and its share of it; None if there is none."""
-        began = int(np.searchsorted(self.ranges.start, end, side="left"))
-        overlap = np.minimum(self.ranges.end[:began], end) - np.maximum(self.ranges.start[:began], start)
-        over_half = np.flatnonzero(2 * overlap >= end - start)
-        if end <= start or not len(over_half):
-            return None
-        best = int(over_half[-1])  # the last to begin is the innermost
-        return plain_name(self.ranges.names[int(self.ranges.name[best])]), float(overlap[best]) / (end - start)
+        ranges = self._activity.ranges
+        began = int(np.searchsorted(self._ranges, np.searchsorted(ranges.start, end, side="left")))
+        over_none = int(np.searchsorted(self._reached, start, side="right"))  # what began before these had ended, too
+        for behind in range(began if end > start else over_none, over_none, -LOOKED_AT_ONCE):
+            rows = self._ranges[max(behind - LOOKED_AT_ONCE, over_none) : behind]
+            overlap = np.minimum(ranges.end[rows], end) - np.maximum(ranges.start[rows], start)
+            over_half = np.flatnonzero(2 * overlap >= end - start)
+            if len(over_half):  # the last to begin is the innermost
+                best = int(over_half[-1])
+                return plain_name(ranges.names[int(ranges.name[rows[best]])]), float(overlap[best]) / (end - start)
+        return None
+
+    @cached_property
+    def _ranges(self) -> npt.NDArray[np.intp]:
+        """The rows of the thread's ranges."""
+        return np.flatnonzero(self._activity.ranges.thread == self.thread)
+
+    @cached_property
+    def _reached(self) -> Integers:
+        """The end of the last range to end, of each range and those that began before it."""
+        return np.maximum.accumulate(self._activity.ranges.end[self._ranges])
 
     def waiting_at(self, moment: int) -> str | None:
         """The API call that waited for the GPU at a moment, if one did."""
         waiting = np.flatnonzero(self._holds_host & (self.calls.start <= moment) & (self.calls.end > moment))
         return self.calls.names[int(self.calls.name[waiting[0]])] if len(waiting) else None
-
-
-def plain_name(name: str) -> str:
-    """A range's name without the numbers that PyTorch's NVTX ranges end in: "aten::add, seq = 4, op_id = 7"."""
-    return _NUMBERS.sub("", name)
 
 
 def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
@@ -204,17 +237,20 @@ def launching_calls(activity: Activity) -> Integers:
     if not len(calls) or not len(operations):
         return np.full(len(operations), -1)
     processes = np.unique(calls.process)
-    process = operations.process
-    if len(processes) == 1:
-        process = np.where(process == MISSING, processes[0], process)
-    _, process_code = np.unique(np.concatenate([calls.process, process]), return_inverse=True)
-    known, code = np.unique(np.concatenate([calls.correlation, operations.correlation]), return_inverse=True)
-    key = process_code.reshape(-1).astype(np.int64) * len(known) + code.reshape(-1)
-    of_calls, wanted = key[: len(calls)], key[len(calls) :]
-    order = np.argsort(of_calls, kind="stable")  # calls are in order of their starts: the earliest is the first
-    at = np.minimum(np.searchsorted(of_calls[order], wanted), len(order) - 1)
-    found = (of_calls[order][at] == wanted) & (operations.correlation != MISSING)
-    return np.where(found, order[at], -1)
+    found = np.full(len(operations), -1)
+    for process in processes.tolist():
+        called = np.flatnonzero(calls.process == process)
+        # Calls are in order of their starts: of those with one number the earliest is the first.
+        called = called[np.argsort(calls.correlation[called], kind="stable")]
+        numbers = calls.correlation[called]
+        of_process = operations.process == process
+        if len(processes) == 1:
+            of_process |= operations.process == MISSING
+        rows = np.flatnonzero(of_process & (operations.correlation != MISSING))
+        wanted = operations.correlation[rows]
+        at = np.minimum(np.searchsorted(numbers, wanted), len(called) - 1)
+        found[rows] = np.where(numbers[at] == wanted, called[at], -1)
+    return found
 
 
 def gaps_of(
@@ -231,8 +267,7 @@ def gaps_of(
     causes = dict.fromkeys(CAUSES, NOTHING)
     for cause, part in _parts(activity, idle, has_next, calls, _last_thread(activity, call), threads):
         causes[cause] = causes[cause] | part
-    by_cause = np.stack([causes[cause].within(idle.start, idle.end) for cause in CAUSES])
-    return Gaps(idle, causes, by_cause, following, calls)
+    return Gaps(idle, causes, following, calls)
 
 
 def _last_thread(activity: Activity, call: Integers) -> int | None:
@@ -301,16 +336,21 @@ def longest_gaps(
 ) -> list[LongGap]:
     """The longest gaps, longest first."""
     lengths = gaps.idle.end - gaps.idle.start
+    rows = np.argsort(-lengths, kind="stable")[:most]
+    by_cause = gaps.causes_in(rows)
+    main, time = by_cause.argmax(axis=0), by_cause.max(axis=0)
     return [
-        _described(activity, operations, gaps, threads, gap)
-        for gap in np.argsort(-lengths, kind="stable")[:most].tolist()
+        _described(activity, operations, gaps, threads, gap, (CAUSES[cause], cause_ns))
+        for gap, cause, cause_ns in zip(rows.tolist(), main.tolist(), time.tolist(), strict=True)
     ]
 
 
-def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int) -> LongGap:
+def _described(
+    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int, cause: tuple[str, int]
+) -> LongGap:
+    """One gap; `cause` is its main one with the ns that it takes."""
     start, end = int(gaps.idle.start[gap]), int(gaps.idle.end[gap])
     following, call = int(gaps.next_operation[gap]), int(gaps.call[gap])
-    cause = gaps.main_cause(gap)
     found: tuple[str, float] | None = None
     called = wait = late = lasts = None
     if call >= 0:
@@ -322,7 +362,7 @@ def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, thread
         found = host.range_over(start, before) if before > start else host.range_over(start, end)
         wait = host.waiting_at(start)
     return LongGap(
-        start, end - start, cause, int(gaps.by_cause[:, gap].max()),
+        start, end - start, *cause,
         operations.names[int(operations.name[following])] if following >= 0 else None,
         called, lasts, late, found[0] if found else None, found[1] if found else None, wait,
     )  # fmt: skip

@@ -12,18 +12,27 @@ from ncu_launch.files.run_files import REPORTS
 from ncu_tools.runs.loading import on_disk
 
 if TYPE_CHECKING:
+    from ncu_launch.profilers.sampling.power_readings import PowerReading
     from ncu_parsers.sources.sources import Source
-    from ncu_parsers.timelines.activity.activity import Activity
+    from ncu_parsers.timelines.activity.activity import Activity, Window
 
 TIMELINE_FOLDER = "timeline"
 """In a run folder of ncu, the run of nsys that preceded it."""
 
 
-def load_activity(path: str, reading: Callable[[Source], None] = lambda source: None) -> Activity:
+def load_activity(
+    path: str,
+    reading: Callable[[Source], None] = lambda source: None,
+    *,
+    trim: Window | None = None,
+    whole_names: bool = False,
+) -> Activity:
     """Read the recording that `path` names.
 
-    Of a run folder the recording itself is read where it is there, else its table of launches. Raises `NcuBenchError`
-    where nothing is a timeline, `WrongUsage` where a folder holds several.
+    Of a run folder the recording itself is read where it is there, else its table of launches. Of nsys's databases only
+    the time of `trim` is read (ns since the first operation or API call), and names of ranges are without the numbers
+    of PyTorch's `emit_nvtx` unless `whole_names`. Raises `NcuBenchError` where nothing is a timeline, `WrongUsage`
+    where a folder holds several.
     """
     from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
 
@@ -39,7 +48,15 @@ def load_activity(path: str, reading: Callable[[Source], None] = lambda source: 
     if source is None:
         return _of_launches(path)
     reading(source)
-    return _read(source)
+    return _read(source, trim, whole_names=whole_names)
+
+
+def load_power(path: str) -> dict[str, list[PowerReading]]:
+    """The readings of each GPU's power in the run folder that `path` names; {} where there are none."""
+    from ncu_launch.profilers.sampling.power_readings import read_readings
+
+    folder = Path(path)
+    return (read_readings(folder) or read_readings(folder / TIMELINE_FOLDER)) if path and folder.is_dir() else {}
 
 
 def _recording_in(folder: Path) -> Source | None:
@@ -75,15 +92,15 @@ def _module_of(source: Source) -> str | None:
     return name if name in ("nsys_sqlite", "nsys_rep", "kineto") else None
 
 
-def _read(source: Source) -> Activity:
+def _read(source: Source, trim: Window | None, *, whole_names: bool) -> Activity:
     from ncu_parsers.timelines.activity.kineto_activity import read_trace
     from ncu_parsers.timelines.activity.nsys_activity import read_native, read_sqlite
 
     module = _module_of(source)
     if module == "nsys_sqlite":
-        return read_sqlite(source)
+        return read_sqlite(source, trim=trim, whole_names=whole_names)
     if module == "nsys_rep":
-        return read_native(source)
+        return read_native(source, trim=trim, whole_names=whole_names)
     if module == "kineto":
         return read_trace(source)
     return _of_launches(source.path)

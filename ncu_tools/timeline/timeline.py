@@ -7,12 +7,13 @@ lanes. Every sum is of whole nanoseconds, and in each step busy + gaps = span.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
@@ -24,6 +25,7 @@ from ncu_parsers.timelines.activity.activity import (
     Activity,
     GpuOperations,
     Integers,
+    Window,
 )
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
@@ -32,6 +34,7 @@ from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_c
 from ncu_tools.timeline.copies import CopySum, copies_on
 from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, gaps_of, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+from ncu_tools.timeline.step_energy import StepEnergy, energy_between, power_note, readings_of
 from ncu_tools.timeline.steps import (
     WHOLE,
     StepWindow,
@@ -50,12 +53,16 @@ from ncu_tools.timeline.verdict import (
     communication_evidence,
     copy_evidence,
     gap_evidence,
+    metrics_of,
+    step_evidence,
     verdict_of,
 )
 from ncu_tools.timeline.waits import HostWait, waits_of
 
 LONGEST = 10
 """So many gaps are described for each GPU."""
+
+NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the time of --trim"
 
 WORTH_A_NOTE = 0.01
 """Share of the time that a stream has to stand in line for to be named in a note."""
@@ -88,6 +95,7 @@ class TimelineStep:
     gaps: int
     causes: dict[str, int]
     verdict: StepVerdict
+    energy: StepEnergy | None = None
 
 
 @dataclass(frozen=True)
@@ -152,43 +160,48 @@ def timeline(
     activity: Activity,
     *,
     step: re.Pattern[str] | None = None,
-    trim: tuple[int, int] | None = None,
+    trim: Window | None = None,
     machine: Machine | None = None,
     longest: int = LONGEST,
+    power: Mapping[str, Sequence[PowerReading]] | None = None,
 ) -> Timeline:
     """Analyse a recording.
 
     `step` names ranges that are its steps, `trim` is a time to look at alone (ns since the first event). The peaks of
-    links are those of `machine`, or of the machine file in which a GPU's name stands. Raises `NcuBenchError` for a
-    recording without GPU work, `WrongUsage` where `step` names no range or `trim` holds nothing.
+    links are those of `machine`, or of the machine file in which a GPU's name stands. `power` are readings of each GPU
+    by its index. Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` where `step` names no range or
+    `trim` holds nothing.
     """
     if not len(activity.operations):
         raise _no_gpu_work(activity)
-    recording = _recording(activity)
+    recording = activity.whole or _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
     calls = launching_calls(activity)
     threads = ThreadsOfCalls(activity, calls)
-    pairs = np.unique(np.stack([activity.operations.process, activity.operations.device]), axis=1).T.tolist()
     each = [
-        _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest) for process, device in pairs
+        _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest)
+        for process, device in activity.operations.gpus()
     ]
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
+    notes = [*_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes]
+    if power:
+        gpus, more = _with_energy(activity, gpus, power)
+        notes += more
     busy, gaps = _by_process(gpus)
     window = looked_at if looked_at is not None else IntervalSet.between(*recording)
     waits = waits_of(activity, calls, window, busy, gaps, threads)
-    notes = [*_notes(gpus), *activity.missing, *activity.notes]
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
 
 
-def _recording(activity: Activity) -> tuple[int, int]:
+def _recording(activity: Activity) -> Window:
     """From the first operation or API call to the end of the last one."""
     tables = [table for table in (activity.operations, activity.calls) if len(table)]
-    return min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables)
+    return Window(min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables))
 
 
-def _trimmed(recording: tuple[int, int], trim: tuple[int, int]) -> IntervalSet:
+def _trimmed(recording: Window, trim: Window) -> IntervalSet:
     start, end = max(recording[0], recording[0] + trim[0]), min(recording[1], recording[0] + trim[1])
     if end <= start:
         raise WrongUsage(
@@ -203,11 +216,14 @@ def _gpu(
     activity: Activity, process: int, device: int, calls: Integers, threads: ThreadsOfCalls,
     step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
 ) -> GpuTimeline | None:  # fmt: skip
-    """The timeline of one GPU; None where `step` names ranges and none of them launched anything here."""
+    """The timeline of one GPU; None where `step` names ranges and none of them launched anything here.
+
+    Of a part of a recording it is not known whether others did.
+    """
     rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
     operations, call = activity.operations.at(rows), calls[rows]
     found, how = _windows(activity, process, operations, call, step)
-    if step is not None and not found:
+    if step is not None and not found and activity.whole is None:
         return None
     whole = _whole(operations, looked_at)
     windows = _clipped(found, looked_at)
@@ -224,6 +240,7 @@ def _gpu(
     collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
     evidence = _evidence(first, copies, collectives, described, launches)
+    steps = [_with_evidence(step, described) for step in steps]
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
         activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
@@ -279,7 +296,7 @@ def _windows(
     if found is not None:
         return windows_of_ranges(found[0], operations, called), found[1]
     if step is not None:
-        return [], ""
+        return [], NO_STEP_HERE
     if (operations.iteration != MISSING).any():
         return windows_of_iterations(operations), "iterations that the table of launches names"
     return windows_by_repetition(operations, call) or ([], "")
@@ -344,11 +361,19 @@ def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work
         verdict = verdict_of(
             span, values["compute_ns"], values["exposed_copies_ns"], values["exposed_communication_ns"], of_causes
         )
+        verdict = replace(verdict, metrics=metrics_of(verdict.bound, values, of_causes))
         found.append(
             TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],
-                         causes=of_causes, verdict=verdict, **values)
+                         causes=of_causes, verdict=verdict, energy=None, **values)
         )  # fmt: skip
     return found
+
+
+def _with_evidence(step: TimelineStep, longest: Sequence[LongGap]) -> TimelineStep:
+    """A step with what its verdict stands on; `longest` are the longest gaps of its GPU."""
+    own = [gap for gap in longest if step.start_ns <= gap.start_ns < step.start_ns + step.span_ns]
+    evidence = step_evidence(step.verdict.bound, step.verdict.metrics, step.causes, own)
+    return replace(step, verdict=replace(step.verdict, evidence=evidence))
 
 
 def _launches(activity: Activity, operations: GpuOperations, call: Integers, computes: Mask) -> LaunchSums | None:
@@ -377,12 +402,14 @@ def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], di
     return busy, gaps
 
 
-def _notes(gpus: Sequence[GpuTimeline]) -> list[str]:
+def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
     notes = []
     for how in dict.fromkeys(gpu.how_steps for gpu in gpus):
         nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
         notes.append(f"steps are {how}" if how else nothing)
     for gpu in gpus:
+        if not trimmed and gpu.whole.copies and not gpu.whole.compute_ns + gpu.whole.communication_ns:
+            notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:
             if one.in_line_ns >= WORTH_A_NOTE * gpu.whole.span_ns:
                 notes.append(
@@ -391,6 +418,26 @@ def _notes(gpus: Sequence[GpuTimeline]) -> list[str]:
                     "needs them"
                 )
     return notes
+
+
+def _with_energy(
+    activity: Activity, gpus: Sequence[GpuTimeline], power: Mapping[str, Sequence[PowerReading]]
+) -> tuple[list[GpuTimeline], list[str]]:
+    """The GPUs with the energy of their steps, and notes on what was read."""
+    if activity.utc_ns is None:
+        return list(gpus), ["power was sampled, and no energy is shown: the recording does not say when it began"]
+    began, found = activity.utc_ns, []
+    for gpu in gpus:
+        process, device = (MISSING if one is None else one for one in (gpu.process, gpu.device))
+        readings = readings_of(activity, (process, device), power)
+        whole, *steps = (
+            replace(step, energy=energy_between(readings, began + step.start_ns, began + step.start_ns + step.span_ns))
+            for step in (gpu.whole, *gpu.steps)
+        )
+        found.append(replace(gpu, whole=whole, steps=steps))
+    if not any(step.energy for gpu in found for step in (gpu.whole, *gpu.steps)):
+        return found, ["power was sampled, and no energy is shown: no GPU has two readings in the time of its work"]
+    return found, [power_note(power)]
 
 
 def _no_gpu_work(activity: Activity) -> NcuBenchError:

@@ -8,13 +8,14 @@ known could belong to any part, so it counts for each other one: a verdict stand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ncu_tools.numbers.number_format import counted, duration, percent, scaled
 from ncu_tools.timeline.call_kinds import ALLOCATOR, MODULE_LOADING, SYNCHRONISATION, facts
 from ncu_tools.timeline.communication import CollectiveSum
 from ncu_tools.timeline.copies import CopySum
 from ncu_tools.timeline.gaps import (
+    CAUSES,
     DATA_LOADING,
     DEPENDENCY,
     HOST_CODE,
@@ -24,6 +25,7 @@ from ncu_tools.timeline.gaps import (
     QUEUED,
     UNKNOWN,
     LongGap,
+    cause_column,
 )
 
 COMPUTE, COPY, COMMUNICATION, LAUNCHES, HOST = "compute", "copy", "communication", "launch", "host"
@@ -49,8 +51,9 @@ class StepPart:
 class StepVerdict:
     """What bounds a step, None where that cannot be said; `why` is the sentence with the numbers.
 
-    `evidence` are sentences with the numbers behind it. `parts` are ranked by their time. `saving_ns` is the time of
-    the part that bounds the step, None for compute: what kernels could save, they say themselves (hotspots).
+    `evidence` are sentences with the numbers behind it, `metrics` these numbers by the columns of the steps. `parts`,
+    the alternatives, are ranked by their time, which is what the step could save at most. `saving_ns` is that of the
+    part that bounds the step, None for compute: what kernels could save, they say themselves (hotspots).
     """
 
     bound: str | None
@@ -58,6 +61,12 @@ class StepVerdict:
     saving_ns: int | None
     parts: tuple[StepPart, ...]
     evidence: tuple[str, ...] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def bound_ns(self) -> int:
+        """The time of the part that bounds the step; 0 without a verdict."""
+        return next((part.time_ns for part in self.parts if part.kind == self.bound), 0)
 
 
 def verdict_of(
@@ -99,6 +108,44 @@ def _undecided(span: int, first: str, most: int, second: str, next_most: int, un
 
 def _of(time: int, span: int) -> str:
     return f"{100 * time / span:.1f} %"
+
+
+METRICS: dict[str | None, tuple[str, ...]] = {
+    COMPUTE: ("kernels", "compute_ns"),
+    COPY: ("copies", "copies_ns", "exposed_copies_ns"),
+    COMMUNICATION: ("collectives", "communication_ns", "exposed_communication_ns"),
+    LAUNCHES: ("kernels", "gaps", "idle_ns"),
+    HOST: ("gaps", "idle_ns"),
+    None: ("compute_ns", "exposed_copies_ns", "exposed_communication_ns", "idle_ns"),
+}
+"""The columns of steps that a verdict stands on, besides those of the causes of gaps; None: there is no verdict."""
+
+
+def metrics_of(bound: str | None, columns: Mapping[str, int], causes: Mapping[str, int]) -> dict[str, int]:
+    """The numbers that a verdict stands on, by the names of the columns of steps.
+
+    `columns` has those of the step, `causes` the ns of each cause of its gaps.
+    """
+    of_part = CAUSES if bound is None else PARTS.get(bound, ())
+    of_gaps = {cause_column(cause): causes[cause] for cause in of_part if causes.get(cause)}
+    return {**{name: columns[name] for name in METRICS[bound]}, **of_gaps}
+
+
+def step_evidence(
+    bound: str | None, metrics: Mapping[str, int], causes: Mapping[str, int], gaps: Sequence[LongGap]
+) -> tuple[str, ...]:
+    """Sentences on what bounds a step, from its metrics; `gaps` are the longest ones within it."""
+    if bound == COMPUTE:
+        return (f"{counted(metrics['kernels'], 'kernel', 'kernels')}, {duration(metrics['compute_ns'])}",)
+    if bound in (COPY, COMMUNICATION):
+        words = ("copy", "copies") if bound == COPY else ("collective", "collectives")
+        number, time, exposed = (metrics[name] for name in METRICS[bound])
+        return (f"{counted(number, *words)}, {duration(time)}; {duration(exposed)} that no kernel hides",)
+    if bound is None:
+        return ()
+    split, *longest = gap_evidence(bound, causes, gaps)
+    beside = f", {counted(metrics['kernels'], 'kernel', 'kernels')}" if bound == LAUNCHES else ""
+    return (f"{split}; {counted(metrics['gaps'], 'gap', 'gaps')}{beside}", *longest)
 
 
 WORTH_NAMING = 0.1

@@ -61,6 +61,10 @@ def nvmlDeviceGetHandleByUUID(uuid: str) -> str:
     return uuid
 
 
+def nvmlDeviceGetUUID(handle: str) -> str:
+    return handle
+
+
 def nvmlDeviceGetPowerUsage(handle: str) -> int:
     return round(POWER_W * 1000)
 

@@ -17,6 +17,7 @@ from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Pl
 from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.ncu_progress import following
 from ncu_launch.profilers.sampling.gpu_sampler import GpuSampler, sampling_gpus
+from ncu_launch.profilers.sampling.power_readings import write_readings
 from ncu_launch.profilers.subprocesses import own_environment, run
 from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
@@ -62,6 +63,8 @@ def _collect(
         with sampling_gpus([str(gpu.index) for gpu in plan.gpus] if request.power else []) as samplers:
             _run(command, folder, request.timeout, on_line, manifest, should_end)
         _add_samples(manifest, samplers)
+        if samplers:
+            write_readings(folder, samplers)
         left_none = manifest.tool_runs[-1].succeeded and not timelines(folder)
         if plan.tool == "nsys" and left_none and not request.ranks:  # a single rank cannot restart
             # An agent left over from an earlier run makes nsys fail once; the second attempt works.

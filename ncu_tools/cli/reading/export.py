@@ -152,7 +152,7 @@ def _lanes(run: str) -> tuple[str, int, list[str]]:
     from ncu_tools.timeline.timeline import timeline
 
     with progress("Reading") as reading:
-        found = timeline(load_activity(run, reading))
+        found = timeline(load_activity(run, reading, whole_names=True))
     text = to_lanes(found)
     return text, text.count('"ph": "X"'), [*found.notes, f"open {OPEN_IN['perfetto']} and drop the file there"]
 

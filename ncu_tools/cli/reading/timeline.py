@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import WrongUsage
@@ -10,7 +11,10 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import format_option, machine_option, progress
 
-PART_NAMES = ("steps", "gaps", "longest", "copies", "collectives", "waits", "streams", "launches")
+if TYPE_CHECKING:
+    from ncu_parsers.timelines.activity.activity import Window
+
+PART_NAMES = ("steps", "verdicts", "gaps", "longest", "copies", "collectives", "waits", "streams", "launches")
 
 _MOMENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(s|ms|us|µs|ns)?\s*", re.IGNORECASE)
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1}
@@ -54,19 +58,23 @@ def command(
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.cli.tables.timeline.timeline_output import show_timeline
     from ncu_tools.runs.selection import pattern_of
-    from ncu_tools.timeline.load_activity import load_activity
+    from ncu_tools.timeline.load_activity import load_activity, load_power
     from ncu_tools.timeline.timeline import timeline
 
     machine = find_machine(machine_name) if machine_name else None
     wanted, between = pattern_of(pattern) if pattern else None, _moments(trim) if trim else None
     with progress("Reading") as reading:
-        activity = load_activity(run, reading)
-        found = timeline(activity, step=wanted, trim=between, machine=machine, longest=max(top or 0, 10))
+        activity = load_activity(run, reading, trim=between)
+        found = timeline(
+            activity, step=wanted, trim=between, machine=machine, longest=max(top or 0, 10), power=load_power(run)
+        )
     show_timeline(found, parts, top, output_format)
 
 
-def _moments(text: str) -> tuple[int, int]:
+def _moments(text: str) -> Window:
     """Start and end in ns. Raises `WrongUsage` for other texts."""
+    from ncu_parsers.timelines.activity.activity import Window
+
     found = [_MOMENT.fullmatch(part) for part in text.split(",")]
     if len(found) != 2 or None in found:
         raise WrongUsage(
@@ -74,7 +82,7 @@ def _moments(text: str) -> tuple[int, int]:
             "As in: --trim 100ms,250ms",
         )  # fmt: skip
     start, end = (_nanoseconds(*one.groups()) for one in found if one is not None)
-    return start, end
+    return Window(start, end)
 
 
 def _nanoseconds(number: str, unit: str | None) -> int:

@@ -198,17 +198,19 @@ class ProfiledRun:
         `step` is a regular expression of the ranges that are steps, `trim` a start and an end in seconds. Raises
         `NcuBenchError` for a run without times of a timeline or without GPU work, `WrongUsage` for what is not there.
         """
+        from ncu_parsers.timelines.activity.activity import Window
+
         from ncu_tools.report.notebook.timeline_view import TimelineView
         from ncu_tools.runs.selection import pattern_of
-        from ncu_tools.timeline.load_activity import load_activity
+        from ncu_tools.timeline.load_activity import load_activity, load_power
         from ncu_tools.timeline.timeline import timeline
 
-        between = None if trim is None else (round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
-        found = timeline(
-            load_activity(os.fspath(self.folder or self.name)), step=pattern_of(step) if step else None, trim=between,
-            machine=self._machine,
-        )  # fmt: skip
-        return TimelineView(found)
+        between = None if trim is None else Window(round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
+        path, wanted = os.fspath(self.folder or self.name), pattern_of(step) if step else None
+        activity = load_activity(path, trim=between)
+        return TimelineView(
+            timeline(activity, step=wanted, trim=between, machine=self._machine, power=load_power(path))
+        )
 
     @cached_property
     def _instructions(self) -> RunInstructions:

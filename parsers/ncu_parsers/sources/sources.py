@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
-from ncu_launch.files.run_files import AGAINST, EXPECTED, LOGS, MANIFEST, NODES, RANKS, USER_RANGES
+from ncu_launch.files.run_files import AGAINST, EXPECTED, LOGS, MANIFEST, NODES, POWER, RANKS, USER_RANGES
 
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.nsys_siblings import drop_repeats
@@ -263,7 +263,9 @@ def _resolve_descriptor(path: str) -> str:
 
 
 def _is_report(file: Path) -> bool:
-    if file.name in (EXPECTED, USER_RANGES, AGAINST) or _is_beside_reports(file):  # these and logs are no reports
+    if file.name in (EXPECTED, USER_RANGES, AGAINST, POWER) or _is_beside_reports(
+        file
+    ):  # these and logs are no reports
         return False
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:

@@ -17,6 +17,7 @@ from ncu_launch.profile.plan import NO_GPU_TO_SAMPLE, Request, make_plan
 from ncu_launch.profilers.command_line import NEWEST, NsysOptions, nsys_command
 from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool
 from ncu_launch.profilers.rank_environment import Place
+from ncu_launch.profilers.sampling.power_readings import read_readings
 from ncu_launch.profilers.tool_failures import recognise
 
 from tests.support import stand_in_nvml
@@ -187,10 +188,14 @@ class TestPower:
         words = "note: GPU 0 sampled through NVML while the whole program ran, start and warm-up too, whoever used it: "
         assert words + f"{found['readings']} readings over " in result.err
         assert "clocks held down by: power cap, SMs 97.5 %, tensor 61.2 %, DRAM 33 %" in result.err
+        kept = read_readings(bench.run)["0"]
+        assert len(kept) == found["readings"]
+        assert kept[-1].utc_ns - kept[0].utc_ns == pytest.approx(found["seconds"] * 1e9, rel=0.01)
 
     def test_is_none_if_not_asked_for(self, bench: Traced) -> None:
         bench.trace(REPORT)
         assert bench.manifest()["sampled"] == {}
+        assert read_readings(bench.run) == {}
 
     def test_is_refused_where_it_says_nothing_of_the_program(self) -> None:
         asked = Request((), ("flops",), program=("./app",), tool="ncu", power=True)

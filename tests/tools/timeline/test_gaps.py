@@ -196,7 +196,7 @@ def test_so_they_are_of_any_part_that_is_looked_at(made: activity.Activity, star
     last = max(int(table.end.max()) for table in (made.operations, made.calls) if len(table))
     if first + start >= last:
         return
-    for gpu in timeline(made, trim=(start, start + length)).gpus:
+    for gpu in timeline(made, trim=activity.Window(start, start + length)).gpus:
         assert gpu.whole.span_ns == min(first + start + length, last) - (first + start)
         for step in (gpu.whole, *gpu.steps):
             assert step.busy_ns + step.idle_ns == step.span_ns

@@ -113,6 +113,35 @@ def test_without_arguments_no_bandwidth_is_made_up() -> None:
     assert (one.name, one.bytes, one.ranks, one.bus_bytes_per_s) == ("all-reduce", None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("called", "title", "factor"),
+    [
+        ("allreduce", "all-reduce", 2 * 3 / 4), ("_allgather_base", "all-gather", 3 / 4),
+        ("_reduce_scatter_base", "reduce-scatter", 3 / 4), ("all_to_allv", "all-to-all", 3 / 4),
+        ("send", "send/receive", 1), ("broadcast", "broadcast", 1), ("reduce", "reduce", 1),
+        ("gather", "communication", None),
+    ],
+)  # fmt: skip
+def test_the_bus_carries_what_the_convention_says_of_each_collective(
+    called: str, title: str, factor: float | None
+) -> None:
+    made = recording([Operation(0, 100, "ncclDevKernel_Generic")],
+                     collectives={0: CollectiveArguments(called, 1000, 4000, 4)})  # fmt: skip
+    (one,) = timeline(made).gpus[0].collectives
+    expected = None if factor is None else pytest.approx(4000 * factor / 100e-9)
+    assert (one.name, one.bus_bytes_per_s) == (title, expected)
+
+
+def test_without_sizes_a_long_collective_is_no_outlier_but_unknown() -> None:
+    times = (100, 100, 110, 5000)
+    (one,) = (
+        timeline(recording([Operation(10**4 * at, 10**4 * at + one, REDUCE) for at, one in enumerate(times)]))
+        .gpus[0]
+        .collectives
+    )
+    assert (one.count, one.longest_ns, one.outliers) == (4, 5000, None)
+
+
 def test_a_stream_alone_and_one_that_overlaps() -> None:
     made = recording([Operation(0, 100), copy(100, 150, 1), copy(20, 60, 1, stream=8), Operation(150, 200)])
     streams = {one.stream: one for one in timeline(made).gpus[0].streams}

@@ -99,6 +99,42 @@ CAUSE_COLUMNS = {
 }  # fmt: skip
 
 
+def test_json_has_the_verdict_on_every_step_with_evidence_metrics_and_alternatives(sqlite: str) -> None:
+    found = json.loads(ran("timeline", sqlite, "--step", "^train_step", "--format", "json").stdout)
+    whole, *steps = found["verdicts"]
+    assert (whole["is_whole"], whole["name"]) == (True, "whole recording")
+    assert {one["name"] for one in steps} == {"train_step 0", "train_step 1"}
+    for verdict in found["verdicts"]:
+        (row,) = [one for one in found["rows"] if one["name"] == verdict["name"]]
+        assert {name: row[name] for name in verdict["metrics"]} == verdict["metrics"]
+        assert sum(part["time_ns"] for part in verdict["parts"]) == row["span_ns"]
+    assert all(verdict["evidence"] for verdict in found["verdicts"] if verdict["bound"])
+
+
+def test_verdicts_are_a_part_whose_steps_come_by_what_they_could_save(sqlite: str) -> None:
+    told = ran("timeline", sqlite, "--step", "^train_step", "--part", "verdicts")
+    assert told.exit_code == 0
+    assert "train_step 1" in told.stdout
+    assert "What bounds each step" in told.stdout
+    table = ran("timeline", sqlite, "--step", "^train_step", "--part", "verdicts", "--format", "csv").stdout
+    assert next(row["name"] for row in csv.DictReader(io.StringIO(table))) == "whole recording"
+    assert "What bounds each step" not in ran("timeline", sqlite).stdout  # no steps: the verdict above says it
+
+
+def test_a_collective_of_a_trace_has_its_bytes_and_bus_bandwidth_in_json(tmp_path: Path) -> None:
+    called = {
+        "Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 4,
+        "dtype": "Float", "device": 0, "stream": 7,
+    }  # fmt: skip
+    events = [{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL()", "pid": 0, "tid": 7,
+               "ts": 100, "dur": 2, "args": called}]  # fmt: skip
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()))
+    (one,) = json.loads(ran("timeline", str(trace), "--format", "json").stdout)["collectives"]
+    assert (one["bytes"], one["ranks"], one["outliers"]) == (4000, 4, 0)
+    assert one["bus_bytes_per_s"] == pytest.approx(4000 * 2 * 3 / 4 / 2e-6)
+
+
 def test_csv_is_one_part(sqlite: str) -> None:
     rows = list(csv.DictReader(io.StringIO(ran("timeline", sqlite, "--format", "csv").stdout)))
     assert rows[0]["name"] == "whole recording"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import Window
 
+from ncu_tools.report.timeline_parts import by_cost
 from ncu_tools.timeline.gaps import CAUSES
 from ncu_tools.timeline.timeline import GpuTimeline, timeline
 from ncu_tools.timeline.verdict import verdict_of
@@ -31,6 +35,14 @@ def test_copy_bound_where_copies_do_though_kernels_say_that_the_gpu_is_idle() ->
     assert gpu.whole.verdict.bound == "copy"
     assert gpu.whole.verdict.saving_ns == 95 * MS
     assert "2.6 GB at 27.37 GB/s" in gpu.whole.verdict.evidence[0]
+
+
+def test_a_recording_of_copies_alone_says_that_no_kernel_was_recorded() -> None:
+    copies = [copy(0, 10 * MS, 1), copy(12 * MS, 20 * MS, 1)]
+    said = "GPU 0: no kernel was recorded, so nothing is known to run beside its copies"
+    assert said in timeline(recording(copies)).notes
+    assert said not in timeline(recording([*copies, Operation(20 * MS, 21 * MS)])).notes
+    assert said not in timeline(recording([*copies, Operation(20 * MS, 21 * MS)]), trim=Window(0, 15 * MS)).notes
 
 
 def test_copies_that_a_kernel_hides_bound_nothing() -> None:
@@ -65,6 +77,59 @@ def test_host_bound_where_the_host_loads_data() -> None:
     assert gpu.whole.verdict.bound == "host"
     assert gpu.whole.verdict.evidence[0].startswith("data loading 79 ms")
     assert "DataLoader.__next__" in gpu.whole.verdict.evidence[1]
+
+
+def steps_of_every_kind() -> activity.Activity:
+    """Five steps of 10 ms: kernels, copies, communication, launches, loading of data."""
+    reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    operations = [
+        Operation(0, 10 * MS, calls=0),
+        copy(10 * MS, 19 * MS, 10, calls=1), Operation(19 * MS, 20 * MS, calls=2),
+        Operation(20 * MS, 28 * MS, reduce, calls=3), Operation(28 * MS, 30 * MS, calls=4),
+        *(Operation(30 * MS + 100_000 * at + 90_000, 30 * MS + 100_000 * (at + 1), calls=10 + at) for at in range(100)),
+        Operation(49 * MS, 50 * MS, calls=200),
+    ]  # fmt: skip
+    calls = [
+        *(Call(at * 1000, at * 1000 + 500, correlation=at) for at in range(1)),
+        *(Call(10 * MS + at * 1000, 10 * MS + at * 1000 + 500, correlation=at) for at in (1, 2)),
+        *(Call(20 * MS + at * 1000, 20 * MS + at * 1000 + 500, correlation=at) for at in (3, 4)),
+        *(Call(30 * MS + 100_000 * at, 30 * MS + 100_000 * at + 80_000, correlation=10 + at) for at in range(100)),
+        Call(49 * MS - 1000, 49 * MS - 500, correlation=200),
+    ]
+    ranges = [Range(10 * MS * at, 10 * MS * (at + 1), f"step {at}") for at in range(5)]
+    return recording(operations, calls, [*ranges, Range(40 * MS + 10, 49 * MS - 2000, "load_batch")])
+
+
+def test_every_step_has_a_verdict_with_its_evidence_and_the_numbers_behind_it() -> None:
+    (gpu,) = timeline(steps_of_every_kind(), step=re.compile("^step")).gpus
+    found = {step.verdict.bound: step for step in gpu.steps}
+    assert [step.verdict.bound for step in gpu.steps] == ["compute", "copy", "communication", "launch", "host"]
+    assert found["copy"].verdict.evidence == ("1 copy, 9 ms; 9 ms that no kernel hides",)
+    assert found["communication"].verdict.evidence == ("1 collective, 8 ms; 8 ms that no kernel hides",)
+    assert found["compute"].verdict.evidence == ("1 kernel, 10 ms",)
+    assert "100 kernels" in found["launch"].verdict.evidence[0]
+    assert "data loading 8.998 ms" in found["host"].verdict.evidence[0]
+    assert any("load_batch" in one for one in found["host"].verdict.evidence)
+    for step in gpu.steps:
+        row = {**vars(step), **{f"{cause.replace(' ', '_')}_ns": time for cause, time in step.causes.items()}}
+        assert step.verdict.metrics
+        assert all(row[name] == value for name, value in step.verdict.metrics.items())
+
+
+def test_the_alternatives_of_a_step_are_ranked_by_what_they_could_save() -> None:
+    (gpu,) = timeline(steps_of_every_kind(), step=re.compile("^step")).gpus
+    copying = gpu.steps[1].verdict
+    assert [(part.kind, part.time_ns) for part in copying.parts] == [("copy", 9 * MS), ("compute", MS)]
+    assert copying.saving_ns == copying.bound_ns == 9 * MS
+    assert [step.name for step in by_cost(gpu)] == ["step 1", "step 3", "step 4", "step 2", "step 0"]
+
+
+def test_a_step_without_a_verdict_has_the_numbers_of_all_parts_and_no_evidence() -> None:
+    (gpu,) = timeline(recording([Operation(0, 50), copy(50, 100, 1)])).gpus
+    assert gpu.whole.verdict.bound is None
+    assert gpu.whole.verdict.evidence == ()
+    assert {"compute_ns", "exposed_copies_ns", "idle_ns"} <= set(gpu.whole.verdict.metrics)
+    assert gpu.whole.verdict.bound_ns == 0
 
 
 def test_no_verdict_where_the_recording_lacks_the_calls() -> None:

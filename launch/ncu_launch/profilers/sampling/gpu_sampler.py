@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -72,9 +73,14 @@ class SampledGpu:
 
 
 class GpuSampler:
-    """The readings of a GPU so far; the last one is taken when the block of `sampling` ends."""
+    """The readings of a GPU so far; the last one is taken when the block of `sampling` ends.
 
-    def __init__(self) -> None:
+    `utc_of_zero_ns` is when the monotonic clock of the readings was zero, in ns since 1970.
+    """
+
+    def __init__(self, uuid: str | None = None) -> None:
+        self.uuid = uuid
+        self.utc_of_zero_ns = time.time_ns() - time.monotonic_ns()
         self.readings: list[NvmlReading] = []
         self.gpm: dict[str, float] = {}
 
@@ -87,7 +93,7 @@ class GpuSampler:
 @contextmanager
 def sampling(gpu: NvmlGpu, period_s: float = PERIOD_S) -> Iterator[GpuSampler]:
     """Read `gpu` every `period_s` seconds within the block, in a thread of its own."""
-    sampler, ended = GpuSampler(), threading.Event()
+    sampler, ended = GpuSampler(gpu.uuid), threading.Event()
 
     def read_on() -> None:
         while not ended.wait(period_s):

@@ -103,6 +103,12 @@ class NvmlGpu:
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
 
+    @property
+    def uuid(self) -> str | None:
+        """The GPU's own number, as "GPU-..."."""
+        found = self._asked("nvmlDeviceGetUUID")
+        return found.decode("ascii", "replace") if isinstance(found, bytes) else found
+
     def read(self) -> NvmlReading:
         """Read power, energy, clocks, temperature and reasons of throttling once."""
         nvml = self._nvml

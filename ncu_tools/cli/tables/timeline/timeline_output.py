@@ -14,10 +14,20 @@ from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Table, printable, to_markdown
-from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, by_cost
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
-ROWS = {"steps": 8, "longest": 10, "waits": 6, "gaps": 16, "copies": 8, "collectives": 8, "streams": 8, "launches": 8}
+ROWS = {
+    "steps": 8,
+    "verdicts": 8,
+    "longest": 10,
+    "waits": 6,
+    "gaps": 16,
+    "copies": 8,
+    "collectives": 8,
+    "streams": 8,
+    "launches": 8,
+}
 """The most rows of each part on a terminal or page, without --top."""
 
 
@@ -25,12 +35,12 @@ def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output
     """Write the chosen parts, all if none are; CSV has one."""
     chosen = parts or tuple(PARTS_OF_TIMELINE)
     if output_format == "json":
-        others = [name for name in chosen if name != "steps"]
+        others = [name for name in chosen if name not in ("steps", "verdicts")]
         tables = {name: _rows(PARTS_OF_TIMELINE[name].table(found, whole=True))[:top] for name in others}
         steps = PARTS_OF_TIMELINE["steps"].table(found, whole=True)
         steps.rows = steps.rows[:top]
         steps.extra = {"run": found.name, "tool": found.tool, "origin_ns": found.origin_ns, **tables,
-                       "verdicts": _verdicts(found)}  # fmt: skip
+                       "verdicts": _verdicts(found, top)}  # fmt: skip
         steps.notes = found.notes
         show(steps, output_format)
     elif output_format == "csv":
@@ -42,7 +52,7 @@ def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output
         table.rows, table.notes = table.rows[:top], found.notes
         show(table, output_format)
     else:
-        _show_parts(found, chosen, top, output_format)
+        _show_parts(found, parts, chosen, top, output_format)
 
 
 def _rows(table: Table) -> list[dict[str, Any]]:
@@ -51,14 +61,19 @@ def _rows(table: Table) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in names} for row in table.rows]
 
 
-def _verdicts(found: Timeline) -> list[dict[str, Any]]:
-    """The verdict on each GPU's whole time with its parts and evidence."""
+def _verdicts(found: Timeline, top: int | None) -> list[dict[str, Any]]:
+    """The verdict on each GPU's whole time, then on its steps, with parts, evidence and metrics."""
     return [
-        {"gpu": gpu.device, "process": gpu.process, **asdict(gpu.whole.verdict)} for gpu in found.gpus
-    ]  # fmt: skip
+        {"gpu": gpu.device, "process": gpu.process, "name": step.name, "is_whole": step is gpu.whole,
+         **asdict(step.verdict)}
+        for gpu in found.gpus
+        for step in (gpu.whole, *by_cost(gpu))
+    ][:top]  # fmt: skip
 
 
-def _show_parts(found: Timeline, chosen: Sequence[str], top: int | None, output_format: str) -> None:
+def _show_parts(
+    found: Timeline, parts: Sequence[str], chosen: Sequence[str], top: int | None, output_format: str
+) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     is_text = output_format == "text"
     heading = about(found)
@@ -69,6 +84,8 @@ def _show_parts(found: Timeline, chosen: Sequence[str], top: int | None, output_
             lines = _verdict_lines(gpu, width)
             click.echo("\n" + ("\n".join(lines) if is_text else "* " + " ".join(line.strip() for line in lines)))
     for name in chosen:
+        if name == "verdicts" and name not in parts and not any(gpu.steps for gpu in found.gpus):
+            continue  # the verdicts on whole GPUs stand above
         part = PARTS_OF_TIMELINE[name]
         table, hidden = _shown(part, found, rows_shown(top, output_format, ROWS[name]))
         notes += hidden

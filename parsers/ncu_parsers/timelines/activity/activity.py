@@ -6,6 +6,7 @@ every integer column. Names are numbered: a column of codes (int64) indexes a li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +42,11 @@ MODULE_LOADING, PROFILER, QUEUE_FULL = range(3)
 
 OVERHEAD_KINDS = ("module loading", "profiler", "queue full")
 
+NUMBERS_IN_NAMES = ", (?:seq|op_id|sizes|input_op_ids) = .*$"
+"""What PyTorch's `emit_nvtx` appends to the name of an operator (getNvtxStr, torch/csrc/profiler/util.cpp)."""
+
+_NUMBERS = re.compile(NUMBERS_IN_NAMES, re.DOTALL)
+
 Rows = TypeVar("Rows", bound="_Columns")
 
 
@@ -59,7 +65,11 @@ class _Columns:
 
     def by_start(self: Rows) -> Rows:
         """The rows in order of their starts; the longer first of those that start together."""
-        return self.at(np.lexsort((-self.end, self.start)))  # type: ignore[attr-defined]
+        start, end = self.start, self.end  # type: ignore[attr-defined]
+        after, same = start[1:] > start[:-1], start[1:] == start[:-1]
+        if (after | (same & (end[1:] <= end[:-1]))).all():
+            return self  # as most recordings have them: a copy of millions of rows is saved
+        return self.at(np.lexsort((-end, start)))
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,14 @@ class GpuOperations(_Columns):
     correlation: Integers
     graph_node: Integers
     iteration: Integers
+
+    def gpus(self) -> list[tuple[int, int]]:
+        """The process and device of every GPU, in order."""
+        return [
+            (process, device)
+            for process in np.unique(self.process).tolist()
+            for device in np.unique(self.device[self.process == process]).tolist()
+        ]
 
 
 @dataclass(frozen=True)
@@ -126,6 +144,13 @@ class Overheads(_Columns):
     end: Integers
 
 
+class Window(NamedTuple):
+    """A time of a recording, [start, end), in ns."""
+
+    start: int
+    end: int
+
+
 class CollectiveArguments(NamedTuple):
     """What a collective was called with; None is what the recording does not say.
 
@@ -142,7 +167,9 @@ class CollectiveArguments(NamedTuple):
 class Activity:
     """One recording. `collectives` are the arguments of communication kernels, by their row in `operations`.
 
-    `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded.
+    `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded. Where a part of
+    the time alone was read, `whole` is when the recording's first operation or API call begins and its last one ends.
+    `utc_ns` is the zero of its times in ns since 1970, `uuids` are GPUs' own numbers by (process, device), where known.
     """
 
     name: str
@@ -155,6 +182,14 @@ class Activity:
     devices: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    whole: Window | None = None
+    utc_ns: int | None = None
+    uuids: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+def plain_name(name: str) -> str:
+    """A range's name without the numbers that PyTorch's NVTX ranges end in: "aten::add, seq = 4, op_id = 7"."""
+    return _NUMBERS.sub("", name)
 
 
 def columns_of(table: type[Rows], values: Mapping[str, Any], names: Sequence[str] = ()) -> Rows:
@@ -180,6 +215,26 @@ def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
     near = (start > -FARTHEST) & (start < FARTHEST) & (end > -FARTHEST) & (end < FARTHEST)
     found: npt.NDArray[np.bool_] = near & (end >= start)
     return found
+
+
+class FilledColumns:
+    """Columns of int64 that are filled block by block, with room for `rows`; room that stays empty takes no memory."""
+
+    def __init__(self, rows: int, *names: str) -> None:
+        self._columns = {name: np.empty(rows, np.int64) for name in names}
+        self._filled = 0
+
+    def add(self, columns: Mapping[str, Any], kept: npt.NDArray[np.bool_]) -> None:
+        """The rows of a block where a mask is true; a column may be one number for all."""
+        first, self._filled = self._filled, self._filled + int(kept.sum())
+        for name, column in self._columns.items():
+            value = columns[name]
+            column[first : self._filled] = value[kept] if isinstance(value, np.ndarray) else value
+
+    @property
+    def columns(self) -> dict[str, Integers]:
+        """The columns as far as they are filled."""
+        return {name: column[: self._filled] for name, column in self._columns.items()}
 
 
 class Numbered:

@@ -206,14 +206,11 @@ class _TracedActivity:
         place = {row: at for at, row in enumerate(order.tolist())} if self._collectives else {}
         operations = table.at(order)
         known = traced_devices(header)
-        pairs = {
-            (int(process), int(device)) for process, device in zip(operations.process, operations.device, strict=True)
-        }
         return Activity(
             name, TOOL, operations, calls, ranges,
             columns_of(Overheads, self._overheads.arrays()).by_start(),
             {place[row]: arguments for row, arguments in self._collectives.items()},
-            {pair: str(known[pair[1]].name) for pair in pairs if pair[1] in known and known[pair[1]].name},
+            {gpu: str(known[gpu[1]].name) for gpu in operations.gpus() if gpu[1] in known and known[gpu[1]].name},
             self._notes(broken),
             _missing(calls, ranges),
         )  # fmt: skip

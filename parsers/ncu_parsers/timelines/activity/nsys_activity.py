@@ -7,12 +7,12 @@ CUPTI's numbers (CUpti_ActivityMemoryKind, CUpti_ActivityMemcpyKind), overheads 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.sources.sources import Source
@@ -25,16 +25,20 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     Activity,
     ApiCalls,
+    FilledColumns,
     GpuOperations,
     HostRanges,
     Integers,
     Numbered,
     Overheads,
+    Window,
     are_times,
     columns_of,
     empty,
 )
+from ncu_parsers.timelines.activity.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
 from ncu_parsers.timelines.nsys.tables.database import Database, opened
+from ncu_parsers.timelines.nsys.tables.devices import read_devices
 
 TOOL = "nsys"
 
@@ -52,10 +56,9 @@ OWN = {
     GRAPH: ("graphId",),
 }
 
+SESSION = "TARGET_INFO_SESSION_START_TIME"
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
-RANGES, OS_CALLS, OVERHEADS = "NVTX_EVENTS", "OSRT_API", "CUPTI_ACTIVITY_KIND_OVERHEAD"
-EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
-RANGE_TYPES = {"NvtxPushPopRange": 59, "NvtxStartEndRange": 60}
+OVERHEADS, OWN_OVERHEADS = "CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"
 
 DIRECTION_OF = {
     1: activity.HOST_TO_DEVICE, 2: activity.DEVICE_TO_HOST, 3: activity.HOST_TO_DEVICE, 4: activity.DEVICE_TO_HOST,
@@ -78,22 +81,28 @@ _VERSION = re.compile(r"_v\d+$")
 """nsys appends the CUDA version of a call's signature: cudaLaunchKernel_v7000. cudaStreamGetCaptureInfo_v2_v11030 is
 the call cudaStreamGetCaptureInfo_v2."""
 
-THREAD_BITS, PROCESS_MASK = 24, 0xFFFFFF
+AROUND_NS = 1_000_000
+"""Calls this close to a window are read with it: the pause between two calls may reach into it."""
 
 
-def read_sqlite(source: Source, name: str | None = None) -> Activity:
+def read_sqlite(
+    source: Source, name: str | None = None, *, trim: Window | None = None, whole_names: bool = False
+) -> Activity:
     """Read one export, called `name` in messages.
 
-    Raises `NotAReport` if it is no export of nsys, `NcuBenchError` if it cannot be read.
+    With `trim` (ns since the first operation or API call) only what happens in that time is read, and what it needs:
+    the next operation on either side, the calls that launched the operations, and the ranges since then. With
+    `whole_names` ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. Raises `NotAReport` if it is
+    no export of nsys, `NcuBenchError` if it cannot be read.
     """
     with opened(source, name or source.name) as database:
-        return _activity(database, name or source.name)
+        return _activity(database, name or source.name, trim, whole_names=whole_names)
 
 
-def read_native(source: Source) -> Activity:
+def read_native(source: Source, *, trim: Window | None = None, whole_names: bool = False) -> Activity:
     """Read a native report (.nsys-rep, .qdrep) by exporting it to a temporary file with the installed nsys.
 
-    Raises `NcuBenchError` if nsys is missing or cannot export it.
+    `trim` and `whole_names` are those of `read_sqlite`. Raises `NcuBenchError` if nsys is missing or cannot export it.
     """
     from ncu_launch.profilers.installed_tools import export_timeline, find_tool
 
@@ -113,26 +122,61 @@ def read_native(source: Source) -> Activity:
                 f"{source.name} could not be exported by nsys {nsys.version_text}.",
                 "The file is damaged, or was made by a newer nsys.", advice,
             )  # fmt: skip
-        return read_sqlite(Source(str(exported)), source.name)
+        return read_sqlite(Source(str(exported)), source.name, trim=trim, whole_names=whole_names)
 
 
-def _activity(database: Database, name: str) -> Activity:
-    strings = _strings(database)
-    calls = _calls(database, strings)
-    operations = _of_one_process(_operations(database, strings), calls)
+def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:
+    strings = database.strings()
+    whole = _recorded_time(database) if trim is not None else None
+    window = None if whole is None or trim is None else Window(whole.start + trim.start, whole.start + trim.end)
+    operations = _operations(database, strings, window)
+    calls = _calls(database, strings, window, operations.correlation)
+    operations = _of_one_process(operations, calls)
     last = max((int(table.end.max()) for table in (operations, calls) if len(table)), default=0)
-    ranges, overheads = _ranges(database, strings, last), _overheads(database)
+    if window is not None and whole is not None:
+        last = whole.end
+        # A step is a range in which an operation was launched, perhaps before the window.
+        window = Window(min([window.start, *calls.start.tolist()[:1]]), max([window.end, *calls.end.tolist()]))
+    ranges = read_ranges(database, strings, last, window, whole_names=whole_names)
+    overheads = _overheads(database, window)
+    gpus = operations.gpus()
+    known = read_devices(database).of(*np.array(gpus, np.int64).reshape(-1, 2).T)
+    codes = known.code.tolist()
+    return Activity(
+        name, TOOL, operations, calls, ranges, overheads,
+        devices={gpu: name_of for gpu, code in zip(gpus, codes, strict=True) if (name_of := known.names[code])},
+        uuids={gpu: uuid for gpu, code in zip(gpus, codes, strict=True) if (uuid := known.uuids[code])},
+        missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
+        utc_ns=_began(database),
+    )  # fmt: skip
+
+
+def _missing(
+    database: Database, operations: GpuOperations, calls: ApiCalls, ranges: HostRanges, *, is_part: bool
+) -> list[str]:
+    """What was not recorded; a part of the time may lack what the rest of it has."""
     missing = []
-    if not len(calls):
+    if not len(calls) and not (is_part and any(map(database.has_rows, CALLS))):
         missing.append("no API calls were recorded, so the causes of gaps are not known (nsys profile --trace cuda)")
-    if not len(ranges):
+    if not len(ranges) and not (is_part and any(map(database.has_rows, (RANGES, OS_CALLS)))):
         missing.append("no ranges were recorded, so what the host did is not named (nsys profile --trace cuda,nvtx)")
     if operations.names and bool((operations.kind == GRAPH).any()):
         missing.append(
             "CUDA graphs were recorded as a whole, without their kernels (nsys profile --cuda-graph-trace=node)"
         )
-    return Activity(name, TOOL, operations, calls, ranges, overheads, devices=_devices(database, operations),
-                    missing=missing)  # fmt: skip
+    return missing
+
+
+def _recorded_time(database: Database) -> Window | None:
+    """From the first operation or API call to the end of the last one; None without either."""
+    near = f"{-activity.FARTHEST} AND {activity.FARTHEST}"
+    edges = []
+    for table in (*ACTIVITIES.values(), *CALLS):
+        if {"start", "end"} <= database.columns(table):
+            times = f'"end" >= start AND start BETWEEN {near} AND "end" BETWEEN {near}'
+            (start,), (end,) = database.numbers('min(start), max("end")', table, times)
+            edges += [(start, end)] if start is not None and end is not None else []
+    return Window(min(start for start, _ in edges), max(end for _, end in edges)) if edges else None
 
 
 def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations:
@@ -143,22 +187,11 @@ def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations
     return replace(operations, process=np.where(operations.process == MISSING, processes[0], operations.process))
 
 
-def _strings(database: Database) -> dict[int, str]:
-    numbers, texts = database.integers("StringIds", "id")["id"].tolist(), database.texts("StringIds", "value")
-    return {number: text for number, text in zip(numbers, texts, strict=False) if text is not None}
-
-
-def _process(serialised: Integers) -> Integers:
-    """The process id in nsys's serialised ids of processes and threads."""
-    return np.where(serialised == MISSING, MISSING, serialised >> THREAD_BITS & PROCESS_MASK)
-
-
-def _operations(database: Database, strings: dict[int, str]) -> GpuOperations:
+def _operations(database: Database, strings: dict[int, str], window: Window | None) -> GpuOperations:
     parts = []
     for kind, table in ACTIVITIES.items():
-        columns = database.integers(table, *COMMON, *OWN[kind])
-        keep = are_times(columns["start"], columns["end"])
-        parts.append((kind, {name: values[keep] for name, values in columns.items()}))
+        columns = _timed(database, table, (*COMMON, *OWN[kind]), _in_or_next_to(database, table, window))
+        parts.append((kind, columns))
     lengths = [len(columns["start"]) for _, columns in parts]
 
     def joined(column: str) -> Integers:
@@ -180,7 +213,7 @@ def _operations(database: Database, strings: dict[int, str]) -> GpuOperations:
         {
             "kind": kinds,
             "name": np.concatenate([_operation_names(kind, columns, strings, names) for kind, columns in parts]),
-            "process": _process(joined("globalPid")),
+            "process": process_of(joined("globalPid")),
             "device": joined("deviceId"),
             "context": joined("contextId"),
             "stream": joined("streamId"),
@@ -197,6 +230,40 @@ def _operations(database: Database, strings: dict[int, str]) -> GpuOperations:
         },
         names.texts,
     ).by_start()
+
+
+def _timed(database: Database, table: str, names: Sequence[str], condition: str) -> dict[str, Integers]:
+    """Columns of the rows that meet a condition and have a start and an end."""
+    found = FilledColumns(database.rows(table), *names)
+    for columns, _ in database.rows_in_blocks(table, *names, condition=condition):
+        found.add(columns, are_times(columns["start"], columns["end"]))
+    return found.columns
+
+
+def _in_or_next_to(database: Database, table: str, window: Window | None) -> str:
+    """The condition, as SQL, for operations in a window and the next one of each GPU on either side of it."""
+    needed = {"start", "end", "deviceId"}
+    if window is None or not needed <= database.columns(table):
+        return "1"
+    gpu = "deviceId, globalPid" if "globalPid" in database.columns(table) else "deviceId"
+    # SQLite takes the other columns from the row with the minimum or maximum ("bare columns in an aggregate query").
+    earlier, later = f'"end" < {window.start}', f'start > {window.end} AND "end" > start'
+    before, _ = database.numbers("rowid, max(start)", table, f"{earlier} GROUP BY {gpu}")
+    behind, _ = database.numbers("rowid, min(start)", table, f"{later} GROUP BY {gpu}")
+    rows = ", ".join(str(row) for row in (*before, *behind) if row is not None)
+    asked = _asked_for_in(database, window) if table == ACTIVITIES[MEMCPY] else "0"
+    return f"({open_in(database, table, window)} OR rowid IN ({rows}) OR {asked})"
+
+
+def _asked_for_in(database: Database, window: Window) -> str:
+    """The condition, as SQL, for operations whose calls are in a window: copies that the host waits in for later."""
+    conditions = ["0"]
+    for table in CALLS:
+        if {"start", "end", "correlationId"} <= database.columns(table):
+            chosen = "min(correlationId), max(correlationId)"
+            (first,), (last,) = database.numbers(chosen, table, open_in(database, table, window))
+            conditions += [f"correlationId BETWEEN {first} AND {last}"] if first is not None else []
+    return f"({' OR '.join(conditions)})"
 
 
 def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int, str], names: Numbered) -> Integers:
@@ -227,11 +294,23 @@ def _mapped(values: Integers, table: dict[int, int], other: int) -> Integers:
     return found[code.reshape(-1)] if len(values) else np.zeros(0, np.int64)
 
 
-def _calls(database: Database, strings: dict[int, str]) -> ApiCalls:
-    parts = [database.integers(table, "start", "end", "globalTid", "correlationId", "nameId") for table in CALLS]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    keep = are_times(columns["start"], columns["end"])
-    columns = {name: values[keep] for name, values in columns.items()}
+def _calls(database: Database, strings: dict[int, str], window: Window | None, correlation: Integers) -> ApiCalls:
+    """All calls, or those in or close to a window and those that launched operations: their `correlation` is given."""
+    wanted = ("start", "end", "globalTid", "correlationId", "nameId")
+    close = None if window is None else Window(window.start - AROUND_NS, window.end + AROUND_NS)
+    launching = np.unique(correlation[correlation != MISSING]) if window is not None else np.zeros(0, np.int64)
+    parts = []
+    for table in CALLS:
+        condition = open_in(database, table, close)
+        if len(launching) and "correlationId" in database.columns(table):
+            condition = f"({condition} OR correlationId BETWEEN {launching[0]} AND {launching[-1]})"
+        part = _timed(database, table, wanted, condition)
+        if close is not None:
+            inside = (part["start"] <= close.end) & (part["end"] >= close.start)
+            keep = inside | np.isin(part["correlationId"], launching)
+            part = {name: values[keep] for name, values in part.items()}
+        parts.append(part)
+    columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in wanted}
     names, plain = Numbered(), {}
     for number in np.unique(columns["nameId"]).tolist():
         plain[number] = _VERSION.sub("", strings.get(number, "(call without a name)"))
@@ -239,7 +318,7 @@ def _calls(database: Database, strings: dict[int, str]) -> ApiCalls:
         ApiCalls,
         {
             "name": _numbered(columns["nameId"], plain, names, "(call without a name)"),
-            "process": _process(columns["globalTid"]),
+            "process": process_of(columns["globalTid"]),
             "thread": columns["globalTid"],
             "start": columns["start"],
             "end": columns["end"],
@@ -249,61 +328,14 @@ def _calls(database: Database, strings: dict[int, str]) -> ApiCalls:
     ).by_start()
 
 
-def _ranges(database: Database, strings: dict[int, str], last: int) -> HostRanges:
-    """NVTX ranges and calls of the OS's library."""
-    event = database.integers(RANGES, "start", "end", "eventType", "globalTid", "textId")
-    wanted = (event["start"] != MISSING) & _is_range(database, event["eventType"])
-    texts = database.texts(RANGES, "text")
-    names = Numbered()
-    rows = np.flatnonzero(wanted)
-    found = _text_names(rows, texts, event["textId"], strings, names)
-    rows, found = rows[found >= 0], found[found >= 0]
-    ends = event["end"][rows]
-    ends = np.where((ends == MISSING) | (ends == 0), np.maximum(last, event["start"][rows]), ends)
-    os_calls = database.integers(OS_CALLS, "start", "end", "globalTid", "nameId")
-    keep = are_times(os_calls["start"], os_calls["end"])
-    os_calls = {name: values[keep] for name, values in os_calls.items()}
-    thread = np.concatenate([event["globalTid"][rows], os_calls["globalTid"]])
-    table = columns_of(
-        HostRanges,
-        {
-            "kind": np.repeat(np.array([activity.NVTX, activity.OS_CALL]), [len(rows), len(os_calls["start"])]),
-            "name": np.concatenate([found, _numbered(os_calls["nameId"], strings, names, "(call without a name)")]),
-            "process": _process(thread),
-            "thread": thread,
-            "start": np.concatenate([event["start"][rows], os_calls["start"]]),
-            "end": np.concatenate([ends, os_calls["end"]]),
-        },
-        names.texts,
-    )
-    return table.at(are_times(table.start, table.end)).by_start()
-
-
-def _is_range(database: Database, kinds: Integers) -> npt.NDArray[np.bool_]:
-    """Whether events are push/pop or start/end ranges; old schemas have no type, and only ranges with an end."""
-    numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
-    named = dict(zip(database.texts(EVENT_TYPES, "name"), numbers, strict=False))
-    return np.isin(kinds, [MISSING, *(named.get(name, number) for name, number in RANGE_TYPES.items())])
-
-
-def _text_names(
-    rows: npt.NDArray[np.intp], texts: list[str | None], numbers: Integers, strings: dict[int, str], names: Numbered
-) -> Integers:
-    """The number in `names` of each event's own text or registered string; -1 for events without a name."""
-    found = []
-    for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
-        text = (texts[row] if texts else None) or strings.get(number)
-        found.append(-1 if text is None else names.number(text))
-    return np.array(found, np.int64)
-
-
-def _overheads(database: Database) -> Overheads:
-    columns = database.integers(OVERHEADS, "start", "end", "globalTid", "overheadType")
-    own = database.integers("PROFILER_OVERHEAD", "start", "end", "globalTid")
+def _overheads(database: Database, window: Window | None) -> Overheads:
+    names = ("start", "end", "globalTid")
+    columns = _timed(database, OVERHEADS, (*names, "overheadType"), open_in(database, OVERHEADS, window))
+    own = _timed(database, OWN_OVERHEADS, names, open_in(database, OWN_OVERHEADS, window))
     own["overheadType"] = np.full(len(own["start"]), 4)  # CUPTI's number of the profiler's instrumentation
     columns = {name: np.concatenate([values, own[name]]) for name, values in columns.items()}
     kind = _mapped(columns["overheadType"], OVERHEAD_OF, MISSING)
-    keep = (kind != MISSING) & are_times(columns["start"], columns["end"])
+    keep = kind != MISSING
     if not keep.any():
         return empty(Overheads)
     thread = columns["globalTid"][keep]
@@ -311,7 +343,7 @@ def _overheads(database: Database) -> Overheads:
         Overheads,
         {
             "kind": kind[keep],
-            "process": _process(thread),
+            "process": process_of(thread),
             "thread": thread,
             "start": columns["start"][keep],
             "end": columns["end"][keep],
@@ -319,14 +351,9 @@ def _overheads(database: Database) -> Overheads:
     ).by_start()
 
 
-def _devices(database: Database, operations: GpuOperations) -> dict[tuple[int, int], str]:
-    """The names of the GPUs that operations ran on, where the file describes them."""
-    from ncu_parsers.timelines.nsys.tables.devices import read_devices
-
-    pairs = np.unique(np.stack([operations.process, operations.device]), axis=1)
-    known = read_devices(database).of(pairs[0], pairs[1])
-    names = {}
-    for code, process, device in zip(known.code.tolist(), *pairs.tolist(), strict=True):
-        if known.names[code] is not None:
-            names[process, device] = str(known.names[code])
-    return names
+def _began(database: Database) -> int | None:
+    """When the zero of the recording's times was, in ns since 1970 (UTC)."""
+    if "utcEpochNs" not in database.columns(SESSION):
+        return None
+    (found,) = database.numbers("utcEpochNs", SESSION, "1")
+    return found[0] if found else None

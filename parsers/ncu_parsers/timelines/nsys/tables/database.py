@@ -177,6 +177,27 @@ class Database:
             yield _block_behind(after, int(rowids[-1]), len(rowids)), columns
             after = int(rowids[-1])
 
+    def rows_in_blocks(
+        self, table: str, *names: str, text: str = "", condition: str = "1"
+    ) -> Iterator[tuple[dict[str, Integers], pa.Array]]:
+        """The rows that meet `condition`, which is SQL, in blocks, as `integers_and_texts` gives them."""
+        after, last = MISSING, self.last_row(table)
+        while table in self.tables:
+            block = RowBlock(after, last, ROWS_OF_A_BLOCK)
+            columns, texts = self.integers_and_texts(table, (ROWID, *names), text, block, condition)
+            rowids = columns.pop(ROWID)
+            if len(rowids):
+                yield columns, texts
+            if len(rowids) < ROWS_OF_A_BLOCK:
+                return
+            after = _block_behind(after, int(rowids[-1]), len(rowids)).last
+
+    def numbers(self, chosen: str, table: str, condition: str) -> list[list[int | None]]:
+        """The columns of whole numbers that a query gives of a table; None for other values."""
+        query = f'SELECT {chosen} FROM "{table}" NOT INDEXED WHERE {condition}'  # noqa: S608
+        columns = [column.to_pylist() for column in self._arrow(query)]
+        return [[value if isinstance(value, int) else None for value in column] for column in columns]
+
     def _numbers_and_more(
         self, table: str, names: Sequence[str], more: Sequence[str], within: str, rows: int | None = None
     ) -> tuple[dict[str, Integers], list[pa.ChunkedArray]]:

@@ -18,6 +18,7 @@ class TracedGpu:
     name: str | None
     chip: str | None
     compute_capability: str | None
+    uuid: str | None = None
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Known:
     names: list[str | None] = field(default_factory=list)
     chips: list[str | None] = field(default_factory=list)
     compute_capabilities: list[str | None] = field(default_factory=list)
+    uuids: list[str | None] = field(default_factory=list)
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Devices:
             result.names.append(gpu.name)
             result.chips.append(gpu.chip)
             result.compute_capabilities.append(gpu.compute_capability)
+            result.uuids.append(gpu.uuid)
         return result
 
     def places(self, process: Integers, device: Integers) -> Integers:
@@ -79,11 +82,16 @@ def read_devices(database: Database) -> Devices:
 
 def _new(database: Database) -> Devices:
     numbers = database.integers(TABLE, "id", "cuDevice", "computeMajor", "computeMinor")
-    names, chips = database.texts(TABLE, "name"), database.texts(TABLE, "chipName")
+    names, chips, uuids = (database.texts(TABLE, column) for column in ("name", "chipName", "uuid"))
     capabilities = _capabilities(numbers["computeMajor"], numbers["computeMinor"])
     places = numbers["id"].tolist()
     gpus = {
-        place: TracedGpu(names[row] if names else None, chips[row] if chips else None, capabilities[row])
+        place: TracedGpu(
+            names[row] if names else None,
+            chips[row] if chips else None,
+            capabilities[row],
+            uuids[row] if uuids else None,
+        )
         for row, place in enumerate(places)
     }
     cuda_numbers = dict(zip(numbers["cuDevice"].tolist(), places, strict=True))

@@ -1,0 +1,88 @@
+"""Power of a GPU that NVML sampled while its steps ran, and the energy that follows from it.
+
+A reading is taken some ten times a second, and on most GPUs it is a mean over the last second: of steps shorter than
+that the energy is smeared over its neighbours. Nothing is said of a step with fewer than two readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from ncu_launch.profilers.sampling.power_readings import PowerReading
+from ncu_parsers.timelines.activity.activity import Activity
+
+from ncu_tools.numbers.number_format import counted, digits
+
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class StepEnergy:
+    """What was sampled of a GPU in one step.
+
+    `power_w` is the mean by trapezoids from the first of the `readings` in the step to the last one, which are
+    `sampled_s` apart; `energy_j` is that times the span of the step. The clock is a mean, the temperature the highest.
+    """
+
+    energy_j: float
+    power_w: float
+    readings: int
+    sampled_s: float
+    sm_clock_hz: float | None
+    temperature_c: float | None
+
+
+def energy_between(readings: Sequence[PowerReading], start_ns: int, end_ns: int) -> StepEnergy | None:
+    """The energy of a GPU from `start_ns` to `end_ns` (since 1970) by its readings, which are in order.
+
+    None with fewer than two of them in this time.
+    """
+    own = [(one.utc_ns, one.power_w, one) for one in readings if start_ns <= one.utc_ns < end_ns]
+    powers = [(at, power) for at, power, _ in own if power is not None]
+    if len(powers) < 2 or powers[-1][0] <= powers[0][0]:
+        return None
+    joules = sum((left[1] + right[1]) / 2 * (right[0] - left[0]) for left, right in pairwise(powers)) / NS_PER_S
+    sampled_s = (powers[-1][0] - powers[0][0]) / NS_PER_S
+    clocks = [one.sm_clock_hz for _, _, one in own if one.sm_clock_hz is not None]
+    return StepEnergy(
+        energy_j=joules / sampled_s * (end_ns - start_ns) / NS_PER_S,
+        power_w=joules / sampled_s,
+        readings=len(powers),
+        sampled_s=sampled_s,
+        sm_clock_hz=fmean(clocks) if clocks else None,
+        temperature_c=max((one.temperature_c for _, _, one in own if one.temperature_c is not None), default=None),
+    )
+
+
+def readings_of(
+    activity: Activity, gpu: tuple[int, int], power: Mapping[str, Sequence[PowerReading]]
+) -> list[PowerReading]:
+    """The readings of the GPU that a process calls by a device number: those of the same UUID.
+
+    Where either side has none, those of the only GPU that was read, if the recording has one GPU too.
+    """
+    wanted = _plain(activity.uuids.get(gpu))
+    known = {_plain(some[0].uuid): some for some in power.values() if some}
+    if wanted is not None and None not in known:
+        return list(known.get(wanted, []))
+    return list(*known.values()) if len(known) == 1 and len(activity.operations.gpus()) == 1 else []
+
+
+def _plain(uuid: str | None) -> str | None:
+    """nsys writes a GPU's UUID without the "GPU-" in front of it."""
+    return None if uuid is None else uuid.removeprefix("GPU-").lower()
+
+
+def power_note(power: Mapping[str, Sequence[PowerReading]]) -> str:
+    """How often and for how long power was read, in a sentence."""
+    some = [readings for readings in power.values() if len(readings) > 1]
+    seconds = max((one[-1].utc_ns - one[0].utc_ns) / NS_PER_S for one in some)
+    rates = [(len(one) - 1) / ((one[-1].utc_ns - one[0].utc_ns) / NS_PER_S) for one in some]
+    return (
+        f"~ is sampled through NVML, {digits(fmean(rates))} times a second for {digits(seconds)} s on "
+        f"{counted(len(some), 'GPU', 'GPUs')}: energy is the mean power of the readings in a step times its time; a "
+        "reading is a mean over the last second on most GPUs, and steps with fewer than two have none"
+    )

@@ -1,0 +1,127 @@
+"""The ranges of host threads in an SQLite export of nsys: NVTX ranges, and calls of the system's library.
+
+PyTorch's `emit_nvtx` puts a number of its own into the name of each range: "aten::add, seq = 4, op_id = 7". Of millions
+of ranges no two names are alike then, so these numbers are left out where the reader does not ask for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ncu_parsers.schema import arrays
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import (
+    MISSING,
+    NUMBERS_IN_NAMES,
+    FilledColumns,
+    HostRanges,
+    Integers,
+    Numbered,
+    Window,
+    are_times,
+    columns_of,
+    plain_name,
+)
+from ncu_parsers.timelines.nsys.tables.database import Database
+
+RANGES, OS_CALLS = "NVTX_EVENTS", "OSRT_API"
+EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
+RANGE_TYPES = {"NvtxPushPopRange": 59, "NvtxStartEndRange": 60}
+
+THREAD_BITS, PROCESS_MASK = 24, 0xFFFFFF
+
+
+def process_of(serialised: Integers) -> Integers:
+    """The process id in nsys's serialised ids of processes and threads."""
+    return np.where(serialised == MISSING, MISSING, serialised >> THREAD_BITS & PROCESS_MASK)
+
+
+def read_ranges(
+    database: Database, strings: dict[int, str], last: int, window: Window | None, *, whole_names: bool
+) -> HostRanges:
+    """NVTX ranges and calls of the system's library, all or those that are open in `window` (ns).
+
+    A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names.
+    """
+    names = Numbered()
+    found = FilledColumns(
+        sum(map(database.rows, (RANGES, OS_CALLS))), "kind", "name", "process", "thread", "start", "end"
+    )
+    nvtx = _nvtx(database, strings, last, window, names, whole_names=whole_names)
+    for columns in chain(nvtx, _os_calls(database, strings, window, names)):
+        thread = columns.pop("globalTid")
+        kept = are_times(columns["start"], columns["end"]) & (columns["name"] >= 0)
+        found.add({**columns, "thread": thread, "process": process_of(thread)}, kept)
+    return columns_of(HostRanges, found.columns, names.texts).by_start()
+
+
+def open_in(database: Database, table: str, window: Window | None) -> str:
+    """The condition, as SQL, that something is open within a window, or at its edges; what has no end is open."""
+    if window is None or not {"start", "end"} <= database.columns(table):
+        return "1"
+    return f'(start <= {window.end} AND ("end" >= {window.start} OR "end" IS NULL OR "end" = 0))'
+
+
+def _nvtx(
+    database: Database, strings: dict[int, str], last: int, window: Window | None, names: Numbered, *,
+    whole_names: bool,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """NVTX ranges in blocks; the number of their name is -1 where they have none."""
+    if "start" not in database.columns(RANGES):
+        return
+    condition = f"start NOT NULL AND {_is_range(database)} AND {open_in(database, RANGES, window)}"
+    for columns, texts in database.rows_in_blocks(
+        RANGES, "start", "end", "globalTid", "textId", text="text", condition=condition
+    ):
+        name = _names_of(texts, columns["textId"], strings, names, whole_names=whole_names)
+        open_ended = (columns["end"] == MISSING) | (columns["end"] == 0)  # old schemas write 0 for null
+        end = np.where(open_ended, np.maximum(last, columns["start"]), columns["end"])
+        yield {**columns, "end": end, "name": name, "kind": activity.NVTX}
+
+
+def _os_calls(
+    database: Database, strings: dict[int, str], window: Window | None, names: Numbered
+) -> Iterator[dict[str, Any]]:
+    for columns, _ in database.rows_in_blocks(
+        OS_CALLS, "start", "end", "globalTid", "nameId", condition=open_in(database, OS_CALLS, window)
+    ):
+        distinct, code = np.unique(columns["nameId"], return_inverse=True)
+        numbers = [names.number(strings.get(one, "(call without a name)")) for one in distinct.tolist()]
+        yield {**columns, "name": np.array(numbers, np.int64)[code.reshape(-1)], "kind": activity.OS_CALL}
+
+
+def _is_range(database: Database) -> str:
+    """The condition, as SQL, for push/pop and start/end ranges; old schemas have no type, and only ranges."""
+    if "eventType" not in database.columns(RANGES):
+        return "1"
+    numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
+    named = dict(zip(database.texts(EVENT_TYPES, "name"), numbers, strict=False))
+    wanted = ", ".join(str(named.get(name, number)) for name, number in RANGE_TYPES.items())
+    return f"(eventType IS NULL OR eventType IN ({wanted}))"
+
+
+def _names_of(
+    texts: pa.Array, registered: Integers, strings: dict[int, str], names: Numbered, *, whole_names: bool
+) -> npt.NDArray[np.int64]:
+    """The number in `names` of each event's own text or registered string; -1 for events without a name."""
+    keys = arrays.encoded(texts if whole_names else arrays.replaced(texts, f"(?s){NUMBERS_IN_NAMES}", ""))
+    found = np.full(len(texts), -1)
+    own = arrays.present(keys.indices)
+    words = [key.decode("utf-8", "replace") for key in keys.dictionary.to_pylist()]
+    numbers = np.array([names.number(word) if word else -1 for word in words], np.int64)
+    if len(words):
+        found[own] = numbers[arrays.values_of(keys.indices, np.int32)[own]]
+    without = np.flatnonzero(found < 0)
+    distinct, code = np.unique(registered[without], return_inverse=True)
+    for_strings = [strings.get(one) for one in distinct.tolist()]
+    plain = [one if one is None or whole_names else plain_name(one) for one in for_strings]
+    numbers = np.array([-1 if one is None else names.number(one) for one in plain], np.int64)
+    if len(distinct):
+        found[without] = numbers[code.reshape(-1)]
+    return found

@@ -1,0 +1,81 @@
+"""What --trim reads of an nsys database gives the figures that the whole database gives of that time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.activity import Activity, Window
+from ncu_parsers.timelines.activity.nsys_activity import read_sqlite
+
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.timeline import timeline
+from tests.support.reports import needs_shared_reports, shared_reports
+from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed
+
+MS = 1_000_000
+
+
+def read(path: Path, trim: Window | None = None, **more: Any) -> Activity:
+    return read_sqlite(Source(str(path)), trim=trim, **more)
+
+
+def parts(activity: Activity, trim: Window) -> dict[str, Any]:
+    """Every part; of the steps those of whole GPUs: repetition is looked for in what was read."""
+    found = timeline(activity, trim=trim)
+    rows: dict[str, Any] = {name: part.table(found, whole=True).rows for name, part in PARTS_OF_TIMELINE.items()}
+    return {**rows, **{name: [row for row in rows[name] if row["is_whole"]] for name in ("steps", "verdicts")}}
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("begins", [0.0, 0.37, 0.8])
+@pytest.mark.parametrize("share", [0.2, 0.01, 0.0003])
+@pytest.mark.parametrize(
+    "path", [one for one in shared_reports("nsys") if one.suffix == ".sqlite"], ids=lambda one: one.name[-28:]
+)
+def test_a_time_of_a_real_recording_has_the_same_figures_read_alone(path: Path, share: float, begins: float) -> None:
+    whole = read(path)
+    lasts = int(whole.operations.end.max()) - min(int(whole.operations.start.min()), int(whole.calls.start.min()))
+    trim = Window(int(begins * lasts), int((begins + share) * lasts))
+    part = read(path, trim)
+    assert len(part.ranges) < len(whole.ranges)
+    assert len(part.operations) < len(whole.operations)
+    assert parts(part, trim) == parts(whole, trim)
+
+
+def recorded(folder: Path) -> Path:
+    """A kernel every 10 ms, launched 2 ms before in a step of its own; origin at 8 ms, where the first call begins."""
+    steps = range(1, 11)
+    tables = {
+        KERNELS: [kernel(10 * step * MS, step, end=(10 * step + 5) * MS) for step in steps],
+        CALLS: [{**call((10 * step - 2) * MS, step), "nameId": 2} for step in steps],
+        RANGES: [pushed(f"step {step}", (10 * step - 3) * MS, (10 * step - 1) * MS) for step in steps],
+    }
+    return database(folder / "t.sqlite", tables, ("void gemm<1>(int)", "cudaLaunchKernel_v7000"))
+
+
+def test_a_step_is_found_by_the_call_that_launched_it_before_the_time(tmp_path: Path) -> None:
+    trim = Window(43 * MS, 44 * MS)  # in the kernel that began at 50 ms, whose call and range are over
+    part = read(recorded(tmp_path), trim)
+    found = timeline(part, trim=trim, step=re.compile("^step"))
+    (gpu,) = found.gpus
+    assert [step.name for step in gpu.steps] == ["step 5"]
+    assert found.origin_ns == 8 * MS
+    assert (gpu.whole.span_ns, gpu.whole.busy_ns, gpu.whole.kernels) == (MS, MS, 0)
+
+
+def test_the_gap_at_the_edge_has_the_cause_of_the_operation_behind_it(tmp_path: Path) -> None:
+    path, trim = recorded(tmp_path), Window(48 * MS, 51 * MS)  # 56 to 59 ms; the next kernel is at 60 ms
+    (gpu,) = timeline(read(path, trim), trim=trim).gpus
+    assert gpu.whole.idle_ns == 3 * MS
+    assert gpu.whole.causes == timeline(read(path), trim=trim).gpus[0].whole.causes
+
+
+def test_a_time_without_a_step_of_that_name_says_so(tmp_path: Path) -> None:
+    trim = Window(42 * MS, 44 * MS)
+    found = timeline(read(recorded(tmp_path), trim), trim=trim, step=re.compile("^step 9"))
+    assert found.gpus[0].steps == []
+    assert any("none of them launched GPU work in the time of --trim" in note for note in found.notes)
