@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.table import Column, Table
 from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
@@ -58,6 +59,15 @@ def step_row(found: Timeline, gpu: GpuTimeline, step: TimelineStep, *, whole: bo
         "bound": verdict.bound, "shown_bound": verdict.bound or "not decided", "why": verdict.why,
         "saving_ns": verdict.saving_ns,
     }  # fmt: skip
+
+
+def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
+    """The verdict on a step as a heading and its sentence: "GPU 0 of process 7: copy-bound", "of 3 ms, 97 % is ..."."""
+    verdict = step.verdict
+    of_process = "" if gpu.process is None else f" of process {gpu.process}"
+    bound = f"{verdict.bound}-bound" if verdict.bound else "no verdict"
+    text = f"of {duration(step.span_ns)}, {verdict.why}" if verdict.bound else verdict.why
+    return f"{gpu.title}{of_process}: {bound}", text
 
 
 def cause_column(cause: str) -> str:
