@@ -5,7 +5,7 @@ Only as many steps as keep the page small, those first that could save most; not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -37,8 +37,8 @@ MOST_BOXES, FEWEST_BOXES = 4_000, 200
 draws half as many at a time, and merges what is shorter than a pixel."""
 BOXES_OF_WHOLE = 1_500
 """Most boxes of the whole recording, where it has steps."""
-LONGEST_NAME = 300
-"""Letters of a name; the rest is cut."""
+LONGEST_NAME, LONGEST_TITLE = 300, 80
+"""Letters of a name and of its short form; the rest is cut."""
 
 
 Texts = dict[tuple[str, str], int]
@@ -133,7 +133,7 @@ def _step(found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts:
         "verdicts": _verdicts(shown, (*lanes.evidence(shown, gpus[0].longest), *_idle(shown))),
         "numbers": _numbers(found, shown),
         "longest": _longest(gpus[0].longest, start),
-        "gpus": [_gpu(of_gpu, resolution, names, texts) for of_gpu in gpus],
+        "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
         "pieces": sum(map(len, pieces)),
         "resolution_ns": resolution,
         "left_out": _gpus_left_out(found, gpus),
@@ -179,13 +179,24 @@ def _longest(longest: Sequence[LongGap], start: int) -> dict[str, Any]:
     return table_of(columns, [{name: _cut(value) for name, value in row.items()} for row in rows])
 
 
-def _gpu(of_gpu: LanesOfGpu, resolution: int, names: Sequence[str], texts: Texts) -> dict[str, Any]:
+def _gpu(of_gpu: LanesOfGpu, step: str, resolution: int, names: Sequence[str], texts: Texts) -> dict[str, Any]:
+    hosts = [_host_was_in(gap, step) for gap in of_gpu.longest]
+
+    def of_operation(number: int) -> tuple[str, str]:
+        return short_title(names[number]), names[number]
+
+    def of_gap(rank: int) -> tuple[str, str]:
+        return hosts[rank], hosts[rank]
+
+    lanes = []
+    for lane in of_gpu.lanes:
+        if lane.title == LONGEST_GAPS:  # each of them can be looked up in the table of longest gaps
+            lanes.append({**_lane(lane, 0, of_gap, texts), "ranks": lane.pieces.name.tolist()})
+        else:
+            lanes.append(_lane(lane, resolution, of_operation, texts))
     more = of_gpu.more_streams
-    return {
-        "title": gpu_title(of_gpu.gpu),
-        "lanes": [_lane(lane, of_gpu, resolution, names, texts) for lane in of_gpu.lanes],
-        "left_out": f"{counted(more, 'more stream is', 'more streams are')} left out" if more else None,
-    }
+    left_out = f"{counted(more, 'more stream is', 'more streams are')} left out" if more else None
+    return {"title": gpu_title(of_gpu.gpu), "lanes": lanes, "left_out": left_out}
 
 
 def gpu_title(gpu: GpuTimeline) -> str:
@@ -194,28 +205,23 @@ def gpu_title(gpu: GpuTimeline) -> str:
     return f"{gpu.title}{of_process}{f': {gpu.name}' if gpu.name else ''}"
 
 
-def _lane(lane: StepLane, of_gpu: LanesOfGpu, resolution: int, names: Sequence[str], texts: Texts) -> dict[str, Any]:
-    is_of_gaps = lane.title == LONGEST_GAPS
-    merged = 0 if is_of_gaps else resolution
-
+def _lane(lane: StepLane, resolution: int, name_of: Callable[[int], tuple[str, str]], texts: Texts) -> dict[str, Any]:
     def text_of(number: int) -> int:
         if number == NO_NAME:
             return NO_NAME
-        name = _host_was_in(of_gpu.longest[number]) if is_of_gaps else names[number]
-        title = name if is_of_gaps else short_title(name)
-        return texts.setdefault((_cut(title, 80), _cut(name)), len(texts))
+        title, name = name_of(number)
+        return texts.setdefault((_cut(title, LONGEST_TITLE), _cut(name)), len(texts))
 
-    boxes = [_box(box, text_of) for box in boxes_of(lane.pieces, merged)]
-    found = {"title": lane.title, "total_ns": lane.total, "boxes": boxes}
-    return {**found, "ranks": lane.pieces.name.tolist()} if is_of_gaps else found
+    boxes = [_box(box, text_of) for box in boxes_of(lane.pieces, resolution)]
+    return {"title": lane.title, "total_ns": lane.total, "boxes": boxes}
 
 
-def _host_was_in(gap: LongGap) -> str:
-    """What covers a gap: the range that the host was in, the call that ended it if it took half of it, else its cause.
+def _host_was_in(gap: LongGap, step: str) -> str:
+    """What covers a gap: a range of the host within the step, the call that ended it if it took half of it, its cause.
 
-    Where neither is known, the call that waited when the gap began says after what it came.
+    Where neither range nor call is known, the call that waited when the gap began says after what it came.
     """
-    if gap.host_range is not None:
+    if gap.host_range is not None and gap.host_range != step:
         return gap.host_range
     if gap.call is not None and gap.call_ns is not None and gap.late_ns is not None:
         within = min(gap.late_ns + gap.call_ns, gap.duration_ns) - max(gap.late_ns, 0)
@@ -224,7 +230,7 @@ def _host_was_in(gap: LongGap) -> str:
     return f"{gap.cause}, after {gap.after_wait}" if gap.after_wait else gap.cause
 
 
-def _box(box: LaneBox, text_of: Any) -> list[int]:
+def _box(box: LaneBox, text_of: Callable[[int], int]) -> list[int]:
     """[start, length, kind, text] of one piece, [start, length, pieces, kind, ns, kind, ns ...] of merged ones."""
     length = box.end - box.start
     if box.name is not None:

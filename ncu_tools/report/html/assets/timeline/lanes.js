@@ -2,7 +2,7 @@
 // Where the time of a step goes, as lanes over time: gaps, communication, copies and streams of each GPU, and what the
 // host did in the longest gaps. Only in pages of timelines.
 
-const LANES = { label: 172, right: 14, axis: 34, heading: 24, lane: 20, between: 4, legible: 40, letter: 6.1 };
+const LANES = { label: 172, narrow: 104, right: 14, axis: 34, heading: 24, lane: 20, between: 4, legible: 40, letter: 6.1 };
 const CLOSEST_NS = 100;
 const MOST_DRAWN = 2000;
 const LONGEST_GAPS = "longest gaps";
@@ -74,6 +74,9 @@ function timelineLanes(content, { runs, several }) {
   const said = element("p", { class: "hint", id: "timeline-merged" });
   const legend = element("ul", { class: "lane-legend" });
   const [before, after] = [element("div", { class: "step-verdict" }), element("div")];
+  // Beside the lanes stand their titles and, where there is room, their times.
+  const labelWidth = () => (isNarrow() ? LANES.narrow : LANES.label);
+  const isNarrow = () => state.width < 640;
   const state = { step: null, chosen: null, drag: null, width: 0, from: 0, to: 1, finest: 1, lanes: [], drawn: [], height: 0 };
 
   const controls = element(
@@ -165,8 +168,8 @@ function timelineLanes(content, { runs, several }) {
 
   // --------------------------------------------------------------------------------------------------------- drawing
 
-  const scaleOf = () => d3.scaleLinear([state.from, state.to], [LANES.label, state.width - LANES.right]);
-  const perPixel = () => (state.to - state.from) / Math.max(state.width - LANES.right - LANES.label, 1);
+  const scaleOf = () => d3.scaleLinear([state.from, state.to], [labelWidth(), state.width - LANES.right]);
+  const perPixel = () => (state.to - state.from) / Math.max(state.width - LANES.right - labelWidth(), 1);
   const isInSight = (box) => box.end >= state.from && box.start <= state.to;
   const drawnBoxes = (lane) => (lane.title === LONGEST_GAPS ? lane.boxes : mergedBoxes(lane.boxes, state.finest));
 
@@ -223,13 +226,13 @@ function timelineLanes(content, { runs, several }) {
   }
 
   function drawWords(drawn) {
-    const room = (one) => Math.min(one.left + one.width, state.width - LANES.right) - Math.max(one.left, LANES.label);
+    const room = (one) => Math.min(one.left + one.width, state.width - LANES.right) - Math.max(one.left, labelWidth());
     words
       .selectAll("text")
       .data(drawn.filter((one) => one.box.count === 1 && room(one) > LANES.legible))
       .join("text")
       .attr("class", (one) => `on-${kindClass(one.box.times[0][0])}`)
-      .attr("x", (one) => Math.max(one.left, LANES.label) + 4)
+      .attr("x", (one) => Math.max(one.left, labelWidth()) + 4)
       .attr("y", (one) => one.lane.y + LANES.lane - 6)
       .text((one) => cutTo(nameOf(one), room(one) - 8));
   }
@@ -242,11 +245,11 @@ function timelineLanes(content, { runs, several }) {
   function drawFrame(x) {
     const right = state.width - LANES.right;
     svg.attr("viewBox", `0 0 ${state.width} ${state.height}`);
-    clip.attr("x", LANES.label).attr("y", 0).attr("width", right - LANES.label).attr("height", state.height);
+    clip.attr("x", labelWidth()).attr("y", 0).attr("width", right - labelWidth()).attr("height", state.height);
     const inMs = d3.scaleLinear([state.from / 1e6, state.to / 1e6], x.range());
-    const ticks = Math.max(Math.floor((right - LANES.label) / 110), 2);
+    const ticks = Math.max(Math.floor((right - labelWidth()) / 110), 2);
     axis.attr("transform", `translate(0,${LANES.axis})`).call(d3.axisTop(inMs).ticks(ticks));
-    axisTitle.attr("x", LANES.label).text("ms from the step's start");
+    axisTitle.attr("x", labelWidth()).text("ms from the step's start");
     grid
       .selectAll("line")
       .data(inMs.ticks(ticks))
@@ -261,8 +264,8 @@ function timelineLanes(content, { runs, several }) {
       ...state.lanes.flatMap((lane) => {
         const y = lane.y + LANES.lane - 6;
         return [
-          { x: 8, y, text: cutTo(lane.title, 90), class: "" },
-          { x: LANES.label - 8, y, text: duration(lane.total_ns), class: "lane-total" },
+          { x: 8, y, text: lane.title, class: "" },
+          ...(isNarrow() ? [] : [{ x: labelWidth() - 8, y, text: duration(lane.total_ns), class: "lane-total" }]),
         ];
       }),
     ];
@@ -358,7 +361,7 @@ function timelineLanes(content, { runs, several }) {
   function boxAt(event) {
     const [x, y] = d3.pointer(event, svg.node());
     const lane = laneAt(y);
-    if (!lane || x < LANES.label) return null;
+    if (!lane || x < labelWidth()) return null;
     const near = (one) => Math.max(one.left - x, x - one.left - one.width, 0);
     const found = d3.least(state.drawn.filter((one) => one.lane === lane).reverse(), near);
     return found && near(found) <= 2 ? found : null;
@@ -414,7 +417,7 @@ function timelineLanes(content, { runs, several }) {
   }
 
   function drag(event) {
-    const inside = Math.min(Math.max(d3.pointer(event, svg.node())[0], LANES.label), state.width - LANES.right);
+    const inside = Math.min(Math.max(d3.pointer(event, svg.node())[0], labelWidth()), state.width - LANES.right);
     state.drag.to = inside;
     const [left, right] = d3.extent([state.drag.from, state.drag.to]);
     dragged.attr("visibility", "visible").attr("x", left).attr("width", right - left);
@@ -423,7 +426,7 @@ function timelineLanes(content, { runs, several }) {
 
   svg.on("pointerdown", (event) => {
     const [x] = d3.pointer(event, svg.node());
-    if (event.button || event.pointerType === "touch" || x < LANES.label) return;
+    if (event.button || event.pointerType === "touch" || x < labelWidth()) return;
     state.drag = { from: x, to: x };
     tip.hidden = true;
     svg.node().setPointerCapture(event.pointerId);
