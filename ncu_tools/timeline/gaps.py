@@ -44,19 +44,28 @@ _NUMBERS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gaps of one GPU. `by_cause` has the ns of each cause (rows, as `CAUSES`) in each gap (columns, int64).
+    """The gaps of one GPU, and the moments of each cause.
 
     `next_operation` is the row of the operation that ended each gap, and `call` that of its API call; -1 for none.
     """
 
     idle: IntervalSet
     causes: dict[str, IntervalSet]
-    by_cause: Integers
     next_operation: Integers
     call: Integers
 
     def __len__(self) -> int:
         return len(self.idle)
+
+    @cached_property
+    def by_cause(self) -> Integers:
+        """The ns of each cause (rows, as `CAUSES`) in each gap (columns)."""
+        return self.causes_in(np.arange(len(self)))
+
+    def causes_in(self, gaps: npt.NDArray[np.intp]) -> Integers:
+        """The ns of each cause (rows, as `CAUSES`) in some of the gaps (columns)."""
+        start, end = self.idle.start[gaps], self.idle.end[gaps]
+        return np.stack([self.causes[cause].within(start, end) for cause in CAUSES])
 
     def main_cause(self, gap: int) -> str:
         """The cause that takes most of a gap."""
@@ -231,8 +240,7 @@ def gaps_of(
     causes = dict.fromkeys(CAUSES, NOTHING)
     for cause, part in _parts(activity, idle, has_next, calls, _last_thread(activity, call), threads):
         causes[cause] = causes[cause] | part
-    by_cause = np.stack([causes[cause].within(idle.start, idle.end) for cause in CAUSES])
-    return Gaps(idle, causes, by_cause, following, calls)
+    return Gaps(idle, causes, following, calls)
 
 
 def _last_thread(activity: Activity, call: Integers) -> int | None:
@@ -301,16 +309,21 @@ def longest_gaps(
 ) -> list[LongGap]:
     """The longest gaps, longest first."""
     lengths = gaps.idle.end - gaps.idle.start
+    rows = np.argsort(-lengths, kind="stable")[:most]
+    by_cause = gaps.causes_in(rows)
+    main, time = by_cause.argmax(axis=0), by_cause.max(axis=0)
     return [
-        _described(activity, operations, gaps, threads, gap)
-        for gap in np.argsort(-lengths, kind="stable")[:most].tolist()
+        _described(activity, operations, gaps, threads, gap, (CAUSES[cause], cause_ns))
+        for gap, cause, cause_ns in zip(rows.tolist(), main.tolist(), time.tolist(), strict=True)
     ]
 
 
-def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int) -> LongGap:
+def _described(
+    activity: Activity, operations: GpuOperations, gaps: Gaps, threads: ThreadsOfCalls, gap: int, cause: tuple[str, int]
+) -> LongGap:
+    """One gap; `cause` is its main one with the ns that it takes."""
     start, end = int(gaps.idle.start[gap]), int(gaps.idle.end[gap])
     following, call = int(gaps.next_operation[gap]), int(gaps.call[gap])
-    cause = gaps.main_cause(gap)
     found: tuple[str, float] | None = None
     called = wait = late = lasts = None
     if call >= 0:
@@ -322,7 +335,7 @@ def _described(activity: Activity, operations: GpuOperations, gaps: Gaps, thread
         found = host.range_over(start, before) if before > start else host.range_over(start, end)
         wait = host.waiting_at(start)
     return LongGap(
-        start, end - start, cause, int(gaps.by_cause[:, gap].max()),
+        start, end - start, *cause,
         operations.names[int(operations.name[following])] if following >= 0 else None,
         called, lasts, late, found[0] if found else None, found[1] if found else None, wait,
     )  # fmt: skip

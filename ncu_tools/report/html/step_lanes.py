@@ -7,18 +7,18 @@ one if it has the same name and runs in the middle of this one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.html.lane_boxes import Integers, LanePieces
+from ncu_tools.report.html.lane_boxes import LanePieces
 from ncu_tools.timeline.communication import collectives_on, is_communication
 from ncu_tools.timeline.copies import copies_on
-from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
+from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline, TimelineStep
 from ncu_tools.timeline.verdict import (
@@ -134,9 +134,10 @@ class LanesOfTimeline:
         self._operations = {id(gpu): found.activity.operations.at(gpu.rows) for gpu in found.gpus}
 
     def gpus(self, shown: StepOfTimeline) -> list[LanesOfGpu]:
-        """The lanes of the GPU whose step it is, then those of the others, `MOST_GPUS` at most."""
-        others = [gpu for gpu in self._found.gpus if gpu is not shown.gpu]
-        return [self._of(gpu, *shown.window) for gpu in (shown.gpu, *others)[:MOST_GPUS]]
+        """The lanes of the GPUs that ran the step, then those of the others, `MOST_GPUS` at most."""
+        first = [shown.gpu, *(gpu for gpu, _ in shown.others)]
+        others = [gpu for gpu in self._found.gpus if not any(gpu is one for one in first)]
+        return [self._of(gpu, *shown.window) for gpu in [*first, *others][:MOST_GPUS]]
 
     def evidence(self, shown: StepOfTimeline, longest: Sequence[LongGap]) -> tuple[str, ...]:
         """Sentences on what bounds the step; `longest` are its longest gaps."""
@@ -164,7 +165,7 @@ class LanesOfTimeline:
         operations = every.at(here)
         work = _StepWork(operations, window)
         longest = self._longest(gpu, every, start, end)
-        streams = list(_streams(operations, work.kind, start, end))
+        streams = _streams(operations, work.kind, start, end)
         causes = [(FIRST_CAUSE + number, gpu.gaps.causes[cause] & window) for number, cause in enumerate(CAUSES)]
         lanes = [
             _lane(GAPS, causes, start),
@@ -172,18 +173,16 @@ class LanesOfTimeline:
                                     (HIDDEN_COMMUNICATION, work.communication & work.kernels)], start),
             _lane("copies", [(COPIES, work.exposed_copies), (HIDDEN_COPIES, work.copies - work.exposed_copies)], start),
             *streams[:MOST_STREAMS],
-            _of_longest(longest, start, end),
+            _of_longest(longest, start),
         ]  # fmt: skip
         return LanesOfGpu(gpu, [lane for lane in lanes if len(lane.pieces)], longest, len(streams[MOST_STREAMS:]))
 
     def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
-        """The longest gaps that reach into the window, longest first."""
+        """The longest gaps within the window, longest first; of those that reach beyond it the part within."""
         gaps = gpu.gaps
         here = np.flatnonzero((gaps.idle.end > start) & (gaps.idle.start < end))
-        some = Gaps(
-            IntervalSet(gaps.idle.start[here], gaps.idle.end[here]), gaps.causes, gaps.by_cause[:, here],
-            gaps.next_operation[here], gaps.call[here],
-        )  # fmt: skip
+        idle = IntervalSet(np.maximum(gaps.idle.start[here], start), np.minimum(gaps.idle.end[here], end))
+        some = replace(gaps, idle=idle, next_operation=gaps.next_operation[here], call=gaps.call[here])
         return longest_gaps(self._found.activity, operations, some, self._threads, LONGEST)
 
 
@@ -210,7 +209,7 @@ def _lane(title: str, sets: Sequence[tuple[int, IntervalSet]], begin: int) -> St
     return StepLane(title, pieces, sum(one.total for _, one in sets))
 
 
-def _streams(operations: GpuOperations, kind: npt.NDArray[np.int64], start: int, end: int) -> Iterator[StepLane]:
+def _streams(operations: GpuOperations, kind: npt.NDArray[np.int64], start: int, end: int) -> list[StepLane]:
     """A lane for each stream with all that it ran, the busiest first."""
     found = []
     for stream in np.unique(operations.stream).tolist():
@@ -220,14 +219,15 @@ def _streams(operations: GpuOperations, kind: npt.NDArray[np.int64], start: int,
             kind[mine], operations.name[mine],
         )  # fmt: skip
         found.append(StepLane("stream" if stream == MISSING else f"stream {stream}", pieces, int(pieces.own.sum())))
-    yield from sorted(found, key=lambda lane: -lane.total)
+    return sorted(found, key=lambda lane: -lane.total)
 
 
-def _of_longest(longest: Sequence[LongGap], start: int, end: int) -> StepLane:
+def _of_longest(longest: Sequence[LongGap], begin: int) -> StepLane:
     """A lane of the longest gaps, each named by its rank, to say what the host did in it."""
     ranks = sorted(range(len(longest)), key=lambda rank: longest[rank].start_ns)
-    begins = np.array([max(longest[rank].start_ns, start) - start for rank in ranks], np.int64)
-    ends = [min(longest[rank].start_ns + longest[rank].duration_ns, end) - start for rank in ranks]
-    kinds: Integers = np.array([FIRST_CAUSE + CAUSES.index(longest[rank].cause) for rank in ranks], np.int64)
-    pieces = LanePieces(begins, np.array(ends, np.int64), kinds, np.array(ranks, np.int64))
-    return StepLane(LONGEST_GAPS, pieces, int(pieces.own.sum()))
+    columns = [
+        (gap.start_ns - begin, gap.start_ns - begin + gap.duration_ns, FIRST_CAUSE + CAUSES.index(gap.cause), rank)
+        for rank, gap in ((rank, longest[rank]) for rank in ranks)
+    ]
+    pieces = LanePieces(*np.array(columns, np.int64).reshape(-1, 4).T)
+    return StepLane(LONGEST_GAPS, pieces, sum(gap.duration_ns for gap in longest))

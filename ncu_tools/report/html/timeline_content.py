@@ -173,7 +173,7 @@ def _numbers(found: Timeline, shown: StepOfTimeline) -> dict[str, Any]:
 
 
 def _longest(longest: Sequence[LongGap], start: int) -> dict[str, Any]:
-    """The longest gaps of a step in the columns of `timeline --part longest`, their times from the step's start."""
+    """The longest gaps of a step in the columns of `timeline --part longest`, times from the step's start."""
     columns = [one for one in PARTS_OF_TIMELINE["longest"].columns if one.name != "gpu"]
     rows = [{**asdict(gap), "start_ns": gap.start_ns - start} for gap in longest]
     return table_of(columns, [{name: _cut(value) for name, value in row.items()} for row in rows])

@@ -208,6 +208,15 @@ class TestLanes:
         start, end = shown.window
         assert (stream.pieces.start.min(), stream.pieces.end.max()) == (0, end - start)
 
+    def test_of_a_gap_that_reaches_beyond_the_step_only_the_part_within_counts(self) -> None:
+        calls = [Call(1, 2, correlation=1), Call(900, 901, correlation=2), Call(1500, 1501, correlation=3)]
+        operations = [Operation(10, 100, calls=1), Operation(1000, 1100, calls=2), Operation(1600, 1700, calls=3)]
+        found = timeline(recording(operations, calls, [Range(800, 1400, "train_step")]), step=re.compile("train_step"))
+        (shown,), _ = steps_by_saving(found)
+        gaps = [(gap.start_ns, gap.duration_ns) for gap in lanes_of(found, shown).longest]
+        assert gaps == [(1100, 300), (800, 200)]
+        assert sum(lasts for _, lasts in gaps) == shown.step.idle_ns
+
     def test_the_busiest_streams_have_lanes_and_the_others_are_counted(self) -> None:
         found = timeline(recording([Operation(100 * n, 100 * n + 10 + n, stream=n) for n in range(15)]))
         of_gpu = lanes_of(found, steps_by_saving(found)[1][0])

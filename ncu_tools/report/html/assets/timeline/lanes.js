@@ -153,7 +153,7 @@ function timelineLanes(content, { runs, several }) {
 
   function longestOf(step) {
     if (!step.longest.rows.length) return [];
-    const caption = `The longest gaps of ${step.gpus[0].title}; times from the step's start`;
+    const caption = `The longest gaps of ${step.gpus[0].title} within the step; times from its start`;
     return [sortableTable(step.longest, { caption }).node];
   }
 
@@ -390,6 +390,7 @@ function timelineLanes(content, { runs, several }) {
     state.to = state.from + width;
     tip.hidden = true;
     draw();
+    if (state.chosen) tell(chosenBox()); // of a merged box a part may be left
   }
 
   function showAll() {
