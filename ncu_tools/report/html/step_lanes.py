@@ -14,22 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
 
-from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.html.lane_boxes import LanePieces
-from ncu_tools.timeline.communication import collectives_on, is_communication
-from ncu_tools.timeline.copies import copies_on
+from ncu_tools.timeline.communication import is_communication
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
 from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline, TimelineStep
-from ncu_tools.timeline.verdict import (
-    COMMUNICATION,
-    COMPUTE,
-    COPY,
-    PARTS,
-    communication_evidence,
-    copy_evidence,
-    gap_evidence,
-)
 
 KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES = range(5)
 KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", *CAUSES)
@@ -138,23 +127,6 @@ class LanesOfTimeline:
         first = [shown.gpu, *(gpu for gpu, _ in shown.others)]
         others = [gpu for gpu in self._found.gpus if not any(gpu is one for one in first)]
         return [self._of(gpu, *shown.window) for gpu in [*first, *others][:MOST_GPUS]]
-
-    def evidence(self, shown: StepOfTimeline, longest: Sequence[LongGap]) -> tuple[str, ...]:
-        """Sentences on what bounds the step; `longest` are its longest gaps."""
-        verdict = shown.step.verdict
-        if verdict.evidence or verdict.bound is None:
-            return verdict.evidence
-        window, operations = IntervalSet.between(*shown.window), self._operations[id(shown.gpu)]
-        if verdict.bound == COPY:
-            return copy_evidence(copies_on(operations, window, _StepWork(operations, window).exposed_copies, {}))
-        if verdict.bound == COMMUNICATION:
-            mine = window.holds(operations.start) & (_StepWork(operations, window).kind == COMMUNICATES)
-            return communication_evidence(collectives_on(self._found.activity, shown.gpu.rows[mine].tolist()))
-        if verdict.bound == COMPUTE:
-            return (f"{counted(shown.step.kernels, 'kernel', 'kernels')}; what they could save stands in the hotspots",)
-        if verdict.bound in PARTS:
-            return gap_evidence(verdict.bound, shown.step.causes, longest)
-        return ()
 
     def _of(self, gpu: GpuTimeline, start: int, end: int) -> LanesOfGpu:
         window = IntervalSet.between(start, end)

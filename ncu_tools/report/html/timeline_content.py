@@ -27,7 +27,7 @@ from ncu_tools.report.html.step_lanes import (
 )
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row, verdict_words
 from ncu_tools.timeline.gaps import LongGap
-from ncu_tools.timeline.timeline import GpuTimeline, Timeline
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
 from ncu_tools.timeline.verdict import PARTS
 
 LANES_LETTERS, MOST_STEPS = 400_000, 20
@@ -130,7 +130,7 @@ def _step(found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts:
         "start_ns": start - found.origin_ns,
         "span_ns": end - start,
         "saving_ns": shown.step.verdict.saving_ns,
-        "verdicts": _verdicts(shown, (*lanes.evidence(shown, gpus[0].longest), *_idle(shown))),
+        "verdicts": _verdicts(shown),
         "numbers": _numbers(found, shown),
         "longest": _longest(gpus[0].longest, start),
         "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
@@ -145,21 +145,21 @@ def _gpus_left_out(found: Timeline, gpus: Sequence[LanesOfGpu]) -> str | None:
     return f"{counted(rest, 'more GPU has', 'more GPUs have')} no lanes here" if rest else None
 
 
-def _verdicts(shown: StepOfTimeline, evidence: Sequence[str]) -> list[dict[str, Any]]:
-    """The verdict on the step with its evidence, then those of the other GPUs that ran it."""
-    of_gpus = [(shown.gpu, shown.step, evidence), *((gpu, step, ()) for gpu, step in shown.others)]
+def _verdicts(shown: StepOfTimeline) -> list[dict[str, Any]]:
+    """The verdict of each GPU that ran the step, with its evidence and all causes of its gaps."""
     found = []
-    for gpu, step, sentences in of_gpus:
+    for gpu, step in ((shown.gpu, shown.step), *shown.others):
         heading, text = verdict_words(gpu, step)
-        found.append({"heading": heading, "text": text, "evidence": [_cut(one) for one in sentences]})
+        evidence = [*step.verdict.evidence, *_idle(step)]
+        found.append({"heading": heading, "text": text, "evidence": [_cut(one) for one in evidence]})
     return found
 
 
-def _idle(shown: StepOfTimeline) -> list[str]:
-    """The sentence on all causes of the step's gaps, unless it has none."""
-    causes = sorted(shown.step.causes.items(), key=lambda one: -one[1])
+def _idle(step: TimelineStep) -> list[str]:
+    """The sentence on all causes of a step's gaps; [] if it has none."""
+    causes = sorted(step.causes.items(), key=lambda one: -one[1])
     said = ", ".join(f"{cause} {duration(time)}" for cause, time in causes)
-    return [f"idle {duration(shown.step.idle_ns)} in {counted(shown.step.gaps, 'gap', 'gaps')}: {said}"] if said else []
+    return [f"idle {duration(step.idle_ns)} in {counted(step.gaps, 'gap', 'gaps')}: {said}"] if said else []
 
 
 def _numbers(found: Timeline, shown: StepOfTimeline) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -281,29 +280,14 @@ class TestTheContent:
         assert ["dependency", "dependency"] in [list(text) for text in made["texts"]]
         assert not any("cudaLaunchKernel" in title for title, _ in made["texts"])
 
-    def test_has_evidence_and_every_cause_of_gaps(self) -> None:
-        first = timeline_content({0: two_steps()}, LANES_LETTERS)["steps"][0]
-        (own, other) = first["verdicts"]
-        assert own["heading"].startswith("GPU 0 of process 7: ")
-        assert own["evidence"][-1].startswith("idle ")
-        assert other["evidence"] == []
-
-    @pytest.mark.parametrize(
-        ("operations", "said"),
-        [
-            ([copy(0, 900, 9_000), Operation(900, 1000)], "1 copy of 9 KB at 10 GB/s"),
-            ([Operation(0, 900, REDUCE), Operation(900, 1000)], "1 x all-reduce: 900 ns, median 900 ns"),
-        ],
-    )
-    def test_has_the_evidence_of_a_step_as_the_timeline_has_that_of_the_whole(
-        self, operations: list[Operation], said: str
-    ) -> None:
-        found = timeline(recording(operations))
-        (gpu,) = found.gpus
-        bare = replace(gpu.whole, verdict=replace(gpu.whole.verdict, evidence=()))
-        evidence = LanesOfTimeline(found).evidence(StepOfTimeline(gpu, bare), [])
-        assert said in evidence[0]
-        assert evidence == gpu.whole.verdict.evidence
+    def test_has_the_verdict_of_each_gpu_with_its_evidence_and_every_cause_of_gaps(self) -> None:
+        found = timeline(recording([copy(0, 900, 9_000), Operation(920, 1000)]))
+        (verdict,) = timeline_content({0: found}, LANES_LETTERS)["steps"][0]["verdicts"]
+        assert verdict["heading"] == "GPU 0 of process 7: copy-bound"
+        assert verdict["text"] == "of 1 µs, 90.0 % is copies that no kernel hides"
+        assert verdict["evidence"] == [*found.gpus[0].whole.verdict.evidence, "idle 20 ns in 1 gap: unknown 20 ns"]
+        several = timeline_content({0: two_steps()}, LANES_LETTERS)["steps"][0]["verdicts"]
+        assert [one["heading"][:18] for one in several] == ["GPU 0 of process 7", "GPU 1 of process 7"]
 
     def test_keeps_a_long_step_small_and_says_what_is_told_apart(self) -> None:
         operations = [Operation(100 * n, 100 * n + 60, stream=n % 3) for n in range(30_000)]

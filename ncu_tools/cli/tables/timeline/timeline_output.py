@@ -12,9 +12,9 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.cli.options import echo_notes, echo_text, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Table, printable, to_markdown
-from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, verdict_words
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 ROWS = {"steps": 8, "longest": 10, "waits": 6, "gaps": 16, "copies": 8, "collectives": 8, "streams": 8, "launches": 8}
@@ -106,8 +106,11 @@ def about(found: Timeline) -> str:
 
 def _verdict_lines(gpu: GpuTimeline, width: int) -> list[str]:
     """The verdict on a GPU's whole time: the sentence, the evidence below it."""
-    heading, text = verdict_words(gpu, gpu.whole)
-    lines = hanging(f"{heading}:", text, width)
-    for one in gpu.whole.verdict.evidence:
+    verdict, whole = gpu.whole.verdict, gpu.whole
+    bound = f"{verdict.bound}-bound" if verdict.bound else "no verdict"
+    of_process = "" if gpu.process is None else f" of process {gpu.process}"
+    text = f"of {duration(whole.span_ns)}, {verdict.why}" if verdict.bound else verdict.why
+    lines = hanging(f"{gpu.title}{of_process}: {bound}:", text, width)
+    for one in verdict.evidence:
         lines += hanging("  -", one, width)
     return lines
