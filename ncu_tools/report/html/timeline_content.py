@@ -26,7 +26,7 @@ from ncu_tools.report.html.step_lanes import (
     steps_by_saving,
 )
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row, verdict_words
-from ncu_tools.timeline.gaps import LongGap
+from ncu_tools.timeline.gaps import DEPENDENCY, QUEUED, UNKNOWN, LongGap
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
 from ncu_tools.timeline.verdict import PARTS
 
@@ -219,8 +219,11 @@ def _lane(lane: StepLane, resolution: int, name_of: Callable[[int], tuple[str, s
 def _host_was_in(gap: LongGap, step: str) -> str:
     """What covers a gap: a range of the host within the step, the call that ended it if it took half of it, its cause.
 
-    Where neither range nor call is known, the call that waited when the gap began says after what it came.
+    Where neither range nor call is known, the call that waited when the gap began says after what it came. What the
+    host did is not said where it is no cause.
     """
+    if gap.cause in (QUEUED, DEPENDENCY, UNKNOWN):
+        return gap.cause
     if gap.host_range is not None and gap.host_range != step:
         return gap.host_range
     if gap.call is not None and gap.call_ns is not None and gap.late_ns is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from ncu_tools.report.html.step_lanes import (
 )
 from ncu_tools.report.html.timeline_content import LANES_LETTERS, LONGEST_NAME, MOST_BOXES, timeline_content
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.gaps import LongGap
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import Timeline, timeline
 from tests.support.activities import Call, Operation, Range, copy, recording
@@ -279,6 +282,22 @@ class TestTheContent:
         made = timeline_content({0: found}, LANES_LETTERS)
         assert ["dependency", "dependency"] in [list(text) for text in made["texts"]]
         assert not any("cudaLaunchKernel" in title for title, _ in made["texts"])
+
+    @pytest.mark.parametrize(
+        ("gap", "said"),
+        [
+            ({"host_range": "aten::addmm"}, "aten::addmm"),
+            ({"host_range": "train_step 1", "after_wait": "cudaFree"}, "allocator, after cudaFree"),
+            ({"call": "cuModuleLoad", "late_ns": 40, "call_ns": 90}, "cuModuleLoad"),
+            ({"call": "cuModuleLoad", "late_ns": 60, "call_ns": 90}, "allocator"),
+            ({"call": "cudaLaunchKernel", "late_ns": -500, "call_ns": 20}, "allocator"),
+            ({"host_range": "aten::addmm", "cause": "queued"}, "queued"),
+        ],
+    )
+    def test_says_what_covers_a_gap_and_nothing_that_does_not(self, gap: dict[str, Any], said: str) -> None:
+        unknown = dict.fromkeys(field.name for field in fields(LongGap))
+        one = LongGap(**{**unknown, "start_ns": 0, "duration_ns": 100, "cause": "allocator", "cause_ns": 90, **gap})
+        assert module._host_was_in(one, "train_step 1") == said
 
     def test_has_the_verdict_of_each_gpu_with_its_evidence_and_every_cause_of_gaps(self) -> None:
         found = timeline(recording([copy(0, 900, 9_000), Operation(920, 1000)]))

@@ -13,6 +13,7 @@ import pytest
 from ncu_tools.cli.reading import report
 from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, asset, page
+from ncu_tools.report.html.step_lanes import KINDS
 from ncu_tools.report.html.timeline_content import LANES_LETTERS
 from ncu_tools.timeline.timeline import Timeline, timeline
 from tests.conftest import SAMPLES
@@ -205,6 +206,26 @@ def detail(opened: Opened) -> str:
     return opened.page.locator("#timeline-box").inner_text()
 
 
+CONTRASTS = """kinds => kinds.map(kind => {
+  const made = (tag, name) => {
+    const one = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    one.setAttribute('class', name);
+    document.querySelector('.lanes .lane-words').append(one);
+    return one;
+  };
+  const light = node => getComputedStyle(node).fill.match(/[\\d.]+/g).map(one => one / 255).map(
+    one => one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4
+  ).reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
+  const [one, other] = [made('rect', `kind-${kind}`), made('text', `on-kind-${kind}`)].map(light);
+  return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+})"""
+"""The contrast of words on boxes of each kind, by WCAG 2."""
+COLOURS = """kinds => new Set(kinds.map(
+  kind => getComputedStyle(document.querySelector(`.lane-words .kind-${kind}`)).fill
+)).size"""
+"""How many colours the kinds have, once `CONTRASTS` has made a box of each."""
+
+
 class TestInABrowser:
     def test_begins_with_the_step_that_could_save_most_and_its_verdict(self, opened: Opened) -> None:
         chosen = opened.page.locator("#timeline-step option:checked").inner_text()
@@ -335,6 +356,15 @@ class TestInABrowser:
             colours.add(found.page.evaluate(fill))
             found.page.close()
         assert len(colours) == 2
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_words_on_boxes_of_every_colour_can_be_read(self, scheme: Any, browser: Browser, tab: Opened) -> None:
+        found = Opened(browser, tab.address, color_scheme=scheme)
+        kinds = [kind.replace(" ", "-") for kind in KINDS]
+        contrasts = dict(zip(kinds, found.page.evaluate(CONTRASTS, kinds), strict=True))
+        assert {kind: contrast for kind, contrast in contrasts.items() if contrast < 4.5} == {}
+        assert found.page.evaluate(COLOURS, kinds) == len(KINDS)
+        found.page.close()
 
     def test_names_stay_text(self, browser: Browser, tmp_path: Path) -> None:
         file = tmp_path / "page.html"
