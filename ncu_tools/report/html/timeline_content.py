@@ -39,6 +39,8 @@ BOXES_OF_WHOLE = 1_500
 """Most boxes of the whole recording, where it has steps."""
 LONGEST_NAME, LONGEST_TITLE = 300, 80
 """Letters of a name and of its short form; the rest is cut."""
+LONGEST_SHORTENED = 1_500
+"""Longer names have no short form: to find it takes 10 ms and more of each."""
 
 
 Texts = dict[tuple[str, str], int]
@@ -183,7 +185,8 @@ def _gpu(of_gpu: LanesOfGpu, step: str, resolution: int, names: Sequence[str], t
     hosts = [_host_was_in(gap, step) for gap in of_gpu.longest]
 
     def of_operation(number: int) -> tuple[str, str]:
-        return short_title(names[number]), names[number]
+        name = names[number]
+        return short_title(name) if len(name) <= LONGEST_SHORTENED else name, name
 
     def of_gap(rank: int) -> tuple[str, str]:
         return hosts[rank], hosts[rank]

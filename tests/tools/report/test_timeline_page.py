@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli.reading import report
 from ncu_tools.report.html.html_content import ReportedRun, content
@@ -20,6 +22,7 @@ from tests.conftest import SAMPLES
 from tests.support.activities import Call, Operation, Range, recording
 from tests.support.browser import Opened
 from tests.support.launches import launch, table
+from tests.support.nightly import by_day
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports
 from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed
@@ -101,6 +104,18 @@ class TestWhichPages:
         found = lanes_in(file)
         assert found is not None
         assert any("the table holds operations alone" in note for note in found["notes"])
+
+    def test_of_counts_joined_with_a_timeline_have_its_times(self, tmp_path: Path) -> None:
+        counts, joined, file = tmp_path / "counts.parquet", tmp_path / "joined.parquet", tmp_path / "page.html"
+        counted = table(*(launch("void gemm<1>(int)", ns=8000.0, dram=1e5) for _ in range(3)))
+        write_table(with_metadata(counted, {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []}), counts)
+        recorded = written_database(tmp_path)
+        assert ran("join", str(counts), recorded, "-o", str(joined), "--anyway").exit_code == 0
+        assert ran("report", str(joined), "-o", str(file)).exit_code == 0
+        found = lanes_in(file)
+        assert found is not None
+        titles = {lane["title"] for gpu in found["steps"][0]["gpus"] for lane in gpu["lanes"]}
+        assert {"gaps", "communication", "stream 7", "stream 20"} <= titles
 
     def test_of_reports_of_ncu_have_none_and_nothing_for_it(self, tmp_path: Path) -> None:
         file = tmp_path / "page.html"
@@ -408,7 +423,10 @@ class TestInABrowser:
         found.page.close()
 
     @needs_shared_reports
-    @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
+    @pytest.mark.parametrize(
+        "path", by_day([one for one in recordings() if "2gpu_1s" in one.name or "Qwen1.5" in one.name], recordings()),
+        ids=lambda path: path.name[:60],
+    )  # fmt: skip
     def test_a_real_recording_is_drawn_in_every_step(self, path: Path, browser: Browser, tmp_path: Path) -> None:
         file = tmp_path / "page.html"
         assert ran("report", str(path), "-o", str(file)).exit_code == 0
