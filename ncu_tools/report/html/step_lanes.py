@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -123,10 +124,11 @@ class LanesOfTimeline:
         self._operations = {id(gpu): found.activity.operations.at(gpu.rows) for gpu in found.gpus}
 
     def gpus(self, shown: StepOfTimeline) -> list[LanesOfGpu]:
-        """The lanes of the GPUs that ran the step, then those of the others, `MOST_GPUS` at most."""
+        """The lanes of the GPUs that ran the step, then of the others that are known then; `MOST_GPUS` at most."""
         first = [shown.gpu, *(gpu for gpu, _ in shown.others)]
         others = [gpu for gpu in self._found.gpus if not any(gpu is one for one in first)]
-        return [self._of(gpu, *shown.window) for gpu in [*first, *others][:MOST_GPUS]]
+        found = (self._of(gpu, *shown.window) for gpu in (*first, *others))
+        return list(islice((one for one in found if one.lanes), MOST_GPUS))
 
     def _of(self, gpu: GpuTimeline, start: int, end: int) -> LanesOfGpu:
         window = IntervalSet.between(start, end)

@@ -136,7 +136,6 @@ def _step(found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts:
         "numbers": _numbers(found, shown),
         "longest": _longest(gpus[0].longest, start),
         "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
-        "pieces": sum(map(len, pieces)),
         "resolution_ns": resolution,
         "left_out": _gpus_left_out(found, gpus),
     }
@@ -237,12 +236,15 @@ def _host_was_in(gap: LongGap, step: str) -> str:
 
 
 def _box(box: LaneBox, text_of: Callable[[int], int]) -> list[int]:
-    """[start, length, kind, text] of one piece, [start, length, pieces, kind, ns, kind, ns ...] of merged ones."""
+    """[start, length, kind, text] of one piece, [start, length, pieces, kind, ns, kind, ns ...] of merged ones.
+
+    Of one piece of which a part ran below others: [start, length, 1, kind, ns, text].
+    """
     length = box.end - box.start
-    if box.name is not None:
-        (kind,) = box.times
-        return [box.start, length, kind, text_of(box.name)]
-    return [box.start, length, box.count, *(value for pair in box.times.items() for value in pair)]
+    if box.name is not None and list(box.times.values()) == [length]:
+        return [box.start, length, *box.times, text_of(box.name)]
+    times = [value for pair in box.times.items() for value in pair]
+    return [box.start, length, box.count, *times, *([] if box.name is None else [text_of(box.name)])]
 
 
 def _cut(value: Any, most: int = LONGEST_NAME) -> Any:

@@ -88,6 +88,10 @@ def of_two_gpus(name: str = "void gemm()", step: str = "step") -> Timeline:
 
 
 class TestWhichPages:
+    def test_have_a_script_that_inserts_no_text_as_markup(self) -> None:
+        forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|\.html\(|\son\w+=|</script|<!--"
+        assert [re.findall(forbidden, asset(name)) for name in OPTIONAL["timeline"]] == [[], []]
+
     def test_of_recordings_have_one_with_the_steps_that_are_asked_for(self, tmp_path: Path) -> None:
         file = tmp_path / "page.html"
         assert ran("report", written_database(tmp_path), "-o", str(file), "--step", "^train_step").exit_code == 0
@@ -292,6 +296,24 @@ class TestInABrowser:
         assert ticks(opened)[-1] - ticks(opened)[0] < 4
         opened.page.keyboard.press("Escape")
         assert "Choose a box" in detail(opened)
+
+    def test_keys_walk_past_boxes_that_lie_within_others(self, browser: Browser, tmp_path: Path) -> None:
+        times = [(0, MS), (300_000, 600_000), (300_000, 600_000), (700_000, 800_000), (1_100_000, 1_200_000)]
+        found = timeline(recording([Operation(*time, f"kernel_{n}") for n, time in enumerate(times)]))
+        file = tmp_path / "page.html"
+        file.write_text(page(content([ReportedRun("run", table(launch("k", ns=10.0)), timeline=found)])), "utf-8")
+        opened = Opened(browser, file.as_uri())
+        opened.page.locator(LANES).focus()
+        opened.page.keyboard.press("ArrowDown")
+        opened.page.keyboard.press("ArrowDown")
+        for _ in times:
+            opened.page.keyboard.press("ArrowLeft")
+        seen = []
+        for _ in times:
+            seen.append(detail(opened).split("\n")[0])
+            opened.page.keyboard.press("ArrowRight")
+        assert seen == [f"kernel_{n}" for n in range(len(times))]
+        opened.page.close()
 
     def test_short_pieces_are_merged_until_one_zooms_in(self, opened: Opened) -> None:
         assert "merged" in opened.page.locator("#timeline-merged").inner_text()

@@ -2,7 +2,9 @@
 // Where the time of a step goes, as lanes over time: gaps, communication, copies and streams of each GPU, and what the
 // host did in the longest gaps. Only in pages of timelines.
 
-const LANES = { label: 172, narrow: 104, right: 14, axis: 34, heading: 24, lane: 20, between: 4, legible: 40, letter: 6.1 };
+// Pixels; labels are narrow where a window is.
+const LANES = { label: 172, narrow: 104, right: 14, axis: 34, heading: 24, lane: 20, between: 4 };
+const WORDS = { least: 40, perLetter: 6.1 };
 const CLOSEST_NS = 100;
 const MOST_DRAWN = 2000;
 const LONGEST_GAPS = "longest gaps";
@@ -12,11 +14,13 @@ function milliseconds(nanoseconds) {
 }
 
 // A box of the page as {start, end, count, text, times}: [kind, ns] of what ran in it. [start, length, kind, text] is
-// one piece, [start, length, pieces, kind, ns, kind, ns ...] are merged ones.
+// one piece, [start, length, 1, kind, ns, text] one of which a part ran below others, and
+// [start, length, pieces, kind, ns, kind, ns ...] are merged ones.
 function laneBox([start, length, third, ...rest]) {
-  if (rest.length === 1) return { start, end: start + length, count: 1, text: rest[0], times: [[third, length]] };
-  const times = d3.pairs(rest).filter((pair, place) => place % 2 === 0);
-  return { start, end: start + length, count: third, text: null, times };
+  const end = start + length;
+  if (rest.length === 1) return { start, end, count: 1, text: rest[0], times: [[third, length]] };
+  const text = rest.length % 2 ? rest.pop() : null;
+  return { start, end, count: third, text, times: d3.pairs(rest).filter((pair, place) => place % 2 === 0) };
 }
 
 // Boxes shorter than `width` ns merged by the column of their middle, as lane_boxes.py merges pieces.
@@ -40,7 +44,8 @@ function mergedBoxes(boxes, width) {
     before.end = Math.max(before.end, box.end);
     before.count += box.count;
     before.text = null;
-    before.times = [...d3.rollup([...before.times, ...box.times], (pairs) => d3.sum(pairs, ([, ns]) => ns), ([kind]) => kind)];
+    const every = [...before.times, ...box.times];
+    before.times = [...d3.rollup(every, (pairs) => d3.sum(pairs, ([, ns]) => ns), ([kind]) => kind)];
   }
   return found;
 }
@@ -77,7 +82,19 @@ function timelineLanes(content, { runs, several }) {
   // Beside the lanes stand their titles and, where there is room, their times.
   const labelWidth = () => (isNarrow() ? LANES.narrow : LANES.label);
   const isNarrow = () => state.width < 640;
-  const state = { step: null, chosen: null, drag: null, width: 0, from: 0, to: 1, finest: 1, lanes: [], drawn: [], height: 0 };
+  const state = {
+    step: null,
+    chosen: null,
+    drag: null,
+    wasDragged: false,
+    width: 0,
+    height: 0,
+    from: 0,
+    to: 1,
+    finest: 1,
+    lanes: [],
+    drawn: [],
+  };
 
   const controls = element(
     "p",
@@ -190,8 +207,8 @@ function timelineLanes(content, { runs, several }) {
     drawFrame(x);
     const drawn = state.lanes.flatMap((lane) =>
       drawnBoxes(lane)
-        .filter(isInSight)
-        .map((box) => ({ lane, box, left: x(box.start), width: Math.max(x(box.end) - x(box.start), 1) })),
+        .map((box, place) => ({ lane, place, box, left: x(box.start), width: Math.max(x(box.end) - x(box.start), 1) }))
+        .filter(({ box }) => isInSight(box)),
     );
     state.drawn = drawn;
     blocks
@@ -211,7 +228,7 @@ function timelineLanes(content, { runs, several }) {
   // One block for a piece; of merged ones a block for each kind, upon each other, each as high as its share of the time.
   function blocksOf({ lane, box, left, width }) {
     if (box.count === 1) return [{ left, width, y: lane.y, height: LANES.lane, kind: box.times[0][0] }];
-    const length = Math.max(box.end - box.start, d3.sum(box.times, ([, ns]) => ns), 1);
+    const length = Math.max(box.end - box.start, 1);
     let bottom = lane.y + LANES.lane;
     return box.times.map(([kind, ns]) => {
       const height = Math.min(Math.max((LANES.lane * ns) / length, 1), bottom - lane.y);
@@ -220,8 +237,7 @@ function timelineLanes(content, { runs, several }) {
     });
   }
 
-  function nameOf({ lane, box }) {
-    if (box.count > 1) return `${grouped(box.count)} pieces`;
+  function nameOf({ box }) {
     return box.text < 0 ? content.kinds[box.times[0][0]].title : content.texts[box.text][0];
   }
 
@@ -229,7 +245,7 @@ function timelineLanes(content, { runs, several }) {
     const room = (one) => Math.min(one.left + one.width, state.width - LANES.right) - Math.max(one.left, labelWidth());
     words
       .selectAll("text")
-      .data(drawn.filter((one) => one.box.count === 1 && room(one) > LANES.legible))
+      .data(drawn.filter((one) => one.box.count === 1 && room(one) > WORDS.least))
       .join("text")
       .attr("class", (one) => `on-${kindClass(one.box.times[0][0])}`)
       .attr("x", (one) => Math.max(one.left, labelWidth()) + 4)
@@ -238,7 +254,7 @@ function timelineLanes(content, { runs, several }) {
   }
 
   function cutTo(text, pixels) {
-    const letters = Math.floor(pixels / LANES.letter);
+    const letters = Math.floor(pixels / WORDS.perLetter);
     return text.length <= letters ? text : `${text.slice(0, Math.max(letters - 1, 1))}…`;
   }
 
@@ -304,20 +320,30 @@ function timelineLanes(content, { runs, several }) {
 
   // ------------------------------------------------------------------------------------------------ choosing, hovering
 
+  const nearestPlace = (boxes, at) => d3.leastIndex(boxes, (one) => Math.max(one.start - at, at - one.end, 0));
+
+  // The chosen box with its place on the lane; where other boxes are merged since, the one that is there in its stead.
   function chosenBox() {
     if (!state.chosen) return null;
-    const { lane, at } = state.chosen;
-    const box = d3.least(drawnBoxes(lane), (one) => Math.max(one.start - at, at - one.end, 0));
-    return box ? { lane, box } : null;
+    const { lane, at, finest } = state.chosen;
+    const boxes = drawnBoxes(lane);
+    const place = finest === state.finest ? state.chosen.place : nearestPlace(boxes, at);
+    return { lane, place, box: boxes[place] };
   }
 
-  function choose(lane, box) {
-    state.chosen = lane ? { lane, at: (box.start + box.end) / 2 } : null;
-    tell(lane ? { lane, box } : null);
-    if (box && (box.end < state.from || box.start > state.to)) {
-      const half = (state.to - state.from) / 2;
-      moveTo((box.start + box.end) / 2 - half);
-    } else draw();
+  function choose(lane, place) {
+    if (lane === null) {
+      state.chosen = null;
+      tell(null);
+      draw();
+      return;
+    }
+    const box = drawnBoxes(lane)[place];
+    const at = (box.start + box.end) / 2;
+    state.chosen = { lane, place, at, finest: state.finest };
+    tell({ lane, box });
+    if (isInSight(box)) draw();
+    else moveTo(at - (state.to - state.from) / 2);
   }
 
   function tell(found) {
@@ -333,8 +359,9 @@ function timelineLanes(content, { runs, several }) {
     if (box.rank !== undefined && lane.gpu === state.step.gpus[0]) {
       const { longest } = state.step;
       const known = columnsWithContent(longest).filter((place) => longest.columns[place].name !== "start_ns");
-      const of = known.map((place) => pair(longest.columns[place].title, shown(longest, longest.rows[box.rank], place)));
-      return [element("strong", {}, nameOf({ lane, box })), element("dl", { class: "facts" }, ...[...facts, ...of].flat())];
+      const row = longest.rows[box.rank];
+      facts.push(...known.map((place) => pair(longest.columns[place].title, shown(longest, row, place))));
+      return [element("strong", {}, nameOf({ box })), element("dl", { class: "facts" }, ...facts.flat())];
     }
     facts.push(pair("lasts", duration(length)));
     if (box.count === 1) {
@@ -345,7 +372,7 @@ function timelineLanes(content, { runs, several }) {
       return [element("strong", {}, title), ...name, element("dl", { class: "facts" }, ...facts.flat())];
     }
     const whole = d3.sum(box.times, ([, ns]) => ns);
-    facts.push(pair("ran", `${duration(whole)}, ${percent(length ? Math.min(whole / length, 1) : 1)} of that`));
+    facts.push(pair("ran", `${duration(whole)}${length ? `, ${percent(whole / length)} of that` : ""}`));
     facts.push(...box.times.map(([kind, ns]) => pair(content.kinds[kind].title, duration(ns))));
     return [
       element("strong", {}, `${grouped(box.count)} pieces, merged`),
@@ -429,6 +456,7 @@ function timelineLanes(content, { runs, several }) {
     const [x] = d3.pointer(event, svg.node());
     if (event.button || event.pointerType === "touch" || x < labelWidth()) return;
     state.drag = { from: x, to: x };
+    state.wasDragged = false;
     tip.hidden = true;
     svg.node().setPointerCapture(event.pointerId);
   });
@@ -449,7 +477,7 @@ function timelineLanes(content, { runs, several }) {
       return;
     }
     const found = boxAt(event);
-    choose(found?.lane ?? null, found?.box);
+    choose(found?.lane ?? null, found?.place);
   });
   svg.on("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;
@@ -468,9 +496,8 @@ function timelineLanes(content, { runs, several }) {
     const lane = state.chosen?.lane ?? state.lanes[0];
     const boxes = drawnBoxes(lane);
     const found = chosenBox();
-    const first = boxes.findIndex((box) => box.end > state.from);
-    const at = found ? boxes.findIndex((box) => box.start === found.box.start && box.end === found.box.end) + steps : first;
-    choose(lane, boxes[Math.min(Math.max(at, 0), boxes.length - 1)]);
+    const place = found ? found.place + steps : boxes.findIndex((box) => box.end > state.from);
+    choose(lane, Math.min(Math.max(place, 0), boxes.length - 1));
   }
 
   // To the lane above or below, to the box there that is nearest in time.
@@ -478,7 +505,7 @@ function timelineLanes(content, { runs, several }) {
     const at = state.chosen ? state.lanes.indexOf(state.chosen.lane) + lanes : 0;
     const lane = state.lanes[Math.min(Math.max(at, 0), state.lanes.length - 1)];
     const moment = state.chosen?.at ?? state.from;
-    choose(lane, d3.least(drawnBoxes(lane), (box) => Math.max(box.start - moment, moment - box.end, 0)));
+    choose(lane, nearestPlace(drawnBoxes(lane), moment));
   }
 
   const keys = {
