@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
 
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -27,33 +30,36 @@ class StreamSum:
     in_line_ns: int
 
 
-def streams_on(
-    operations: GpuOperations, computes: np.ndarray[tuple[int], np.dtype[np.bool_]], window: IntervalSet,
-    exposed: IntervalSet,
-) -> list[StreamSum]:  # fmt: skip
-    """The streams of one GPU, by their busy time.
+def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, exposed: IntervalSet) -> list[StreamSum]:
+    """The streams of one GPU that ran in `window`, by their busy time there; operations count where they begin.
 
     `computes` marks kernels that compute, `exposed` is when other work runs alone.
     """
     inside = window.holds(operations.start)
-    numbers = np.unique(operations.stream[inside]).tolist()
     busy = {}
-    for number in numbers:
+    for number in np.unique(operations.stream).tolist():
         mine = operations.stream == number
-        busy[number] = IntervalSet.union_of(operations.start[mine], operations.end[mine]) & window
+        ran = _when(operations, mine) & window
+        if ran.total or (mine & inside).any():
+            busy[number] = ran
     found = []
-    for number in numbers:
-        mine = inside & (operations.stream == number)
+    for number, ran in busy.items():
+        mine = operations.stream == number
         others = NOTHING
-        for other in numbers:
-            others = others | busy[other] if other != number else others
+        for other, meanwhile in busy.items():
+            others = others | meanwhile if other != number else others
         in_line = 0
-        if (mine & computes).any():
-            rest = mine & ~computes
-            in_line = (IntervalSet.union_of(operations.start[rest], operations.end[rest]) & exposed).total
+        if len(_when(operations, mine & computes) & window):
+            in_line = (_when(operations, mine & ~computes) & exposed & window).total
+        here = mine & inside
         found.append(
-            StreamSum(None if number == MISSING else number, int(mine.sum()),
-                      int((mine & (operations.kind == KERNEL)).sum()), int((mine & (operations.kind == MEMCPY)).sum()),
-                      busy[number].total, (busy[number] - others).total, in_line)
+            StreamSum(None if number == MISSING else number, int(here.sum()),
+                      int((here & (operations.kind == KERNEL)).sum()), int((here & (operations.kind == MEMCPY)).sum()),
+                      ran.total, (ran - others).total, in_line)
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.busy_ns)
+
+
+def _when(operations: GpuOperations, some: Mask) -> IntervalSet:
+    """When any of some operations ran."""
+    return IntervalSet.union_of(operations.start[some], operations.end[some])

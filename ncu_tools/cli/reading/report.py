@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
     from ncu_launch.files.manifest import Manifest
     from ncu_parsers.sources.sources import Source
 
+    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.source.inside_of_run import Inside
     from ncu_tools.report.html.html_content import ReportedRun
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import Selection
+    from ncu_tools.timeline.timeline import Timeline
 
 SUFFIXES = (".html", ".htm")
 OF_SOME = "this page is of some launches, and what was expected is of the whole run"
+LAUNCHES_WITH_LANES = 1_000_000
+"""Of longer recordings a page shows no timeline: it is analysed in memory, and on a page little could be told apart."""
 FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operator formulas themselves"
 
 
@@ -46,6 +51,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
     "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
     help="Look for the text of source lines below this folder.",
 )  # fmt: skip
+@click.option("--step", "pattern", metavar="REGEX", help="Ranges whose names match are the steps of a timeline.")
 @rows_and_order(KERNEL_ROWS)
 @machine_option
 @formulas_option
@@ -59,6 +65,7 @@ def command(
     top: int | None,
     title: str,
     source_root: Path | None,
+    pattern: str | None,
     group: str,
     machine_name: str | None,
     only: Selection | None,
@@ -69,26 +76,29 @@ def command(
     sorts; it can be used by keyboard alone, printed, and read light or dark. Of several runs one chooses those that
     share the roofline, and compares two. A kernel with counters is shown in the seven parts of ncu-bench kernel.
     Reports with counts per instruction (ncu --set full) and source pages show the source lines and instructions of
-    their kernels.
+    their kernels. Recordings of nsys and PyTorch's profiler show where the time of their steps goes, as lanes.
 
     \b
     Example:
       ncu-bench report runs/resnet18-20260102T030405Z --open
       ncu-bench report before.csv after.csv --machine a100-sxm4-80gb -o both.html
+      ncu-bench report recording.sqlite --step "^train_step"
     """
     from ncu_parsers.parquet.atomic_output import replacing
 
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.report.html.html_content import content
     from ncu_tools.report.html.html_page import page
+    from ncu_tools.runs.selection import pattern_of
 
     if output.suffix.lower() not in SUFFIXES:
         raise WrongUsage(f"{output} has no suffix of a page.", advice="Name a file ending in .html.")
     if len(set(runs)) < len(runs):
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
     machine = find_machine(machine_name) if machine_name else None
+    steps = None if pattern is None else pattern_of(pattern)
     with progress("Reading") as reading:
-        reported = [_reported(name, only, source_root, reading) for name in runs]
+        reported = [_reported(name, only, source_root, steps, machine, reading) for name in runs]
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
     with replacing(output) as temporary:
         temporary.write_text(page(found), "utf-8")
@@ -98,18 +108,50 @@ def command(
 
 
 def _reported(
-    name: str, only: Selection | None, source_root: Path | None, reading: Callable[[Source], None]
-) -> ReportedRun:
-    """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
+    name: str, only: Selection | None, source_root: Path | None, steps: re.Pattern[str] | None,
+    machine: Machine | None, reading: Callable[[Source], None],
+) -> ReportedRun:  # fmt: skip
+    """A run, or the launches that `only` selects, with its manifest, expected operators, inside and timeline."""
     from ncu_tools.report.html.html_content import ReportedRun
     from ncu_tools.runs.varied_run import points_summed
 
     run, inside, has_launches = _with_inside(name, only, reading)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
-    notes = [*points_summed(name, only), *run.notes, *unreadable, *inside.notes]
+    found, untimed = _timeline(name, run, only, steps, machine)
+    notes = [*points_summed(name, only), *run.notes, *unreadable, *inside.notes, *untimed]
     source = inside.source_text(source_root)
-    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source, has_launches)
+    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source, has_launches, found)
+
+
+def _timeline(
+    name: str, run: Run, only: Selection | None, steps: re.Pattern[str] | None, machine: Machine | None
+) -> tuple[Timeline | None, list[str]]:
+    """Where the time of a recording goes; None for other runs, and with a note where it cannot be shown.
+
+    Where `steps` are asked for, raises `NcuBenchError` if they cannot be shown.
+    """
+    from ncu_parsers.schema import tables
+
+    sources = {source or "" for source in tables.words(run.table, "source")}
+    if not any(one in ("nsys", "kineto") or one.startswith("ncu+") for one in sources) or not Path(name).exists():
+        return None, []
+    if only is not None:
+        return None, [f"{run.name}: no timeline, since this page is of some launches, and gaps are between all of them"]
+    if len(run.table) > LAUNCHES_WITH_LANES:
+        return None, [
+            f"{run.name}: no timeline, since it holds more than {LAUNCHES_WITH_LANES:,} launches; ncu-bench timeline "
+            "--trim shows a part of it, ncu-bench export --as perfetto --lanes all of it"
+        ]
+    from ncu_tools.timeline.load_activity import load_activity
+    from ncu_tools.timeline.timeline import timeline
+
+    try:
+        return timeline(load_activity(name), step=steps, machine=machine), []
+    except NcuBenchError as error:
+        if steps is not None:
+            raise
+        return None, [f"{run.name}: no timeline. {error.what} {error.advice}"]
 
 
 def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside, bool]:

@@ -9,7 +9,7 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
@@ -39,17 +39,21 @@ from ncu_tools.report.html.page_columns import (
     LAYER_COLUMNS,
     kernel_columns,
     summary_columns,
+    table_of,
     timed,
 )
 from ncu_tools.report.html.pairs_content import PAIRS_LETTERS, pairs_content
 from ncu_tools.report.html.parts_content import PARTS_LETTERS, RunKernels, parts_content
 from ncu_tools.report.html.runs_content import devices_with_ceilings, distinct, groups_of_runs, title_of
-from ncu_tools.report.table import Column, printable
+from ncu_tools.report.table import printable
 from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
 from ncu_tools.roofline.scene import LEVELS, short_names
 from ncu_tools.roofline.scene_builder import MOST_ARROWS, longest_time, weight_of
 from ncu_tools.runs.partition_sums import EXTREMES, decides_ceilings
+
+if TYPE_CHECKING:
+    from ncu_tools.timeline.timeline import Timeline
 
 KERNELS_SHOWN, LETTERS_SHOWN, LETTERS_OF_ROWS = 2_000, 800_000, 1_400_000
 """Most kernels of all runs on a page, and most letters of their names and of their rows, to keep it small and fast."""
@@ -74,7 +78,8 @@ class ReportedRun:
     """A run of the report. `expected` are the operators of one iteration; `unexpected` the reason if there are none.
 
     `inside` are its instructions and counters over time, `source` the text of its source lines. `has_launches` is False
-    for a run of source pages alone, in which no launch can have counters.
+    for a run of source pages alone, in which no launch can have counters. `timeline` says where the time of a recording
+    goes.
     """
 
     name: str
@@ -86,6 +91,7 @@ class ReportedRun:
     inside: Inside = field(default_factory=Inside)
     source: SourceText = field(default_factory=SourceText)
     has_launches: bool = True
+    timeline: Timeline | None = None
 
 
 def content(
@@ -121,14 +127,14 @@ def content(
         "levels": _levels(result),
         "runs": [labels[run.name] for run in runs],
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},
-        "summary": _table(
+        "summary": table_of(
             summary_columns(group, result.time_title),
             [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
         ),
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
         "noun": GROUPS[group],
         "nouns": plural(GROUPS[group]),
-        "kernels": _table(kernel_columns(group, result.time_title), rows),
+        "kernels": table_of(kernel_columns(group, result.time_title), rows),
         "areas": _areas(rows, result),
         "time_title": result.time_title,
         "arrows": _arrows(rows, result, labels),
@@ -137,7 +143,7 @@ def content(
         "devices": [devices_with_ceilings(run.table, machine) for run in runs],
         "ceilings": [_ceiling(ceiling, drawn=True) for ceiling in (*result.ceilings, *_of_nearer_levels(result))]
         + [_ceiling(ceiling, drawn=False) for ceiling in result.others],
-        "ceiling_table": _table(CEILING_COLUMNS, _ceiling_rows(result)),
+        "ceiling_table": table_of(CEILING_COLUMNS, _ceiling_rows(result)),
         "layers": [_layers(run) for run in runs],
         "expected": [_expected(run) for run in runs],
         "manifests": [_facts(run) for run in runs],
@@ -148,6 +154,7 @@ def content(
         of_runs = {run.name: (run.table, run.manifest) for run in runs}
         plain["groups"] = _plain(groups_of_runs(of_runs))
         plain["pairs"] = pairs_content(of_runs, group, result.time_title, room_beside(plain, PAIRS_LETTERS))
+    plain |= _plain(_timelines(runs, plain))
     if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
         plain["parts"] = _plain(parts)
     return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
@@ -156,23 +163,6 @@ def content(
 def _labels(names: Sequence[str]) -> dict[str, str]:
     """Name of each run -> its short name."""
     return dict(zip(names, short_names(names), strict=True))
-
-
-def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Columns with their kinds, and every row as a list of plain values in the order of the columns."""
-    return {
-        "columns": [
-            {
-                "name": one.name,
-                "title": one.title,
-                "kind": one.kind,
-                "lower_bound_if": one.lower_bound_if,
-                "spare": one.spare or 0,
-            }
-            for one in columns
-        ],
-        "rows": [[row.get(column.name) for column in columns] for row in rows],
-    }
 
 
 def _plain(value: Any) -> Any:
@@ -278,6 +268,16 @@ def _inside(
     room = room_beside(rest, INSIDE_LETTERS)
     found = inside_content(insides, rows, group, room)
     return {"inside": found.as_values()} if found.kernels else {}
+
+
+def _timelines(runs: Sequence[ReportedRun], rest: dict[str, Any]) -> dict[str, Any]:
+    """The timelines of runs by their places, as "timeline"; {} where no run has one."""
+    known = {place: run.timeline for place, run in enumerate(runs) if run.timeline is not None}
+    if not known:
+        return {}
+    from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
+
+    return {"timeline": timeline_content(known, room_beside(rest, LANES_LETTERS))}
 
 
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:
@@ -391,12 +391,12 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
     columns = timed(LAYER_COLUMNS, time_title(result.clocks))
-    return {**_table(columns, (asdict(row) for row in result.rows)), "notes": notes}
+    return {**table_of(columns, (asdict(row) for row in result.rows)), "notes": notes}
 
 
 def _expected(run: ReportedRun) -> dict[str, Any]:
     rows, notes = expected_rows(run.table, run.expected, run.manifest) or ([], [run.unexpected])
-    return {**_table(EXPECTED_COLUMNS, rows), "notes": notes}
+    return {**table_of(EXPECTED_COLUMNS, rows), "notes": notes}
 
 
 def _facts(run: ReportedRun) -> list[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.kernels.kernel_row import GROUPS, KERNEL
@@ -111,3 +112,20 @@ def kernel_columns(group: str, time_title: str) -> list[Column]:
     noun = GROUPS[group]
     columns = timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), time_title)
     return [one._replace(title=noun) if one.name == KERNEL else one for one in columns]
+
+
+def table_of(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Columns with their kinds, and every row as a list of plain values in the order of the columns."""
+    return {
+        "columns": [
+            {
+                "name": one.name,
+                "title": one.title,
+                "kind": one.kind,
+                "lower_bound_if": one.lower_bound_if,
+                "spare": one.spare or 0,
+            }
+            for one in columns
+        ],
+        "rows": [[row.get(column.name) for column in columns] for row in rows],
+    }

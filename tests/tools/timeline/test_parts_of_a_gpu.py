@@ -9,6 +9,8 @@ from ncu_parsers.timelines.activity.activity import CollectiveArguments
 from ncu_tools.ceilings.machine_files import find_machine, problems
 from ncu_tools.timeline.call_kinds import kind_of_call, names_that_load_data
 from ncu_tools.timeline.communication import is_communication
+from ncu_tools.timeline.intervals import IntervalSet
+from ncu_tools.timeline.streams import streams_on
 from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Range, copy, recording
 
@@ -147,6 +149,15 @@ def test_a_stream_alone_and_one_that_overlaps() -> None:
     streams = {one.stream: one for one in timeline(made).gpus[0].streams}
     assert (streams[7].busy_ns, streams[7].alone_ns, streams[7].in_line_ns) == (200, 160, 50)
     assert (streams[8].busy_ns, streams[8].alone_ns, streams[8].in_line_ns) == (40, 0, 0)
+
+
+def test_a_stream_counts_with_what_it_ran_in_a_window_whenever_that_began() -> None:
+    operations = recording([Operation(0, 100), copy(100, 1000, 900), Operation(1000, 1100)]).operations
+    computes, exposed = operations.kind == activity.KERNEL, IntervalSet.between(100, 1000)
+    (stream,) = streams_on(operations, computes, IntervalSet.between(50, 200), exposed)
+    assert (stream.operations, stream.busy_ns, stream.alone_ns, stream.in_line_ns) == (1, 150, 150, 100)
+    (stream,) = streams_on(operations, computes, IntervalSet.between(200, 300), exposed)
+    assert (stream.operations, stream.busy_ns, stream.alone_ns, stream.in_line_ns) == (0, 100, 100, 0)
 
 
 def test_what_stands_in_line_with_kernels_is_noted() -> None:

@@ -437,6 +437,7 @@ function showRuns(places) {
   filterHotspots();
   if (chosenKernel !== null && !isShown(chosenKernel)) choose(null);
   else for (const drawn of [inside, parts].filter(Boolean)) drawn.show(null);
+  timeline?.showRuns(chosenRuns);
   if (places.length > 1) pairs?.choose(places[0], places[1]);
 }
 
@@ -471,6 +472,7 @@ const table = sortableTable(kernels, {
 const runs = several ? runsTable(content, showRuns) : null;
 const pairs = several ? comparedPairs(content.pairs, content.runs, content) : null;
 const chooses = { onChoose: choose, kernelSelect, isShown, noun };
+const timeline = content.timeline ? timelineLanes(content.timeline, { runs: content.runs, several }) : null;
 const inside = content.inside ? insideKernels(content.inside, chooses) : null;
 const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 
@@ -481,6 +483,7 @@ drawSummary();
 drawRoofline();
 const filterHotspots = drawHotspots();
 for (const drawn of [pairs, inside, parts].filter(Boolean)) section("hotspots").after(drawn.node);
+if (timeline) section("summary").after(timeline.node);
 drawRuns();
 showRuns(several ? runs.chosenRuns() : [0]);
 plot.resize();

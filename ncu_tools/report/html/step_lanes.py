@@ -1,0 +1,207 @@
+"""The lanes of one step of a timeline: gaps, communication, copies and streams of each GPU, and its longest gaps.
+
+A step is shown as one GPU saw it, and what the other GPUs did meanwhile stands below. A step of another GPU is the same
+one if it has the same name and runs in the middle of this one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
+
+from ncu_tools.report.html.lane_boxes import LanePieces
+from ncu_tools.timeline.communication import is_communication
+from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
+from ncu_tools.timeline.intervals import IntervalSet
+from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline, TimelineStep
+
+KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES = range(5)
+KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", *CAUSES)
+"""What a box can be: what a GPU ran, or why it ran nothing. Hidden communication runs while a kernel computes, hidden
+copies run while anything else does."""
+FIRST_CAUSE = 5
+
+GAPS, LONGEST_GAPS = "gaps", "longest gaps"
+NO_NAME = -1
+MOST_STREAMS, MOST_GPUS = 12, 16
+"""So many streams of a GPU, those that ran longest, and so many GPUs have lanes."""
+
+
+@dataclass(frozen=True)
+class StepOfTimeline:
+    """A step as one GPU saw it, and as the others did that ran it at the same time."""
+
+    gpu: GpuTimeline
+    step: TimelineStep
+    others: tuple[tuple[GpuTimeline, TimelineStep], ...] = ()
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """From when to when it is shown, in ns of the recording."""
+        return self.step.start_ns, self.step.start_ns + self.step.span_ns
+
+
+@dataclass(frozen=True)
+class StepLane:
+    """One lane in a step, with `total` the ns in which any of its pieces ran. Times count from the step's start.
+
+    `name` of a piece is the number of an operation's name in the recording, of a longest gap its rank, else `NO_NAME`.
+    """
+
+    title: str
+    pieces: LanePieces
+    total: int
+
+
+@dataclass(frozen=True)
+class LanesOfGpu:
+    """The lanes of one GPU in a step, its longest gaps there, and how many more streams it used."""
+
+    gpu: GpuTimeline
+    lanes: list[StepLane]
+    longest: list[LongGap]
+    more_streams: int
+
+
+def steps_by_saving(found: Timeline) -> tuple[list[StepOfTimeline], list[StepOfTimeline]]:
+    """The steps of a timeline and the whole recording, each as GPUs saw it, those first that could save most.
+
+    Behind those whose verdict knows what they could save come the others, by the time in which no kernel computes.
+    """
+    return _joined([gpu.steps for gpu in found.gpus], found), _joined([[gpu.whole] for gpu in found.gpus], found)
+
+
+def _joined(of_gpus: Sequence[Sequence[TimelineStep]], found: Timeline) -> list[StepOfTimeline]:
+    """The steps of all GPUs in the order of what they could save, those of the same name at the same time as one."""
+    ranked = sorted(
+        ((gpu, place) for gpu, steps in enumerate(of_gpus) for place in range(len(steps))),
+        key=lambda one: _rank(of_gpus[one[0]][one[1]]),
+    )
+    named: dict[str, list[dict[int, int]]] = {}
+    for gpu, place in ranked:
+        step = of_gpus[gpu][place]
+        named.setdefault(step.name, [{} for _ in of_gpus])[gpu][step.start_ns] = place
+    starts = {name: [sorted(mine) for mine in by_gpu] for name, by_gpu in named.items()}
+    taken: set[tuple[int, int]] = set()
+    joined = []
+    for gpu, place in ranked:
+        if (gpu, place) in taken:
+            continue
+        step, others = of_gpus[gpu][place], []
+        middle = step.start_ns + step.span_ns // 2
+        for other in range(len(of_gpus)):
+            at = bisect_right(starts[step.name][other], middle) - 1
+            if other == gpu or at < 0:
+                continue
+            same = named[step.name][other][starts[step.name][other][at]]
+            its = of_gpus[other][same]
+            if middle < its.start_ns + its.span_ns and (other, same) not in taken:
+                others.append((other, same))
+        taken.update(others)
+        joined.append(
+            StepOfTimeline(found.gpus[gpu], step, tuple((found.gpus[one], of_gpus[one][its]) for one, its in others))
+        )
+    return joined
+
+
+def _rank(step: TimelineStep) -> tuple[bool, int]:
+    saving = step.verdict.saving_ns
+    return saving is None, -(step.span_ns - step.compute_ns if saving is None else saving)
+
+
+class LanesOfTimeline:
+    """The lanes of any step of a timeline."""
+
+    def __init__(self, found: Timeline) -> None:
+        self._found = found
+        self._threads = ThreadsOfCalls(found.activity, launching_calls(found.activity))
+        self._operations = {id(gpu): found.activity.operations.at(gpu.rows) for gpu in found.gpus}
+
+    def gpus(self, shown: StepOfTimeline) -> list[LanesOfGpu]:
+        """The lanes of the GPUs that ran the step, then of the others that are known then; `MOST_GPUS` at most."""
+        first = [shown.gpu, *(gpu for gpu, _ in shown.others)]
+        others = [gpu for gpu in self._found.gpus if not any(gpu is one for one in first)]
+        found = (self._of(gpu, *shown.window) for gpu in (*first, *others))
+        return list(islice((one for one in found if one.lanes), MOST_GPUS))
+
+    def _of(self, gpu: GpuTimeline, start: int, end: int) -> LanesOfGpu:
+        window = IntervalSet.between(start, end)
+        every = self._operations[id(gpu)]
+        here = np.flatnonzero(
+            (every.start < end) & (every.end >= start) & ((every.end > start) | (every.start >= start))
+        )
+        operations = every.at(here)
+        work = _StepWork(operations, window)
+        longest = self._longest(gpu, every, start, end)
+        streams = _streams(operations, work.kind, start, end)
+        causes = [(FIRST_CAUSE + number, gpu.gaps.causes[cause] & window) for number, cause in enumerate(CAUSES)]
+        lanes = [
+            _lane(GAPS, causes, start),
+            _lane("communication", [(COMMUNICATES, work.communication - work.kernels),
+                                    (HIDDEN_COMMUNICATION, work.communication & work.kernels)], start),
+            _lane("copies", [(COPIES, work.exposed_copies), (HIDDEN_COPIES, work.copies - work.exposed_copies)], start),
+            *streams[:MOST_STREAMS],
+            _of_longest(longest, start),
+        ]  # fmt: skip
+        return LanesOfGpu(gpu, [lane for lane in lanes if len(lane.pieces)], longest, len(streams[MOST_STREAMS:]))
+
+    def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
+        """The longest gaps within the window, longest first; of those that reach beyond it the part within."""
+        gaps = gpu.gaps
+        here = np.flatnonzero((gaps.idle.end > start) & (gaps.idle.start < end))
+        idle = IntervalSet(np.maximum(gaps.idle.start[here], start), np.minimum(gaps.idle.end[here], end))
+        some = replace(gaps, idle=idle, next_operation=gaps.next_operation[here], call=gaps.call[here])
+        return longest_gaps(self._found.activity, operations, some, self._threads, LONGEST)
+
+
+class _StepWork:
+    """What operations are, one of the first of `KINDS` each, and when any of a kind ran within a window."""
+
+    def __init__(self, operations: GpuOperations, window: IntervalSet) -> None:
+        named = np.array([is_communication(name) for name in operations.names], np.bool_)
+        communicates = named[operations.name] & (operations.kind == KERNEL)
+        self.kind = np.where(operations.kind == MEMCPY, COPIES, np.where(communicates, COMMUNICATES, KERNELS))
+        self.kernels, self.communication, self.copies = (
+            IntervalSet.union_of(operations.start[self.kind == kind], operations.end[self.kind == kind]) & window
+            for kind in (KERNELS, COMMUNICATES, COPIES)
+        )
+        self.exposed_copies = self.copies - self.kernels - self.communication
+
+
+def _lane(title: str, sets: Sequence[tuple[int, IntervalSet]], begin: int) -> StepLane:
+    """A lane of moments that belong to one kind each."""
+    start, end = (np.concatenate([getattr(one, name) for _, one in sets]) for name in ("start", "end"))
+    kind = np.repeat([kind for kind, _ in sets], [len(one) for _, one in sets])
+    order = np.argsort(start, kind="stable")
+    pieces = LanePieces(start[order] - begin, end[order] - begin, kind[order], np.full(len(order), NO_NAME))
+    return StepLane(title, pieces, sum(one.total for _, one in sets))
+
+
+def _streams(operations: GpuOperations, kind: npt.NDArray[np.int64], start: int, end: int) -> list[StepLane]:
+    """A lane for each stream with all that it ran, the busiest first."""
+    found = []
+    for stream in np.unique(operations.stream).tolist():
+        mine = operations.stream == stream
+        pieces = LanePieces(
+            np.maximum(operations.start[mine], start) - start, np.minimum(operations.end[mine], end) - start,
+            kind[mine], operations.name[mine],
+        )  # fmt: skip
+        found.append(StepLane("stream" if stream == MISSING else f"stream {stream}", pieces, int(pieces.own.sum())))
+    return sorted(found, key=lambda lane: -lane.total)
+
+
+def _of_longest(longest: Sequence[LongGap], begin: int) -> StepLane:
+    """A lane of the longest gaps, each named by its rank, to say what the host did in it."""
+    ranks = sorted(range(len(longest)), key=lambda rank: longest[rank].start_ns)
+    columns = [
+        (gap.start_ns - begin, gap.start_ns - begin + gap.duration_ns, FIRST_CAUSE + CAUSES.index(gap.cause), rank)
+        for rank, gap in ((rank, longest[rank]) for rank in ranks)
+    ]
+    pieces = LanePieces(*np.array(columns, np.int64).reshape(-1, 4).T)
+    return StepLane(LONGEST_GAPS, pieces, sum(gap.duration_ns for gap in longest))

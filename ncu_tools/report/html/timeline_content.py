@@ -1,0 +1,252 @@
+"""The timelines of an HTML report as plain values: for each step its verdict, its numbers, and lanes of boxes.
+
+Only as many steps as keep the page small, those first that could save most; notes say what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.html.html_page import embedded
+from ncu_tools.report.html.lane_boxes import LaneBox, boxes_of, resolution_of
+from ncu_tools.report.html.page_columns import table_of
+from ncu_tools.report.html.step_lanes import (
+    FIRST_CAUSE,
+    KINDS,
+    LONGEST_GAPS,
+    NO_NAME,
+    LanesOfGpu,
+    LanesOfTimeline,
+    StepLane,
+    StepOfTimeline,
+    steps_by_saving,
+)
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row, verdict_words
+from ncu_tools.timeline.gaps import DEPENDENCY, QUEUED, UNKNOWN, LongGap
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
+from ncu_tools.timeline.verdict import PARTS
+
+LANES_LETTERS, MOST_STEPS = 400_000, 20
+"""Most letters of JSON that the lanes of all steps take on a page, and most steps of a run."""
+MOST_BOXES, FEWEST_BOXES = 4_000, 200
+"""Most boxes of a step, and the fewest to which those of the first one are merged where there is little room. A browser
+draws half as many at a time, and merges what is shorter than a pixel."""
+BOXES_OF_WHOLE = 1_500
+"""Most boxes of the whole recording, where it has steps."""
+LONGEST_NAME, LONGEST_TITLE = 300, 80
+"""Letters of a name and of its short form; the rest is cut."""
+LONGEST_SHORTENED = 1_500
+"""Longer names have no short form: to find it takes 10 ms and more of each."""
+
+
+Texts = dict[tuple[str, str], int]
+"""A name in its short form and in its longer one -> its number."""
+
+
+def timeline_content(timelines: Mapping[int, Timeline], room: int) -> dict[str, Any]:
+    """The steps of timelines by the place of their run on the page, in `room` letters of JSON.
+
+    Names stand once in "texts", as a short and a longer form, and boxes hold their numbers.
+    """
+    texts: Texts = {}
+    steps, left_out, notes = list[dict[str, Any]](), list[str](), list[str]()
+    for place, found in timelines.items():
+        made, more = _steps(found, texts, room // len(timelines))
+        of_run = f"{found.name}: " if len(timelines) > 1 else ""
+        steps += [{"run": place, **one} for one in made]
+        left_out += [of_run + one for one in more]
+        notes += [of_run + one for one in found.notes]
+    return {
+        "kinds": [{"title": kind, "part": _part_of(number)} for number, kind in enumerate(KINDS)],
+        "steps": steps,
+        "texts": list(texts),
+        "left_out": left_out,
+        "notes": list(dict.fromkeys(notes)),
+    }
+
+
+def _part_of(kind: int) -> str | None:
+    """The part of the verdict to which a cause of gaps belongs, None for what a GPU ran."""
+    return (
+        next((part for part, causes in PARTS.items() if KINDS[kind] in causes), None) if kind >= FIRST_CAUSE else None
+    )
+
+
+def _steps(found: Timeline, texts: Texts, room: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """The steps that fit in `room`, and what is left out. The whole recording goes before the second step, but last."""
+    steps, wholes = steps_by_saving(found)
+    lanes = LanesOfTimeline(found)
+    made: dict[int, dict[str, Any]] = {}
+    of_whole = BOXES_OF_WHOLE if steps else MOST_BOXES
+    order = [(one, MOST_BOXES) for one in steps[:MOST_STEPS]]
+    for one, most in [*order[:1], *((one, of_whole) for one in wholes), *order[1:]]:
+        drawn, more, letters = _fitting(found, lanes, one, texts, room, most, FEWEST_BOXES if not made else most)
+        if made and letters > room:
+            continue
+        texts.update(more)
+        room -= letters
+        made[id(one)] = drawn
+    shown = [made[id(one)] for one in (*steps, *wholes) if id(one) in made]
+    left_out = []
+    rest = [one for one in steps if id(one) not in made]
+    if rest:
+        longest = max(one.step.span_ns for one in rest)
+        left_out.append(
+            f"{len(steps) - len(rest):,} of {len(steps):,} steps are here: those that could save most, or in which no "
+            f"kernel computes for longest; the others last {duration(longest)} at most: ncu-bench timeline lists them"
+        )
+    if any(id(one) not in made for one in wholes):
+        left_out.append("no room for the lanes of the whole recording: ncu-bench export --as perfetto --lanes has them")
+    return shown, left_out
+
+
+def _fitting(
+    found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts: Texts, room: int, most: int, fewest: int
+) -> tuple[dict[str, Any], Texts, int]:
+    """A step with as many boxes as fit in `room`, but no less than `fewest`; its new texts, and its letters."""
+    while True:
+        known = dict(texts)
+        drawn = _step(found, lanes, shown, known, most)
+        new = dict(list(known.items())[len(texts) :])
+        letters = len(embedded([drawn, list(new)]))
+        if letters <= room or most <= fewest:
+            return drawn, new, letters
+        most //= 2
+
+
+def _step(found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts: Texts, most: int) -> dict[str, Any]:
+    """A step with at most `most` boxes."""
+    start, end = shown.window
+    gpus = lanes.gpus(shown)
+    pieces = [lane.pieces for of_gpu in gpus for lane in of_gpu.lanes]
+    resolution = resolution_of(pieces, end - start, most)
+    names = found.activity.operations.names
+    return {
+        "name": _cut(shown.step.name),
+        "gpu": shown.gpu.title,
+        "bound": shown.step.verdict.bound or "not decided",
+        "start_ns": start - found.origin_ns,
+        "span_ns": end - start,
+        "saving_ns": shown.step.verdict.saving_ns,
+        "verdicts": _verdicts(shown),
+        "numbers": _numbers(found, shown),
+        "longest": _longest(gpus[0].longest, start),
+        "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
+        "resolution_ns": resolution,
+        "left_out": _gpus_left_out(found, gpus),
+    }
+
+
+def _gpus_left_out(found: Timeline, gpus: Sequence[LanesOfGpu]) -> str | None:
+    rest = len(found.gpus) - len(gpus)
+    return f"{counted(rest, 'more GPU has', 'more GPUs have')} no lanes here" if rest else None
+
+
+def _verdicts(shown: StepOfTimeline) -> list[dict[str, Any]]:
+    """The verdict of each GPU that ran the step, with its evidence and all causes of its gaps."""
+    found = []
+    for gpu, step in ((shown.gpu, shown.step), *shown.others):
+        heading, text = verdict_words(gpu, step)
+        evidence = [*step.verdict.evidence, *_idle(step)]
+        found.append({"heading": heading, "text": text, "evidence": [_cut(one) for one in evidence]})
+    return found
+
+
+def _idle(step: TimelineStep) -> list[str]:
+    """The sentence on all causes of a step's gaps; [] if it has none."""
+    causes = sorted(step.causes.items(), key=lambda one: -one[1])
+    said = ", ".join(f"{cause} {duration(time)}" for cause, time in causes)
+    return [f"idle {duration(step.idle_ns)} in {counted(step.gaps, 'gap', 'gaps')}: {said}"] if said else []
+
+
+def _numbers(found: Timeline, shown: StepOfTimeline) -> dict[str, Any]:
+    """The step's rows of `timeline --part steps`, of each GPU that ran it."""
+    columns = PARTS_OF_TIMELINE["steps"].columns
+    if len({gpu.device for gpu in found.gpus}) < len(found.gpus):
+        columns = (PROCESS, *columns)
+    of_gpus = [(shown.gpu, shown.step), *shown.others]
+    rows = [step_row(found, gpu, step, whole=step is gpu.whole) for gpu, step in of_gpus]
+    return table_of(columns, [{**row, "name": _cut(row["name"])} for row in rows])
+
+
+def _longest(longest: Sequence[LongGap], start: int) -> dict[str, Any]:
+    """The longest gaps of a step in the columns of `timeline --part longest`, times from the step's start."""
+    columns = [one for one in PARTS_OF_TIMELINE["longest"].columns if one.name != "gpu"]
+    rows = [{**asdict(gap), "start_ns": gap.start_ns - start} for gap in longest]
+    return table_of(columns, [{name: _cut(value) for name, value in row.items()} for row in rows])
+
+
+def _gpu(of_gpu: LanesOfGpu, step: str, resolution: int, names: Sequence[str], texts: Texts) -> dict[str, Any]:
+    hosts = [_host_was_in(gap, step) for gap in of_gpu.longest]
+
+    def of_operation(number: int) -> tuple[str, str]:
+        name = names[number]
+        return short_title(name) if len(name) <= LONGEST_SHORTENED else name, name
+
+    def of_gap(rank: int) -> tuple[str, str]:
+        return hosts[rank], hosts[rank]
+
+    lanes = []
+    for lane in of_gpu.lanes:
+        if lane.title == LONGEST_GAPS:  # each of them can be looked up in the table of longest gaps
+            lanes.append({**_lane(lane, 0, of_gap, texts), "ranks": lane.pieces.name.tolist()})
+        else:
+            lanes.append(_lane(lane, resolution, of_operation, texts))
+    more = of_gpu.more_streams
+    left_out = f"{counted(more, 'more stream is', 'more streams are')} left out" if more else None
+    return {"title": gpu_title(of_gpu.gpu), "lanes": lanes, "left_out": left_out}
+
+
+def gpu_title(gpu: GpuTimeline) -> str:
+    """The GPU beside others: its number, its process, its name."""
+    of_process = "" if gpu.process is None else f" of process {gpu.process}"
+    return f"{gpu.title}{of_process}{f': {gpu.name}' if gpu.name else ''}"
+
+
+def _lane(lane: StepLane, resolution: int, name_of: Callable[[int], tuple[str, str]], texts: Texts) -> dict[str, Any]:
+    def text_of(number: int) -> int:
+        if number == NO_NAME:
+            return NO_NAME
+        title, name = name_of(number)
+        return texts.setdefault((_cut(title, LONGEST_TITLE), _cut(name)), len(texts))
+
+    boxes = [_box(box, text_of) for box in boxes_of(lane.pieces, resolution)]
+    return {"title": lane.title, "total_ns": lane.total, "boxes": boxes}
+
+
+def _host_was_in(gap: LongGap, step: str) -> str:
+    """What covers a gap: a range of the host within the step, the call that ended it if it took half of it, its cause.
+
+    Where neither range nor call is known, the call that waited when the gap began says after what it came. What the
+    host did is not said where it is no cause.
+    """
+    if gap.cause in (QUEUED, DEPENDENCY, UNKNOWN):
+        return gap.cause
+    if gap.host_range is not None and gap.host_range != step:
+        return gap.host_range
+    if gap.call is not None and gap.call_ns is not None and gap.late_ns is not None:
+        within = min(gap.late_ns + gap.call_ns, gap.duration_ns) - max(gap.late_ns, 0)
+        if 2 * within >= gap.duration_ns:
+            return gap.call
+    return f"{gap.cause}, after {gap.after_wait}" if gap.after_wait else gap.cause
+
+
+def _box(box: LaneBox, text_of: Callable[[int], int]) -> list[int]:
+    """[start, length, kind, text] of one piece, [start, length, pieces, kind, ns, kind, ns ...] of merged ones.
+
+    Of one piece of which a part ran below others: [start, length, 1, kind, ns, text].
+    """
+    length = box.end - box.start
+    if box.name is not None and list(box.times.values()) == [length]:
+        return [box.start, length, *box.times, text_of(box.name)]
+    times = [value for pair in box.times.items() for value in pair]
+    return [box.start, length, box.count, *times, *([] if box.name is None else [text_of(box.name)])]
+
+
+def _cut(value: Any, most: int = LONGEST_NAME) -> Any:
+    """A text with at most so many letters; other values as they are."""
+    return f"{value[: most - 1]}…" if isinstance(value, str) and len(value) > most else value
