@@ -1,7 +1,8 @@
 """A recording as lanes for Perfetto and chrome://tracing: streams, gaps by cause and steps of each GPU, threads.
 
 Format: Chrome's Trace Event Format, complete events, with times in µs from the first thing recorded, to the nanosecond.
-API calls and ranges of a thread are two lanes, because a lane holds slices that nest.
+API calls and ranges of a thread are two lanes, and operations of a stream that overlap are on further lanes of it,
+because a lane holds slices that nest.
 """
 
 from __future__ import annotations
@@ -60,11 +61,29 @@ def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int) -> Iterator[Even
         for start, end in zip(some.start.tolist(), some.end.tolist(), strict=True):
             yield _slice(found, group, first + GAP_LANE, cause, "gap", start, end - start, {})
     operations = found.activity.operations.at(gpu.rows)
-    lanes = {stream: first + FIRST_STREAM + at for at, stream in enumerate(np.unique(operations.stream).tolist())}
-    for stream, lane in lanes.items():
-        yield _lane(group, lane, "stream" if stream == MISSING else f"stream {stream}")
-    for row in range(len(operations)):
-        yield _operation(found, operations, row, group, lanes[int(operations.stream[row])])
+    tracks = _tracks(operations)
+    lanes = {track: first + FIRST_STREAM + at for at, track in enumerate(sorted(set(tracks)))}
+    for (stream, depth), lane in lanes.items():
+        title = "stream" if stream == MISSING else f"stream {stream}"
+        yield _lane(group, lane, f"{title} ({depth + 1})" if depth else title)
+    for row, track in enumerate(tracks):
+        yield _operation(found, operations, row, group, lanes[track])
+
+
+def _tracks(operations: GpuOperations) -> list[tuple[int, int]]:
+    """The stream of each operation, and the first of its lanes that is free at its start, from 0 on.
+
+    Operations are in the order of their starts. Those of a stream overlap where the next begins before one has ended.
+    """
+    busy_until: dict[int, list[int]] = {}
+    found = []
+    columns = (operations.stream.tolist(), operations.start.tolist(), operations.end.tolist())
+    for stream, start, end in zip(*columns, strict=True):
+        ends = busy_until.setdefault(stream, [])
+        depth = next((at for at, until in enumerate(ends) if until <= start), len(ends))
+        ends[depth : depth + 1] = [end]
+        found.append((stream, depth))
+    return found
 
 
 def _operation(found: Timeline, operations: GpuOperations, row: int, group: int, lane: int) -> Event:

@@ -285,6 +285,15 @@ def test_lanes_hold_streams_gaps_calls_and_ranges_as_they_were(sqlite: str, tmp_
     assert all(0 <= number < 2**31 for number in ids)
 
 
+def test_operations_of_a_stream_that_overlap_are_on_lanes_of_their_own() -> None:
+    """Slices of a lane have to nest."""
+    found = timeline(recording([Operation(0, 100), Operation(60, 160), Operation(90, 120), Operation(160, 200)]))
+    events = json.loads(to_lanes(found))["traceEvents"]
+    titles = {one["tid"]: one["args"]["name"] for one in events if one["name"] == "thread_name"}
+    lane_of = {round(1000 * one["ts"]): titles[one["tid"]] for one in events if one.get("cat") == "kernel"}
+    assert lane_of == {0: "stream 7", 60: "stream 7 (2)", 90: "stream 7 (3)", 160: "stream 7"}
+
+
 @pytest.mark.parametrize("arguments", [("--as", "csv"), ("--as", "perfetto", "--depth", "2")])
 def test_lanes_go_with_perfetto_alone(sqlite: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     result = ran("export", sqlite, "-o", str(tmp_path / "t.json"), "--lanes", *arguments)
