@@ -162,10 +162,14 @@ def of_phases(run: Run, phases: tuple[str, ...]) -> Run:
     return Selection(phases=phases).of(run) if _values(run.table, "phase") else run
 
 
-def pattern_of(text: str) -> re.Pattern[str]:
-    """Compile a regular expression of the user. Raises `WrongUsage` if it is invalid or empty."""
+def pattern_of(text: str, option: str = "--kernel") -> re.Pattern[str]:
+    """Compile a regular expression that the user gave an option. Raises `WrongUsage` if it is invalid or empty."""
     if not text:
-        raise WrongUsage("--kernel was given no pattern.", "A variable of the shell may be empty.", "Name a kernel.")
+        raise WrongUsage(
+            f"{option} was given no pattern.",
+            "A variable of the shell may be empty.",
+            f"Name a {'kernel' if option == '--kernel' else 'part of a name'}.",
+        )
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,7 @@ NOT_THE_SAME_FLOPS = (
     metavar="N",
     help="Of prefill and decode: the tokens of all sequences in a step, for MFU and MBU.",
 )
+@click.option("--nvtx", metavar="REGEX", help="With --target: only launches in ranges with this in their name.")
 @machine_option
 @top_option("layers")
 @format_option
@@ -127,12 +128,15 @@ def command(
     from ncu_tools.model.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
     from ncu_tools.model.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
     from ncu_tools.model.expected.user_ranges import passes_in
+    from ncu_tools.model.language.engine_steps import inside
     from ncu_tools.runs.loading import load
-    from ncu_tools.runs.selection import of_phases
+    from ncu_tools.runs.selection import of_phases, pattern_of
 
     workload = ran.workload(phases)
     with progress("Reading") as reading:
         measured = load(run, reading=reading)
+    if ran.nvtx is not None:
+        measured = replace(measured, table=inside(measured.table, pattern_of(ran.nvtx, "--nvtx")))
     if workload is None and (passes := passes_in(run)):
         show_ranges(measured.table, passes, list(measured.notes), output_format)
         return

@@ -31,6 +31,7 @@ from ncu_tools.model.language.measured_phases import (
     facts_as_ran,
     measured_phase,
     of_phase,
+    on_steps,
     steps_in,
 )
 from ncu_tools.report.table import Column, Table
@@ -114,7 +115,7 @@ def generation_of(
         launches = of_phase(table, phase)
         known = facts_as_ran(facts, phase, step, asked)
         steps = steps_in(known, step, asked, _iterations(launches))
-        found.notes += _said(step)
+        found.notes += [*_said(step), *on_steps(known, step, asked, steps)]
         _add(found, launches, known, phase, steps, (step.engine if step else None, machine, workload.dtype))
     return found
 

@@ -14,7 +14,10 @@ from ncu_tools.cli.option_kinds.language_options import LanguageOptions
 
 @dataclass(frozen=True)
 class WhatRan:
-    """The options on what ran, for a report that does not know. `tokens_per_step` and `machine_name` need no target."""
+    """The options on what ran, for a report that does not know. `tokens_per_step` and `machine_name` need no target.
+
+    `nvtx` is a pattern in the names of the ranges that launches have to be in.
+    """
 
     target: str | None
     batch_size: int | None
@@ -23,6 +26,7 @@ class WhatRan:
     dtype: str | None
     iterations: int | None
     tokens_per_step: int | None
+    nvtx: str | None
     machine_name: str | None
     language: LanguageOptions
 
@@ -33,9 +37,9 @@ class WhatRan:
         """
         if self.target is None:
             self.language.require_causal(())
-            if any((self.batch_size, self.input_size, self.seq_len, self.dtype, self.iterations)):
+            if any((self.batch_size, self.input_size, self.seq_len, self.dtype, self.iterations, self.nvtx)):
                 raise WrongUsage(
-                    "Sizes, a type or iterations were given without --target.", advice="Say what ran: --target"
+                    "Sizes, a type, iterations or --nvtx were given without --target.", advice="Say what ran: --target"
                 )
             return None
         if (wrong := misspelt(self.target)) is not None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from ncu_parsers.schema import tables
+from ncu_launch.errors import WrongUsage
+from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.model.language.step_work import DECODE, PREFILL
@@ -27,14 +28,16 @@ else:
     import tomli as tomllib
 
 ATTENTION = "attention"
+SELECT = "select some with --nvtx and a part of the name of their range"
 RULES = Path(__file__).with_name("engine_steps.toml")
 
 
 @dataclass(frozen=True)
 class EngineStep:
     """A phase of an engine's run. `batch_size` sequences, `tokens` of their prompts together, `context_length` cached
-    tokens of a sequence on average; `attention_launches` of a kernel that runs once for each layer and step. Each is
-    None where the report does not say. `evidence` are the range and the kernel that did.
+    tokens of a sequence on average; `attention_launches` of a kernel that runs once for each layer and step, and
+    `ranges` the different names of steps, which are as many at least. Each is None where the report does not say.
+    `evidence` are the range and the kernel that did.
     """
 
     engine: str
@@ -43,6 +46,7 @@ class EngineStep:
     tokens: int | None = None
     context_length: int | None = None
     attention_launches: int | None = None
+    ranges: int | None = None
     evidence: tuple[str, ...] = ()
 
 
@@ -54,12 +58,17 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
     named, notes = _in_ranges(table)
     phases = {step.phase for step in named}
     if len(phases) > 1 or len({step.batch_size for step in named}) > 1:
-        return None, [*notes, "its steps differ in phase or batch: select one with --nvtx, or name the phase"]
+        return None, [*notes, f"its steps differ in phase or batch: {SELECT}"]
     by_kernel, why_not = _in_kernels(table)
     if not named:
         return (by_kernel if by_kernel is not None and by_kernel.phase else None), [*notes, *why_not]
     evidence = dict.fromkeys(word for one in named for word in one.evidence)
-    step = replace(named[0], engine=next((one.engine for one in named if one.engine), ""), evidence=tuple(evidence))
+    step = replace(
+        named[0],
+        engine=next((one.engine for one in named if one.engine), ""),
+        ranges=len({one.evidence[0] for one in named}),
+        evidence=tuple(evidence),
+    )
     contexts = [one.context_length for one in named if one.context_length is not None]
     if contexts:
         step = replace(step, context_length=round(sum(contexts) / len(contexts)))
@@ -68,6 +77,26 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
             step, attention_launches=by_kernel.attention_launches, evidence=(*step.evidence, *by_kernel.evidence)
         )
     return step, notes
+
+
+def inside(table: pa.Table, pattern: re.Pattern[str]) -> pa.Table:
+    """The launches in a range or annotation in whose name a pattern is found.
+
+    Raises `WrongUsage` if there is none.
+    """
+    paths = [tuple(path or ()) for path in table.column("nvtx_path").to_pylist()]
+    names = dict.fromkeys(name for path in paths for name in path)
+    wanted = {name for name in names if pattern.search(name)}
+    if not wanted:
+        some = ", ".join(name[:60] for name in list(names)[:5])
+        raise WrongUsage(
+            f"No launch is in a range whose name has {pattern.pattern}.",
+            f"The ranges are {some}{' and others' if len(names) > 5 else ''}."
+            if some
+            else "No launch is in any range.",
+            "Name a part of one, as a regular expression, or leave --nvtx out.",
+        )
+    return arrays.kept(table, [not wanted.isdisjoint(path) for path in paths])
 
 
 def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
@@ -130,7 +159,7 @@ def _in_kernels(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
     if others and rule["phase"]:
         return replace(step, phase=""), [
             f"its attention kernels are of no one phase for certain: {matched[:60]} runs in {rule['phase']} alone, and "
-            f"{others[0][:60]} may run in another: select steps with --nvtx"
+            f"{others[0][:60]} may run in another: {SELECT}"
         ]
     return step, []
 

@@ -83,13 +83,30 @@ def facts_as_ran(facts: LanguageFacts, phase: str, step: EngineStep | None, aske
 
 
 def steps_in(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, iterations: int) -> int:
-    """The steps of a phase: as the user says, else attention launches / layers where that is whole, else iterations."""
+    """The steps of a phase: as the user says, else attention launches / layers where that is whole.
+
+    Else as many as have names of their own, or as there are iterations, whichever are more.
+    """
     if asked.steps is not None:
         return asked.steps
+    if counted := _steps_by_kernel(facts, step):
+        return counted
+    return max(iterations, (step.ranges or 1) if step is not None else 1)
+
+
+def on_steps(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, steps: int) -> list[str]:
+    """A note where the number of an engine's steps was not told: times of a step, MFU and MBU depend on it."""
+    if asked.steps is not None or _steps_by_kernel(facts, step):
+        return []
+    return [
+        f"taken as {steps} step{'s' if steps != 1 else ''}, since nothing counts them: if it holds more, "
+        "say --iterations, which times of a step, MFU and MBU depend on"
+    ]
+
+
+def _steps_by_kernel(facts: LanguageFacts, step: EngineStep | None) -> int | None:
     launches = step.attention_launches if step is not None else None
-    if launches and launches % len(facts.windows) == 0:
-        return launches // len(facts.windows)
-    return iterations
+    return launches // len(facts.windows) if launches and launches % len(facts.windows) == 0 else None
 
 
 def measured_phase(

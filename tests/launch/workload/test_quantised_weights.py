@@ -124,14 +124,25 @@ def test_the_lm_head_and_embeddings_stay_in_the_type_of_the_run() -> None:
     assert not is_quantised(step.watched.lm_head.weight)
 
 
-def test_users_models_that_torchao_quantised_are_estimated_by_their_packed_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "configuration", "scales", "bits"),
+    [
+        ("torchao.quantization", "Int8WeightOnlyConfig()", 5, 8),
+        ("torchao.quantization", "Int8DynamicActivationInt8WeightConfig()", 5, 8),
+        ("torchao.prototype.quantization.int4", "PrototypeInt4WeightOnlyConfig(group_size=32)", 2 * 2 * 4, 4),
+    ],
+)
+def test_users_models_that_torchao_quantised_are_estimated_by_their_packed_bytes(
+    module: str, configuration: str, scales: int, bits: int, tmp_path: Path
+) -> None:
     source = tmp_path / "mine.py"
     source.write_text(
         "import torch\n"
-        "from torchao.quantization import Int8WeightOnlyConfig, quantize_\n"
+        f"from {module} import {configuration.partition('(')[0]}\n"
+        "from torchao.quantization import quantize_\n"
         "def model():\n"
         "    made = torch.nn.Sequential(torch.nn.Linear(64, 32, bias=False))\n"
-        "    quantize_(made, Int8WeightOnlyConfig())\n"
+        f"    quantize_(made, {configuration})\n"
         "    return made, (torch.randn(4, 64),)\n",
         "utf-8",
     )
@@ -140,8 +151,12 @@ def test_users_models_that_torchao_quantised_are_estimated_by_their_packed_bytes
     estimate(workload, tmp_path / "expected", tmp_path / "summary")
     assert work_in(tmp_path / "expected") == work_in(tmp_path / "operators")
     summary = json.loads((tmp_path / "summary").read_text("utf-8"))
-    assert summary["parameter_bytes"] == 32 * 64 + 32 * (4 + 1)
+    assert summary["parameter_bytes"] == 32 * 64 * bits // 8 + 32 * scales
     assert summary["alive_bytes"] == summary["parameter_bytes"] + 4 * 64 * 4
+    ran, operations = records(tmp_path / "operators"), 2 * 4 * 64 * 32
+    is_of_integers = "Dynamic" in configuration
+    assert sum(one["contraction_flops"] for one in ran) == (0 if is_of_integers else operations)
+    assert sum(one.get("integer_operations", 0) for one in ran) == (operations if is_of_integers else 0)
 
 
 def test_measured_points_have_the_packed_bytes_of_weights() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,17 +20,18 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.language.engine_steps import RULES as RULES_FILE
-from ncu_tools.model.language.engine_steps import engine_step
+from ncu_tools.model.language.engine_steps import engine_step, inside
 from ncu_tools.model.language.measured_phases import (
     StepsAsked,
     facts_as_ran,
     measured_phase,
     of_phase,
+    on_steps,
     steps_in,
 )
 from ncu_tools.model.language.step_work import step_work
 from ncu_tools.runs.loading import LAUNCHES, load
-from tests.support.launches import launch, table
+from tests.support.launches import launch, metric, sass, table
 from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
@@ -40,6 +42,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+COUNTED = {**sass(ffma=500.0), "sm__inst_executed_pipe_tensor.sum": metric(0.0)}
 EXECUTE = "execute_{0}_context_{1}(sq{2}sk{2}sqsq0sqsk0)_generation_{3}(sq{3}sk{4}sqsq{3}sqsk{4})"
 RULES = tomllib.loads(RULES_FILE.read_text("utf-8"))["kernel"]
 SEEN = {rule["seen"]: rule for rule in RULES if "seen" in rule and rule["phase"]}
@@ -194,6 +197,27 @@ class TestARun:
         assert steps_in(replace(MADE, windows=(None,) * 5), step, StepsAsked(), 1) == 1
         assert steps_in(MADE, step, StepsAsked(steps=7), 1) == 7
 
+    def test_has_as_many_steps_as_ranges_with_names_of_their_own_and_a_note_that_more_may_be(self) -> None:
+        ranges = [EXECUTE.format(2, 0, 0, 2, 2 * keys) for keys in (11, 12, 13)]
+        step, _ = engine_step(table(*[one("gemm", name, "step[DECODE bs=2]") for name in ranges], one("a", ranges[0])))
+        assert steps_in(MADE, step, StepsAsked(), 1) == 3
+        assert "taken as 3 steps" in on_steps(MADE, step, StepsAsked(), 3)[0]
+        assert on_steps(MADE, step, StepsAsked(steps=4), 4) == []
+        counted, _ = engine_step(table(*[one(DECODE_KERNEL, name) for name in ranges * 4]))
+        assert steps_in(MADE, counted, StepsAsked(), 1) == 3
+        assert on_steps(MADE, counted, StepsAsked(), 3) == []
+
+    def test_of_a_server_has_the_launches_inside_of_the_ranges_that_are_asked_for(self) -> None:
+        launches = table(
+            one("a", "step[DECODE bs=4]"), one("b", "step[EXTEND bs=4 toks=64]"), one("c", "x", "step[DECODE bs=4]"),
+            one("d"),
+        )  # fmt: skip
+        assert inside(launches, re.compile("DECODE")).column("kernel_name").to_pylist() == ["a", "c"]
+        with pytest.raises(WrongUsage, match=r"No launch is in a range whose name has MIXED.*step\[DECODE bs=4\]"):
+            inside(launches, re.compile("MIXED"))
+        with pytest.raises(WrongUsage, match="No launch is in any range"):
+            inside(table(one("d")), re.compile("DECODE"))
+
     def test_is_set_beside_the_least_work_and_the_peaks(self) -> None:
         launches = table(one(ns=3e6, dram=2e6), one(ns=1e6, dram=1e6))
         work = step_work(MADE, "decode")
@@ -219,7 +243,7 @@ class TestARun:
 def test_a_counted_run_of_ours_has_measured_bytes_beside_those_as_read(tmp_path: Path) -> None:
     launches = table(
         one(ns=4e6, dram=4e6, phase="prefill", module="m", iteration=0),
-        one(ns=2e6, dram=3e6, phase="decode", module="m", iteration=0),
+        one(ns=2e6, dram=3e6, phase="decode", module="m", iteration=0, metrics=COUNTED),
     )
     write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / LAUNCHES)
     write_manifest(
@@ -236,6 +260,8 @@ def test_a_counted_run_of_ours_has_measured_bytes_beside_those_as_read(tmp_path:
     assert done.exit_code == 0, done.stderr
     prefill, decode = json.loads(done.stdout)["generation"]
     assert (prefill["phase"], decode["phase"]) == ("prefill", "decode")
+    assert (prefill["measured_flops"], decode["measured_flops"]) == (None, 2 * 500.0)
+    assert decode["flops_ratio"] == 1000 / step_work(MADE, "decode").flops
     assert decode["bytes_ratio"] == 3e6 / step_work(MADE, "decode").bytes
     assert decode["mbu"] == pytest.approx(step_work(MADE, "decode").bytes / 2e-3 / 3.35e12)
 
@@ -281,6 +307,23 @@ class TestTracesOfEngines:
         by_kernel, _ = engine_step(without.append_column("nvtx_path", pa.nulls(len(without), pa.list_(pa.string()))))
         assert by_kernel is not None
         assert (by_kernel.phase, by_kernel.attention_launches) == ("prefill", 36)
+
+    def test_steps_of_one_phase_are_selected_from_a_recording_of_both(self, tmp_path: Path) -> None:
+        launches = table(
+            one("a", "step[DECODE bs=4]", ns=2e6), one("b", "step[EXTEND bs=1 toks=64]", ns=9e6), one("c", ns=5e6),
+        )  # fmt: skip
+        write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / "both.parquet")
+        asked = ("expected", str(tmp_path / "both.parquet"), "--target", "hf:qwen3-8b", "--tokens-per-step", "4")
+        undecided = ran(*asked)
+        assert undecided.exit_code == 2
+        assert "select some with --nvtx and a part of the name of their range" in undecided.stderr.lower()
+        done = ran(*asked, "--nvtx", "DECODE", "--format", "json")
+        (row,) = json.loads(done.stdout)["generation"]  # behind the comparison with what ncu counted
+        assert (row["phase"], row["batch_size"], row["time_ns"], row["steps"]) == ("decode", 4, 2e6, 1)
+        assert "taken as 1 step, since nothing counts them" in done.stdout
+        alone = ran("expected", str(tmp_path / "both.parquet"), "--nvtx", "DECODE")
+        assert alone.exit_code == 2
+        assert "--nvtx were given without --target" in alone.stderr
 
     def test_tokens_per_step_of_the_user_replace_those_of_the_trace(self) -> None:
         done = ran(
