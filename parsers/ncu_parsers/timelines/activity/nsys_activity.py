@@ -126,6 +126,7 @@ def read_native(source: Source, *, trim: Window | None = None, whole_names: bool
 
 
 def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:
+    database.in_parts = True  # what follows from the tables takes less than they do
     strings = database.strings()
     whole = _recorded_time(database) if trim is not None else None
     window = None if whole is None or trim is None else Window(whole.start + trim.start, whole.start + trim.end)
