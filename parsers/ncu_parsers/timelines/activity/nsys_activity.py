@@ -137,7 +137,8 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
     if window is not None and whole is not None:
         last = whole.end
         # A step is a range in which an operation was launched, perhaps before the window.
-        window = Window(min([window.start, *calls.start.tolist()[:1]]), max([window.end, *calls.end.tolist()]))
+        if len(calls):
+            window = Window(min(window.start, int(calls.start.min())), max(window.end, int(calls.end.max())))
     ranges = read_ranges(database, strings, last, window, whole_names=whole_names)
     overheads = _overheads(database, window)
     gpus = operations.gpus()
