@@ -31,9 +31,10 @@ def load_activity(
 
     Of a run folder the recording itself is read where it is there, else its table of launches. Of nsys's databases only
     the time of `trim` is read (ns since the first operation or API call), and names of ranges are without the numbers
-    of PyTorch's `emit_nvtx` unless `whole_names`. Raises `NcuBenchError` where nothing is a timeline, `WrongUsage`
-    where a folder holds several.
+    of PyTorch's `emit_nvtx` unless `whole_names`. Raises `NcuBenchError` where nothing is a timeline or it takes more
+    memory than the limit, `WrongUsage` where a folder holds several.
     """
+    from ncu_parsers.sources.memory import OPTION, TooBig, limited
     from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
 
     if path != STANDARD_INPUT and path and Path(path).is_dir():
@@ -48,7 +49,13 @@ def load_activity(
     if source is None:
         return _of_launches(path)
     reading(source)
-    return _read(source, trim, whole_names=whole_names)
+    try:
+        with limited():
+            return _read(source, trim, whole_names=whole_names)
+    except TooBig as error:
+        can_trim = trim is None and not whole_names and _module_of(source) in ("nsys_sqlite", "nsys_rep")
+        by_part = "Read a part of it alone: --trim 10s,20s. Or give" if can_trim else "Give"
+        raise TooBig(error.what, error.cause, f"{by_part} it more memory: {OPTION} 8GB") from error
 
 
 def load_power(path: str) -> dict[str, list[PowerReading]]:

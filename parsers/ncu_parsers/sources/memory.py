@@ -34,7 +34,8 @@ WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
 written before its end takes about three times as much."""
 
 WHILE_IN_PARTS = 0.75
-"""Share of the limit for a timeline that is read and written in parts, whose size does not grow with it."""
+"""Share of the limit for a timeline that is read and written in parts, whose size does not grow with it, or of which
+only times are read, since gaps and steps take less than these do."""
 
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may take a 64th of the limit, since its cells take some twenty times its length; at most 256 MB."""

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import Activity, Window
 from ncu_parsers.timelines.activity.nsys_activity import read_sqlite
 
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
 from ncu_tools.timeline.timeline import timeline
+from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed
 
@@ -72,6 +74,19 @@ def test_the_gap_at_the_edge_has_the_cause_of_the_operation_behind_it(tmp_path: 
     (gpu,) = timeline(read(path, trim), trim=trim).gpus
     assert gpu.whole.idle_ns == 3 * MS
     assert gpu.whole.causes == timeline(read(path), trim=trim).gpus[0].whole.causes
+
+
+def test_a_recording_beyond_the_memory_limit_is_refused_with_the_way_to_read_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(tmp_path)
+    monkeypatch.setattr(memory, "resident", lambda: 10**12)
+    monkeypatch.setattr(memory, "LIBRARIES", 10**12)
+    refused = ran("timeline", str(path))
+    assert refused.exit_code == 1
+    assert "more memory than 2GB" in refused.stderr
+    assert "--trim 10s,20s. Or give it more memory: --memory-limit 8GB" in refused.stderr
+    assert "--trim" not in ran("timeline", str(path), "--trim", "1ms,2ms").stderr
 
 
 def test_a_time_without_a_step_of_that_name_says_so(tmp_path: Path) -> None:

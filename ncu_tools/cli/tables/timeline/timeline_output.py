@@ -114,7 +114,11 @@ def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Tab
 
 def about(found: Timeline) -> str:
     """What was recorded, in a sentence."""
-    operations = counted(len(found.activity.operations), "GPU operation", "GPU operations")
+    of_part = found.activity.whole is not None  # then the next operations on either side were read, too
+    count = (
+        sum(one.operations for gpu in found.gpus for one in gpu.streams) if of_part else len(found.activity.operations)
+    )
+    operations = counted(count, "GPU operation", "GPU operations") + (" in the time of --trim" if of_part else "")
     gpus = counted(len(found.gpus), "GPU", "GPUs")
     names = sorted({gpu.name for gpu in found.gpus if gpu.name})
     of = f" ({', '.join(names)})" if names else ""

@@ -100,11 +100,10 @@ class GpuOperations(_Columns):
 
     def gpus(self) -> list[tuple[int, int]]:
         """The process and device of every GPU, in order."""
-        return [
-            (process, device)
-            for process in np.unique(self.process).tolist()
-            for device in np.unique(self.device[self.process == process]).tolist()
-        ]
+        processes, of_process = np.unique(self.process, return_inverse=True)
+        devices, of_device = np.unique(self.device, return_inverse=True)
+        pairs = np.unique(of_process * max(len(devices), 1) + of_device).tolist()
+        return [(int(processes[one // len(devices)]), int(devices[one % len(devices)])) for one in pairs]
 
 
 @dataclass(frozen=True)

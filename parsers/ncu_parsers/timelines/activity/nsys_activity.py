@@ -126,6 +126,7 @@ def read_native(source: Source, *, trim: Window | None = None, whole_names: bool
 
 
 def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:
+    database.in_parts = True  # what follows from the tables takes less than they do
     strings = database.strings()
     whole = _recorded_time(database) if trim is not None else None
     window = None if whole is None or trim is None else Window(whole.start + trim.start, whole.start + trim.end)
@@ -136,7 +137,8 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
     if window is not None and whole is not None:
         last = whole.end
         # A step is a range in which an operation was launched, perhaps before the window.
-        window = Window(min([window.start, *calls.start.tolist()[:1]]), max([window.end, *calls.end.tolist()]))
+        if len(calls):
+            window = Window(min(window.start, int(calls.start.min())), max(window.end, int(calls.end.max())))
     ranges = read_ranges(database, strings, last, window, whole_names=whole_names)
     overheads = _overheads(database, window)
     gpus = operations.gpus()
