@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ MOST_STEPS = 2_000
 """Most instructions that are looked at to find where one value comes from."""
 
 
+_parsed = lru_cache(maxsize=65536)(parse_instruction)
+
+
 @dataclass
 class Flow:
     """The instructions of a kernel as text (string), and where the program can go on after each.
@@ -38,7 +41,7 @@ class Flow:
 
     texts: pa.Array
     turns: dict[int, int | None]
-    _parsed: dict[str, Instruction | None] = field(default_factory=dict)
+    _parsed: dict[int, Instruction | None] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """How many instructions there are."""
@@ -46,10 +49,9 @@ class Flow:
 
     def instruction(self, place: int) -> Instruction | None:
         """The instruction at a place; None where its text is none."""
-        text = self.texts[place].as_py()
-        if text not in self._parsed:
-            self._parsed[text] = parse_instruction(text)
-        return self._parsed[text]
+        if place not in self._parsed:
+            self._parsed[place] = _parsed(self.texts[place].as_py())
+        return self._parsed[place]
 
     def follows(self, place: int) -> tuple[int, ...] | None:
         """The places that can run right after a place; None where they cannot be told."""

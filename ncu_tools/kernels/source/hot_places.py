@@ -5,6 +5,7 @@ Shares are of the whole kernel's sum of what rows are ranked by.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,43 +145,50 @@ MEASURES_SHOWN = frozenset({*SUMMED.values(), *(f"stall_{reason}" for reason in 
 
 def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:
     """Rows for the places numbered in `order`, whose instructions `groups` tells. Other instructions are not summed."""
-    ranks = np.full(int(groups.max(initial=-1)) + 2, -1)  # the last one is of instructions without a place
-    ranks[order] = np.arange(len(order))
-    shown = np.flatnonzero(ranks[groups] >= 0)
-    shown = shown[np.argsort(ranks[groups[shown]], kind="stable")]
-    inside, groups = replace(code, table=arrays.taken(code.table, arrays.whole(shown))), ranks[groups[shown]]
+    whole, (shown, groups) = np.nansum(weights), _shown(groups, order)
+    inside, weights = replace(code, table=arrays.taken(code.table, arrays.whole(shown))), weights[shown]
     sums = {name: _sums(groups, inside.counts(column)) for name, column in SUMMED.items()}
-    shares = _sums(groups, weights[shown]) / (np.nansum(weights) or np.nan)
+    shares = _sums(groups, weights) / (whole or np.nan)
     stalled = stall_counts(inside)
     reasons, stall_shares = dominant(np.nan_to_num(np.stack([_sums(groups, one) for one in stalled.T], 1)))
     flow = flow_of(code)
     live = live_registers(flow) if flow is not None and view == SASS else None
     begins = np.searchsorted(groups, np.arange(len(order) + 1))
+    calls, weighed = inside.table["inline_of"].to_pylist(), np.nan_to_num(weights).tolist()
     result = []
     for place, names in enumerate(_named(inside, begins[:-1])):
-        members = np.arange(begins[place], begins[place + 1])
+        begin, end = begins[place : place + 2].tolist()
         stall = None if np.isnan(stall_shares[place]) else REASONS[reasons[place]]
-        waiting = int(shown[members[stalled[members, reasons[place]].argmax()]])
+        waiting = int(shown[begin + stalled[begin:end, reasons[place]].argmax()])
         result.append(
             HotPlace(
                 rank=place + 1,
                 place=_place(view, names),
                 file=ptx_file(code.kernel_name) if view == PTX else names["file"],
                 line=names["ptx_line"] if view == PTX else names["line"],
-                inline_of=_inline_of(inside, members, weights[shown]) if view in (LINES, SASS) else None,
+                inline_of=_inline_of(calls[begin:end], weighed[begin:end]) if view in (LINES, SASS) else None,
                 function=names["function"],
                 offset=names["offset"] if view == SASS else None,
                 sass=names["sass"] if view == SASS else None,
-                instructions=len(members),
+                instructions=end - begin,
                 share=_known(shares[place]),
                 stall=stalls()[stall].title if stall else None,
                 stall_share=_known(stall_shares[place]),
-                live_registers=None if live is None else live[int(shown[begins[place]])],
+                live_registers=None if live is None else live[int(shown[begin])],
                 waits_for=_waits_for(code, flow, waiting, stall),
                 **{name: _whole(values[place]) for name, values in sums.items()},
             )
         )
     return result
+
+
+def _shown(groups: Ranks, order: Ranks) -> tuple[Ranks, Ranks]:
+    """The instructions of the places numbered in `order`, place by place, and for each the place of its own there."""
+    ranks = np.full(int(groups.max(initial=-1)) + 2, -1)  # the last one is of instructions without a place
+    ranks[order] = np.arange(len(order))
+    shown = np.flatnonzero(ranks[groups] >= 0)
+    shown = shown[np.argsort(ranks[groups[shown]], kind="stable")]
+    return shown, ranks[groups[shown]]
 
 
 def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
@@ -189,11 +197,10 @@ def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
     return list(arrays.taken(columns, arrays.whole(rows)).to_pylist())
 
 
-def _inline_of(code: KernelCode, rows: Ranks, weights: Floats) -> str | None:
+def _inline_of(calls: Sequence[str | None], weights: Sequence[float]) -> str | None:
     """The call with the greatest weight among those that instructions were inlined at, and how many more there are."""
     sums: dict[str, float] = {}
-    calls = arrays.taken(code.table["inline_of"], arrays.whole(rows)).to_pylist()
-    for call, weight in zip(calls, np.nan_to_num(weights[rows]).tolist(), strict=True):
+    for call, weight in zip(calls, weights, strict=True):
         if call is not None:
             sums[call] = sums.get(call, 0.0) + weight
     if not sums:

@@ -336,7 +336,7 @@ class Lines:
             if isinstance(lines, LongLine):
                 yield self._checked(lines)
             else:
-                yield from map(self._checked, lines[1:].decode("utf-8", "replace").split("\n"))
+                yield from map(self._checked, str(memoryview(lines)[1:], "utf-8", "replace").split("\n"))
 
     def blocks(self) -> Iterator[bytes | LongLine]:
         """Yield the same lines many at once, in UTF-8 with the line end before each, "\\r" too; a `LongLine` alone.
