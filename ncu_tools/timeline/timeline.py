@@ -17,6 +17,7 @@ from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
+    GRAPH,
     HOST_TO_DEVICE,
     KERNEL,
     MEMCPY,
@@ -312,7 +313,7 @@ def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> li
 
 @dataclass(frozen=True)
 class _Work:
-    """When a GPU computed, communicated and copied."""
+    """When a GPU computed, communicated and copied; in part of `compute`, `graphs`, it is not known which."""
 
     computes: Mask
     communicates: Mask
@@ -321,6 +322,7 @@ class _Work:
     copies: IntervalSet
     exposed_communication: IntervalSet
     exposed_copies: IntervalSet
+    graphs: IntervalSet
 
     @classmethod
     def of(cls, operations: GpuOperations) -> _Work:
@@ -332,8 +334,10 @@ class _Work:
             IntervalSet.union_of(operations.start[some], operations.end[some])
             for some in (computes, communicates, is_copy)
         )
+        whole = operations.kind == GRAPH
+        kernels = IntervalSet.union_of(operations.start[computes & ~whole], operations.end[computes & ~whole])
         return cls(computes, communicates, compute, communication, copies, communication - compute,
-                   copies - (compute | communication))  # fmt: skip
+                   copies - (compute | communication), compute - kernels)  # fmt: skip
 
 
 def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work, gaps: Gaps) -> list[TimelineStep]:
@@ -346,6 +350,7 @@ def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work
     }  # fmt: skip
     columns = {name: some.within(start, end) for name, some in sums.items()}
     causes = {cause: gaps.causes[cause].within(start, end) for cause in CAUSES}
+    in_graphs = work.graphs.within(start, end).tolist()
     counts = {
         "kernels": operations.kind == KERNEL, "copies": operations.kind == MEMCPY, "collectives": work.communicates,
     }  # fmt: skip
@@ -358,9 +363,8 @@ def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work
         values = {name: int(column[at]) for name, column in columns.items()}
         of_causes = {cause: int(column[at]) for cause, column in causes.items() if column[at]}
         span = window.end - window.start
-        verdict = verdict_of(
-            span, values["compute_ns"], values["exposed_copies_ns"], values["exposed_communication_ns"], of_causes
-        )
+        verdict = verdict_of(span, values["compute_ns"], values["exposed_copies_ns"],
+                             values["exposed_communication_ns"], of_causes, in_graphs[at])  # fmt: skip
         verdict = replace(verdict, metrics=metrics_of(verdict.bound, values, of_causes))
         found.append(
             TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],

@@ -70,11 +70,17 @@ class StepVerdict:
 
 
 def verdict_of(
-    span: int, compute: int, exposed_copies: int, exposed_communication: int, causes: Mapping[str, int]
-) -> StepVerdict:
-    """The verdict on a step of `span` ns from its parts in ns; `causes` are those of its gaps."""
-    times = {COMPUTE: compute, COPY: exposed_copies, COMMUNICATION: exposed_communication}
+    span: int, compute: int, exposed_copies: int, exposed_communication: int, causes: Mapping[str, int],
+    in_graphs: int = 0,
+) -> StepVerdict:  # fmt: skip
+    """The verdict on a step of `span` ns from its parts in ns; `causes` are those of its gaps.
+
+    `in_graphs` is the part of `compute` in which only graphs ran that were recorded as a whole: whether they computed,
+    communicated or copied is not known.
+    """
+    times = {COMPUTE: compute - in_graphs, COPY: exposed_copies, COMMUNICATION: exposed_communication}
     times |= {kind: sum(causes.get(cause, 0) for cause in some) for kind, some in PARTS.items()}
+    times[UNEXPLAINED] += in_graphs
     parts = tuple(
         StepPart(kind, time, time / span if span else 0.0)
         for kind, time in sorted(times.items(), key=lambda one: -one[1])
@@ -82,6 +88,9 @@ def verdict_of(
     )
     unknown = times.pop(UNEXPLAINED)
     (first, most), (second, next_most) = sorted(times.items(), key=lambda one: -one[1])[:2]
+    if in_graphs and most - next_most - unknown < facts()["verdict"]["ahead"] * span:
+        why = f"{_of(in_graphs, span)} is graphs that were recorded as a whole, and what ran in them is not known"
+        return StepVerdict(None, why, None, parts)
     if not span or not any(times.values()):
         return StepVerdict(None, "nothing ran and nothing is known of the gaps", None, parts)
     if most - next_most - unknown < facts()["verdict"]["ahead"] * span:

@@ -41,17 +41,18 @@ def command(
     output_format: str,
 ) -> None:
     """Show where the time of a recording goes on each GPU: kernels, copies, communication, gaps by cause; and a
-    verdict.
+    verdict on each step.
 
     RUN is a recording of nsys (.sqlite, .nsys-rep), a trace of PyTorch's profiler, or a run folder; of a table of
     launches, as parse and join write it, what it holds. Steps are the ranges that --step names, PyTorch's ProfilerStep,
     iterations of ncu-bench's launcher, or sequences of kernels that repeat. Busy time and gaps add up to the span, to
-    the nanosecond. JSON has every part; CSV one.
+    the nanosecond. Steps of a run of profile --power have their energy. JSON has every part; CSV one.
 
     \b
     Example:
       ncu-bench timeline recording.sqlite
       ncu-bench timeline trace.json.gz --part gaps,longest --top 30
+      ncu-bench timeline recording.sqlite --step "^train_step" --part verdicts
       ncu-bench timeline recording.nsys-rep --step "^train_step" --format json
       ncu-bench timeline recording.sqlite --trim 200ms,450ms --part copies --format csv
     """

@@ -31,7 +31,7 @@ class TimelineView:
         return self.part("steps")
 
     def part(self, name: str) -> pandas.DataFrame:
-        """One part as a table: steps, gaps, longest, copies, collectives, waits, streams or launches.
+        """One part as a table: steps, verdicts, gaps, longest, copies, collectives, waits, streams or launches.
 
         Raises `WrongUsage` for other names.
         """

@@ -138,6 +138,16 @@ def test_no_verdict_where_the_recording_lacks_the_calls() -> None:
     assert gpu.whole.verdict.why == "the cause of 94.0 % is not known, which could change this: compute 6.0 %"
 
 
+def test_graphs_recorded_as_a_whole_are_not_taken_for_kernels_that_compute() -> None:
+    graphs = [Operation(10 * MS * at, 10 * MS * at + 9 * MS, "[CUDA graph 1]", kind=activity.GRAPH) for at in range(5)]
+    verdict = gpu_of(recording(graphs)).whole.verdict
+    assert verdict.bound is None
+    assert "91.8 % is graphs that were recorded as a whole, and what ran in them is not known" in verdict.why
+    beside = gpu_of(recording([*graphs, *(Operation(one.start, one.end, stream=8) for one in graphs[:4])])).whole
+    assert beside.verdict.bound == "compute"  # kernels ran for most of that time, whatever the graphs held
+    assert sum(part.time_ns for part in beside.verdict.parts) == beside.span_ns
+
+
 def test_no_verdict_where_unknown_time_could_change_it() -> None:
     found = verdict_of(100, compute=45, exposed_copies=25, exposed_communication=0, causes={"unknown": 30})
     assert found.bound is None
