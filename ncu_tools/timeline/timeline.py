@@ -230,7 +230,7 @@ def _gpu(
     windows = _clipped(found, looked_at)
     begin, end = min(one.start for one in [whole, *windows]), max(one.end for one in [whole, *windows])
     window = IntervalSet.between(begin, end)
-    work = _Work.of(operations)
+    work = GpuWork.of(operations)
     busy = (work.compute | work.communication | work.copies) & window
     gaps = gaps_of(activity, operations, call, busy, window, threads)
     inside = np.flatnonzero(window.holds(operations.start))
@@ -312,7 +312,7 @@ def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> li
 
 
 @dataclass(frozen=True)
-class _Work:
+class GpuWork:
     """When a GPU computed, communicated and copied; in part of `compute`, `graphs`, it is not known which."""
 
     computes: Mask
@@ -325,7 +325,8 @@ class _Work:
     graphs: IntervalSet
 
     @classmethod
-    def of(cls, operations: GpuOperations) -> _Work:
+    def of(cls, operations: GpuOperations) -> GpuWork:
+        """What these operations did, and when."""
         named = np.array([is_communication(name) for name in operations.names], np.bool_)
         is_copy = operations.kind == MEMCPY
         communicates = named[operations.name] & (operations.kind == KERNEL)
@@ -340,7 +341,7 @@ class _Work:
                    copies - (compute | communication), compute - kernels)  # fmt: skip
 
 
-def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: _Work, gaps: Gaps) -> list[TimelineStep]:
+def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: GpuWork, gaps: Gaps) -> list[TimelineStep]:
     start = np.array([one.start for one in windows], np.int64)
     end = np.array([one.end for one in windows], np.int64)
     sums = {

@@ -13,13 +13,12 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-from ncu_parsers.timelines.activity.activity import KERNEL, MEMCPY, MISSING, GpuOperations
+from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
 
 from ncu_tools.report.html.lane_boxes import LanePieces
-from ncu_tools.timeline.communication import is_communication
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
-from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline, TimelineStep
+from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, GpuWork, Timeline, TimelineStep
 
 KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES = range(5)
 KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", *CAUSES)
@@ -137,15 +136,18 @@ class LanesOfTimeline:
             (every.start < end) & (every.end >= start) & ((every.end > start) | (every.start >= start))
         )
         operations = every.at(here)
-        work = _StepWork(operations, window)
+        work = GpuWork.of(operations)
+        compute, communication, copies = (one & window for one in (work.compute, work.communication, work.copies))
+        exposed_copies = work.exposed_copies & window
+        kind = np.where(work.computes, KERNELS, np.where(work.communicates, COMMUNICATES, COPIES))
         longest = self._longest(gpu, every, start, end)
-        streams = _streams(operations, work.kind, start, end)
+        streams = _streams(operations, kind, start, end)
         causes = [(FIRST_CAUSE + number, gpu.gaps.causes[cause] & window) for number, cause in enumerate(CAUSES)]
         lanes = [
             _lane(GAPS, causes, start),
-            _lane("communication", [(COMMUNICATES, work.communication - work.kernels),
-                                    (HIDDEN_COMMUNICATION, work.communication & work.kernels)], start),
-            _lane("copies", [(COPIES, work.exposed_copies), (HIDDEN_COPIES, work.copies - work.exposed_copies)], start),
+            _lane("communication", [(COMMUNICATES, communication - compute),
+                                    (HIDDEN_COMMUNICATION, communication & compute)], start),
+            _lane("copies", [(COPIES, exposed_copies), (HIDDEN_COPIES, copies - exposed_copies)], start),
             *streams[:MOST_STREAMS],
             _of_longest(longest, start),
         ]  # fmt: skip
@@ -158,20 +160,6 @@ class LanesOfTimeline:
         idle = IntervalSet(np.maximum(gaps.idle.start[here], start), np.minimum(gaps.idle.end[here], end))
         some = replace(gaps, idle=idle, next_operation=gaps.next_operation[here], call=gaps.call[here])
         return longest_gaps(self._found.activity, operations, some, self._threads, LONGEST)
-
-
-class _StepWork:
-    """What operations are, one of the first of `KINDS` each, and when any of a kind ran within a window."""
-
-    def __init__(self, operations: GpuOperations, window: IntervalSet) -> None:
-        named = np.array([is_communication(name) for name in operations.names], np.bool_)
-        communicates = named[operations.name] & (operations.kind == KERNEL)
-        self.kind = np.where(operations.kind == MEMCPY, COPIES, np.where(communicates, COMMUNICATES, KERNELS))
-        self.kernels, self.communication, self.copies = (
-            IntervalSet.union_of(operations.start[self.kind == kind], operations.end[self.kind == kind]) & window
-            for kind in (KERNELS, COMMUNICATES, COPIES)
-        )
-        self.exposed_copies = self.copies - self.kernels - self.communication
 
 
 def _lane(title: str, sets: Sequence[tuple[int, IntervalSet]], begin: int) -> StepLane:
