@@ -76,12 +76,13 @@ def _of_grid(known: Known) -> dict[str, float]:
     """What the last wave can cost, and the idle time that neither missing blocks nor the last wave explain.
 
     With blocks of equal time, a last wave costs at most its empty slots, and no more than the idle time of the SMs
-    where that was measured.
+    where that was measured. Where it is not known whether every SM has a block, idle time may be that of those without.
     """
     empty, idle = known.get("empty_sms", math.nan), known.get("idle", math.nan)
-    empty = 0.0 if math.isnan(empty) else empty
     tail = known.get("tail", math.nan)
-    tail = _least(tail, max(0.0, idle - empty)) if not math.isnan(idle) else tail
+    if math.isnan(empty) and (known.get("waves", math.nan) >= 1 or tail > 0):
+        empty = 0.0
+    tail = _least(tail, max(0.0, idle - (0.0 if math.isnan(empty) else empty))) if not math.isnan(idle) else tail
     return {"tail_cost": tail, "uneven": idle - empty - (0.0 if math.isnan(tail) else tail)}
 
 

@@ -293,8 +293,9 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
 
     blocks = _first([column(BLOCKS), _sizes(table, "grid")])
     threads = _first([column(THREADS), _sizes(table, "block")])
-    sm_count = _first([*(column(name) for name in SM_COUNTS), _sm_counts(table)])
-    by_rule = by_rules.get("waves", tables.unknown(len(table)))
+    nothing = tables.unknown(len(table))
+    sm_counts = [*(column(name) for name in SM_COUNTS), _sm_counts(table), by_rules.get("sm_count", nothing)]
+    sm_count, by_rule = _first(sm_counts), by_rules.get("waves", nothing)
     fitting = np.fmin.reduce([column(LIMIT.format(name)) for name in LIMITERS])
     with np.errstate(divide="ignore", invalid="ignore"):
         exact = np.where((sm_count > 0) & (fitting > 0), blocks / (sm_count * fitting), np.nan)

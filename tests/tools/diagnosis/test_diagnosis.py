@@ -382,6 +382,18 @@ class TestEvidence:
         assert wave.says.startswith("occupancy: 0.7 waves give an SM 1.4 blocks where 2 fit")
         assert list(wave.evidence[0].metrics) == ["NVIDIA's rule SOLBottleneck"]
 
+    def test_of_the_number_of_sms_is_what_the_launch_rule_prints_and_without_it_idle_sms_have_no_cause(self) -> None:
+        limits = grid(52)
+        del limits["device__attribute_multiprocessor_count"]
+        idle = {"sm__cycles_active.avg": 20.0, "sm__cycles_elapsed.max": 100.0, SM_WHOLE: 5.0, MEMORY_WHOLE: 5.0}
+        text = "This launch executes only 52 blocks, which is less than the GPU's 82 multiprocessors."
+        results = [RuleResult("LaunchStats", "LaunchConfiguration", "OPT", text, "", "")]
+        found = diagnosed(limits, idle, rule_results=results)
+        few = next(cause for cause in found.causes if cause.rule == "few blocks")
+        assert few.says == "few blocks: 52 for 82 SMs, so 37 % of the SMs have no work"
+        assert list(few.evidence[1].metrics) == ["NVIDIA's rule LaunchConfiguration"]
+        assert {"few blocks", "uneven"} & set(costs(diagnosed(limits, idle))) == set()
+
     def test_is_in_the_json_of_hotspots(self) -> None:
         report = str(SAMPLES / "d01-wide-raw.csv")
         result = CliRunner().invoke(cli, ["hotspots", report, "--diagnose", "--format", "json"])

@@ -40,7 +40,10 @@ class TestAGrid:
             ({"tail": 0.1, "idle": 0.3, "empty_sms": 0.1}, 0.1, 0.1),
             ({"tail": 0.4, "idle": 0.3}, 0.3, 0.0),
             ({"tail": 0.4, "idle": 0.1, "empty_sms": 0.2}, 0.0, -0.1),
-            ({"idle": 0.3}, 0.3, 0.0),
+            ({"idle": 0.3}, 0.3, math.nan),
+            ({"idle": 0.3, "waves": 0.5, "tail": 0.0}, 0.0, math.nan),
+            ({"idle": 0.3, "waves": 1.0, "tail": 0.0}, 0.0, 0.3),
+            ({"idle": 0.3, "waves": 0.5, "tail": 0.0, "empty_sms": 0.0}, 0.0, 0.3),
             ({}, math.nan, math.nan),
         ],
     )

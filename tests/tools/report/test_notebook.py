@@ -83,7 +83,11 @@ class TestNotebookViews:
         assert page.count("&lt;script&gt;") == 2  # the cell, and the whole name as tooltip
         assert "1 more kernel in .table" in page
         assert len(view.table) == 3
-        assert view.table["diagnosis"].tolist()[0].startswith("not explained by what was collected: busiest is FP32")
+        assert (
+            view.table["diagnosis"]
+            .tolist()[0]
+            .startswith("not explained by what was collected: busiest of what was collected is FP32")
+        )
 
     def test_are_empty_for_unknown_values(self, run: Any) -> None:
         page = run.hotspots(top=3)._repr_html_()
