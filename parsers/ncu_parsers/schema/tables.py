@@ -254,7 +254,7 @@ def encoded(metadata: dict[str, Any]) -> bytes:
 
 
 def floats(table: pa.Table, name: str) -> Floats:
-    """A numeric column as float64, one per row; NaN if null or if the column is missing. Read-only."""
+    """A numeric column as float64, one per row; NaN if null, no number, or if the column is missing. Read-only."""
     if name not in table.column_names:
         return unknown(len(table))
     parts = [_chunk_floats(chunk) for chunk in table.column(name).chunks]
@@ -281,10 +281,19 @@ def launch_counts(table: pa.Table) -> Floats:
 
 
 def _chunk_floats(chunk: pa.Array) -> Floats:
-    """One chunk as float64; NaN for null."""
+    """One chunk as float64; NaN for null and for texts that are no number."""
+    if pa.types.is_dictionary(chunk.type) or pa.types.is_string(chunk.type):
+        return np.array([_number(text) for text in chunk.to_pylist()], np.float64)
     numbers = chunk if pa.types.is_float64(chunk.type) else arrays.cast(chunk, pa.float64(), safe=False)
     values = arrays.values_of(numbers, np.float64)
     return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text) if text is not None else np.nan
+    except ValueError:
+        return np.nan
 
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:

@@ -91,6 +91,14 @@ def test_numbers_go_to_arrow_and_back_with_null_for_nan(numbers: list[float | No
     np.testing.assert_array_equal(back, np.concatenate([values, values])[offset:])
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
+def test_texts_are_numbers_where_they_say_one_and_else_unknown(kind: pa.DataType) -> None:
+    """A metric of which every value was text stays a column of texts, and no command fails on it."""
+    texts = pa.chunked_array([["1.5", "foo bar", None], ["2"]]).cast(kind)
+    values = tables.floats(pa.table({"x": texts}), "x").tolist()
+    assert [None if math.isnan(value) else value for value in values] == [1.5, None, None, 2.0]
+
+
 def test_texts_become_codes_across_chunks_with_different_dictionaries() -> None:
     chunks = [pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
     numbers, texts = tables.codes(pa.table({"x": pa.chunked_array(chunks)}), "x")
