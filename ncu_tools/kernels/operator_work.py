@@ -11,7 +11,6 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.derived.operators.work_from_shapes import (
     OPERATOR_BYTES,
     OPERATOR_CALL,
@@ -23,6 +22,7 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS, Floats
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS
+from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from ncu_tools.numbers.number_format import percent
 
 OPERATOR, OPERATION = "operator", "operation"
@@ -138,7 +138,7 @@ class WorkCoverage:
         self.apart += int((known & (tables.floats(table, OPERATOR_FLOPS) > 0) & ~has_flops).sum())
         codes, names = tables.codes(table, OPERATOR)
         kernels, kernel_names = tables.codes(table, "kernel_name")
-        communicates = np.array([is_collective(name or "") for name in kernel_names], bool)[kernels]
+        communicates = np.array([category_of(name or "") == COMMUNICATION for name in kernel_names], bool)[kernels]
         self.communication += float(seconds[timed & ~known & communicates].sum())
         missing = timed & ~known & ~communicates
         without = np.isnan(tables.floats(table, OPERATOR_CALL))

@@ -10,13 +10,13 @@ from statistics import median
 import numpy as np
 from ncu_parsers.timelines.activity.activity import Activity, CollectiveArguments
 
-from ncu_tools.kernels.names.categories import category_of
+from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from ncu_tools.timeline.call_kinds import facts
 
 
 def is_communication(name: str) -> bool:
     """Whether a kernel of this name moves data between GPUs: its category says so."""
-    return category_of(name) == "communication"
+    return category_of(name) == COMMUNICATION
 
 
 @dataclass(frozen=True)

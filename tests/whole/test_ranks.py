@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,6 @@ from ncu_launch.profilers.rank_environment import (
     Nodes,
     Place,
     first_host,
-    is_collective,
     nodes_of,
     place_here,
     rank_folder,
@@ -52,6 +52,7 @@ from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import find_sources
 
+from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.installed import needs_ncu, needs_nsys
 from tests.support.nightly import by_day
@@ -288,15 +289,19 @@ class TestCollectives:
         [
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclKernel_AllGather_RING_LL_Sum_int8_t",
             "nvshmemi_barrier_threadgroup_kernel", "cross_device_reduce_1stage", "multimem_all_reduce_kernel",
-            "c10d::allreduce_", "_c10d_functional::wait_tensor",
         ],
     )  # fmt: skip
-    def test_are_recognised_by_name(self, name: str) -> None:
-        assert is_collective(name)
+    def test_are_left_out_by_name_and_are_communication_in_every_table(self, name: str) -> None:
+        assert not re.search(regex_without_collectives(), name)
+        assert category_of(name) == COMMUNICATION
 
     @pytest.mark.parametrize("name", ["ampere_sgemm_128x64_nn", "reduce_kernel", "aten::add", "all_reduce_is_not_me"])
     def test_are_not_recognised_in_other_kernels(self, name: str) -> None:
-        assert not is_collective(name)
+        assert re.search(regex_without_collectives(), name)
+
+    @pytest.mark.parametrize("name", ["c10d::allreduce_", "_c10d_functional::wait_tensor", "gloo:all_reduce"])
+    def test_of_a_cpu_are_communication_too(self, name: str) -> None:
+        assert category_of(name) == COMMUNICATION
 
     @needs_ncu
     def test_are_left_out_of_a_real_report_by_real_ncu_with_their_expression(self) -> None:

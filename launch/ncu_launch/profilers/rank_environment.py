@@ -30,8 +30,6 @@ FIRST_DOCUMENTED_LOCKSTEP: Version = (2026, 1)
 COLLECTIVE_KERNELS = "nccl|nvshmem|cross_device_reduce|one_shot_all_reduce|two_shot_all_reduce|multimem_"
 """Matches function names of kernels that wait for other ranks: NCCL, NVSHMEM, PyTorch symmetric memory, vLLM."""
 
-_COLLECTIVE = re.compile(rf"^_?c10d\w*::|{COLLECTIVE_KERNELS}")
-
 
 @dataclass(frozen=True)
 class Place:
@@ -206,11 +204,6 @@ def regex_without_collectives(kernel: str | None = None) -> str:
     """
     wanted = f"(?=.*(?:{kernel}))" if kernel else ""
     return f"^(?!.*(?:{COLLECTIVE_KERNELS})){wanted}"
-
-
-def is_collective(kernel: str) -> bool:
-    """True if a kernel or operator name is that of a collective."""
-    return _COLLECTIVE.search(kernel) is not None
 
 
 def rank_folder(folder: Path, rank: int | str) -> Path:

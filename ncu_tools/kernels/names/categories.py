@@ -33,6 +33,7 @@ CATEGORIES = (
     "GEMM", "convolution", "attention", "normalisation", "softmax", "reduction", "element-wise", "embedding / gather",
     "sort", "copy", "communication", "optimizer", OTHER,
 )  # fmt: skip
+COMMUNICATION = "communication"
 KNOWN_NAMES = 65536
 MOST_LETTERS, MOST_LETTERS_OF_A_PATH = 20_000, 1_000
 """How much of a name is looked at: reports are of others, and patterns take long on names without end."""

@@ -15,19 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.parse.rank_origin import HOST
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels import operator_times
-from ncu_tools.kernels.names.categories import CATEGORY, categories_in
+from ncu_tools.kernels.names.categories import CATEGORY, COMMUNICATION, categories_in
 from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
 COLLECTIVES = "(collectives)"
-"""The row of collectives in a table of layers, since they belong to no layer, and beside others of their category."""
+"""The row of collectives in a table of layers; they belong to no layer."""
 NEEDED = (
     "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
     "duration_ns", "source", "operator", *operator_times.NEEDED,
@@ -157,12 +156,9 @@ def collective_share(table: pa.Table) -> tuple[float, float] | None:
 
 
 def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
-    """Mask of the launches that are collectives, by a kernel's function name or an operator's whole name."""
-    found = np.zeros(len(table), bool)
-    for column, sign in (("kernel_short", ""), ("kernel_name", "c10d")):
-        codes, names = tables.codes(table, column)
-        found |= np.array([name is not None and sign in name and is_collective(name) for name in names], bool)[codes]
-    return found
+    """Mask of the launches that wait for other ranks: those whose category is communication."""
+    numbers, categories = categories_in(table)
+    return np.equal(numbers, categories.index(COMMUNICATION))
 
 
 def _slowest(ranks: Sequence[RankTime]) -> int | None:
@@ -198,11 +194,9 @@ class _Launches:
         return np.where(self.collective, len(names) - 1, codes), names
 
     def categories(self) -> Coded:
-        """The category of each launch; of one that holds other launches too, collectives have a row of their own."""
+        """The category of each launch."""
         codes, categories = categories_in(self._table)
-        codes = codes[self._kept]
-        are_apart = self.collective & np.isin(codes, codes[~self.collective])
-        return np.where(are_apart, len(categories), codes), [*categories, COLLECTIVES]
+        return codes[self._kept], categories
 
     def rank_times(self) -> list[RankTime]:
         """The times of each rank."""

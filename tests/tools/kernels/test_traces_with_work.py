@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
-from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema import tables
@@ -22,6 +21,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
 from ncu_tools.compare.join import join
 from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
 from ncu_tools.model.expected.both_sides import MeasuredLaunches
 from ncu_tools.model.expected.measured_vs_expected import compare_by_shapes
@@ -345,7 +345,9 @@ def test_as_much_time_of_a_real_trace_has_flops_as_the_documentation_says(name: 
     assert (f"{communication} % is communication" in note) == bool(communication)
     time, flops, calls = (tables.floats(launches, one) for one in ("duration_ns", "operator_flops", "operator_call"))
     is_kernel = np.array([one == "kernel" for one in tables.words(launches, "operation")])
-    computes = is_kernel & np.array([not is_collective(one or "") for one in tables.words(launches, "kernel_name")])
+    computes = is_kernel & np.array(
+        [category_of(one or "") != COMMUNICATION for one in tables.words(launches, "kernel_name")]
+    )
     launched = time[computes & ~np.isnan(calls)].sum()
     assert 100 * time[computes & ~np.isnan(flops)].sum() / launched == pytest.approx(of_operators, abs=0.05)
 
