@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Browser, Dialog, Page, ViewportSize
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-WINDOW = {"width": 1400, "height": 900}
+WINDOW: ViewportSize = {"width": 1400, "height": 900}
 _BLANK = "about:blank"
 _IDLE: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()
 """A blank page of each browser: a new page takes a process and a fifth of a second, and another address in it hardly any."""
@@ -24,7 +24,7 @@ class Opened:
         self._browser = None if options else browser
         idle = None if options else _IDLE.pop(browser, None)
         self.page: Page = idle or browser.new_page(viewport=WINDOW, **options)
-        self._listeners = {
+        self._listeners: dict[Any, Any] = {
             "console": lambda message: self.wrong.append(message.text),
             "pageerror": lambda error: self.wrong.append(str(error)),
             "dialog": self._dismiss,

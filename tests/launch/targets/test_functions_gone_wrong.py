@@ -138,7 +138,6 @@ class TestAsProcesses:
         assert "The target ended its process with exit code 0" in done.stderr
 
 
-
 class TestInThisProcess:
     @pytest.fixture(autouse=True)
     def _here(self, monkeypatch: pytest.MonkeyPatch) -> None:
