@@ -294,6 +294,24 @@ def opened(browser: Browser, address: str) -> Iterator[Opened]:
     found.close()
 
 
+def test_a_page_opened_after_another_has_nothing_of_it(browser: Browser, address: str) -> None:
+    state = "() => [innerWidth, matchMedia('print').matches, window.left]"
+    first = Opened(browser, address)
+    fresh = first.page.evaluate(state)
+    first.page.set_viewport_size({"width": 700, "height": 500})
+    first.page.emulate_media(media="print")
+    first.page.evaluate("window.left = 'left'")
+    first.wrong.append("wrong")
+    assert first.page.evaluate(state) == [700, True, "left"]
+    first.close()
+    assert first.page.url == "about:blank"
+    second = Opened(browser, address)
+    assert second.page is first.page
+    assert second.page.evaluate(state) == fresh
+    assert (first.wrong, second.wrong) == (["wrong"], [])
+    second.close()
+
+
 def name_shown(opened: Opened) -> str:
     return opened.page.locator("#parts code.name").inner_text()
 

@@ -271,24 +271,6 @@ def opened(browser: Browser, address: str) -> Iterator[Opened]:
     found.close()
 
 
-def test_a_page_opened_after_another_has_nothing_of_it(browser: Browser, address: str) -> None:
-    state = "() => [innerWidth, matchMedia('print').matches, window.left, document.querySelectorAll(':hover').length]"
-    first = Opened(browser, address)
-    fresh = first.page.evaluate(state)
-    first.page.set_viewport_size({"width": 700, "height": 500})
-    first.page.emulate_media(media="print")
-    first.page.mouse.move(300, 300)
-    first.page.evaluate("window.left = document.title = 'left'")
-    first.wrong.append("wrong")
-    assert first.page.evaluate(state) != fresh
-    first.close()
-    second = Opened(browser, address)
-    assert second.page is first.page
-    assert second.page.evaluate(state) == fresh
-    assert second.wrong == []
-    second.close()
-
-
 def chosen(opened: Opened) -> list[str]:
     """The names of the chosen runs, from top to bottom."""
     rows = opened.page.locator("#runs-table tr[data-run]:has(input:checked) td.run")
