@@ -38,10 +38,10 @@ SHARED = ROOT.parent / "shared"
 
 
 LONGEST = (
-    "test_bench.py", "test_streaming.py", "test_bench_dask.py", "test_hostile.py", "test_html_report.py",
-    "test_ranks.py", "test_faults.py", "test_execute.py",
+    "test_bench_dask.py", "test_streaming.py", "test_ranks.py", "test_hostile.py", "test_bench.py", "test_operators.py",
+    "test_faults.py", "test_execute.py", "test_html_report.py", "test_docs.py", "test_dask.py", "test_pipes.py",
 )  # fmt: skip
-"""Files that take half a minute: where several processes share the files, none is left alone with one of them at the end."""
+"""Files that take half a minute, the longest first: where several processes share the files, none is left alone with one of them at the end."""
 
 
 PRINTED: list[PrintedAnswers] = []
@@ -79,7 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("nightly"):  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
             item.add_marker("slow")
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
 
 
 def _is_forbidden(skip: pytest.TestReport | pytest.CollectReport) -> bool:
