@@ -41,7 +41,7 @@ LONGEST = (
     "test_bench_dask.py", "test_streaming.py", "test_ranks.py", "test_hostile.py", "test_bench.py", "test_operators.py",
     "test_faults.py", "test_execute.py", "test_html_report.py", "test_docs.py", "test_dask.py", "test_pipes.py",
 )  # fmt: skip
-"""Files that take half a minute, the longest first: where several processes share the files, none is left alone with one of them at the end."""
+"""Files that take half a minute, longest first: where several processes share the files, none is left alone with one."""
 
 
 PRINTED: list[PrintedAnswers] = []
