@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,11 +112,16 @@ def pytest_make_collect_report(
     return report
 
 
+OWN_FOLDERS = count()
+"""The number of each test's cache and configuration."""
+
+
 @pytest.fixture(autouse=True)
-def _own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's cache and configuration."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def _own_cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache and configuration; most write none, so that none is made here."""
+    folder = tmp_path_factory.getbasetemp() / "own" / str(next(OWN_FOLDERS))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
 
 
 settings.register_profile("quick", max_examples=60, deadline=None)
