@@ -224,7 +224,9 @@ def _worked(table: pa.Table) -> dict[str, Mask]:
     codes, bases = tables.codes(table, "flops_basis")
     moves = np.array([LEFT_OUT in (basis or "") for basis in bases], bool)[codes]
     work = {
-        unit: tables.floats(table, column) > 0 for unit, column in UNIT_COLUMNS.items() if column in table.column_names
+        unit: tables.floats(table, column) > 0
+        for unit, column in UNIT_COLUMNS.items()
+        if tables.has_column(table, column)
     }
     if "fp16" in work:
         work["fp16"] &= ~moves

@@ -110,7 +110,7 @@ def peaks(table: pa.Table) -> list[Peak]:
     """The peak per SM cycle of every compute unit: dense and sparse, over all instructions and for each one."""
     found: dict[tuple[str, bool, str], Floats] = {}
     for ceiling in known.ceilings():
-        if ceiling.clock == "sm" and ceiling.metric in table.column_names:
+        if ceiling.clock == "sm" and tables.has_column(table, ceiling.metric):
             place = (ceiling.column.removeprefix("peak_flops_"), False, "")
             values = tables.floats(table, ceiling.metric) * ceiling.factor
             before = found.get(place, np.full(len(table), np.nan))

@@ -38,7 +38,7 @@ def work_by_unit(
     `left_out` marks launches whose FP16 counts are constant moves.
     """
     counted = {
-        unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items() if column in table.column_names
+        unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items() if tables.has_column(table, column)
     }
     if left_out.any():
         counted["fp16"] = np.where(left_out, 0.0, counted.get("fp16", tables.unknown(len(table))))

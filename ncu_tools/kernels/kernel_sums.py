@@ -82,7 +82,7 @@ class Launches:
 
     def _counted(self, units: Iterable[str]) -> list[str]:
         """The units that have a column; the others did nothing, or their work is unknown."""
-        return [unit for unit in units if UNIT_COLUMNS[unit] in self.table.column_names]
+        return [unit for unit in units if tables.has_column(self.table, UNIT_COLUMNS[unit])]
 
     def _seconds_needed(self) -> dict[str, Floats]:
         amounts = {"dram": self.traffic} | {

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Browser, Dialog, Page, ViewportSize
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WINDOW: ViewportSize = {"width": 1400, "height": 900}
+_BLANK = "about:blank"
+_IDLE: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()
+"""A blank page of each browser: a new page takes a process and a fifth of a second, and another address in it hardly any."""
 
 
 class Opened:
@@ -16,13 +21,32 @@ class Opened:
     def __init__(self, browser: Browser, address: str, **options: Any) -> None:
         self.address = address
         self.wrong: list[str] = []
-        self.page: Page = browser.new_page(viewport={"width": 1400, "height": 900}, **options)
-        self.page.on("console", lambda message: self.wrong.append(message.text))
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("dialog", self._dismiss)
-        self.page.on("request", lambda request: self.wrong.append(request.url))
+        self._browser = None if options else browser
+        idle = None if options else _IDLE.pop(browser, None)
+        self.page: Page = idle or browser.new_page(viewport=WINDOW, **options)
+        self._listeners: dict[Any, Any] = {
+            "console": lambda message: self.wrong.append(message.text),
+            "pageerror": lambda error: self.wrong.append(str(error)),
+            "dialog": self._dismiss,
+            "request": lambda request: self.wrong.append(request.url),
+        }
+        for event, listener in self._listeners.items():
+            self.page.on(event, listener)
         self.page.goto(address)
         assert self.wrong.pop(0) == address  # the only request that is allowed
+
+    def close(self) -> None:
+        """Leave the page, blank and as wide as a new one, to the next of this browser without options."""
+        if self._browser is None or self._browser in _IDLE:
+            self.page.close()
+            return
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
+        self.page.goto(_BLANK)
+        self.page.mouse.move(0, 0)
+        self.page.set_viewport_size(WINDOW)
+        self.page.emulate_media(media="null")
+        _IDLE[self._browser] = self.page
 
     def _dismiss(self, dialog: Dialog) -> None:
         self.wrong.append(dialog.message)

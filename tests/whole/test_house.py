@@ -58,9 +58,10 @@ def imported(tree: ast.AST, here: str, *, is_package: bool = False) -> Iterator[
             yield node.value
 
 
-def imports_of(module: str) -> set[str]:
+@cache
+def imports_of(module: str) -> frozenset[str]:
     path = MODULES[module]
-    return set(imported(trees()[path], module, is_package=path.name == "__init__.py"))
+    return frozenset(imported(trees()[path], module, is_package=path.name == "__init__.py"))
 
 
 def modules_imported_by(module: str) -> set[str]:

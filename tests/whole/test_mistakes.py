@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SAMPLES
+from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.mistakes import CLOSED, EXPECTATIONS, MISSING, MISTAKES, as_a_user, kept_text, printed, put_files
+from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -62,15 +65,26 @@ def test_a_mistake_is_answered_as_kept_in_one_paragraph(mistake: str, command: s
     ("profile timm:resnet18 -o {folder}/run", "models"),
 ])  # fmt: skip
 def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(
-    command: str, extra: str, tmp_path: Path
+    command: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shutil.copyfile(SAMPLES / "d01-wide-raw.csv", tmp_path / "report.csv")
+    models_run_here(monkeypatch)
+    for name in ("transformers", "timm"):
+        monkeypatch.setitem(sys.modules, name, None)  # is imported as if it were not installed
+    done = called_here(*command.format(folder=tmp_path).split(), cwd=tmp_path)
+    assert_names_the_extra(extra, done.code, done.err[done.err.index("Error:") :].rstrip("\n"))
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason=WITHOUT_TORCH)
+def test_a_process_of_a_model_whose_library_is_missing_says_so_too(tmp_path: Path) -> None:
     without = tmp_path / "without"
     without.mkdir()
-    for name in ("transformers", "timm"):
-        text = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
-        (without / f"{name}.py").write_text(text, encoding="utf-8")
-    shutil.copyfile(SAMPLES / "d01-wide-raw.csv", tmp_path / "report.csv")
-    code, text = printed(tmp_path, MISSING, command.format(folder=tmp_path))
+    text = "raise ModuleNotFoundError(\"No module named 'timm'\", name='timm')\n"
+    (without / "timm.py").write_text(text, encoding="utf-8")
+    assert_names_the_extra("models", *printed(tmp_path, MISSING, f"profile timm:resnet18 -o {tmp_path}/run"))
+
+
+def assert_names_the_extra(extra: str, code: int, text: str) -> None:
     assert code == 1
     assert text.endswith(f"Install it with: pip install 'ncu-bench[{extra}]'")
     assert "\n" not in text

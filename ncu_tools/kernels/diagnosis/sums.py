@@ -289,7 +289,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
     """
 
     def column(name: str) -> Floats:
-        return tables.floats(table, name) if name in table.column_names else tables.unknown(len(table))
+        return tables.floats(table, name)
 
     blocks = _first([column(BLOCKS), _sizes(table, "grid")])
     threads = _first([column(THREADS), _sizes(table, "block")])

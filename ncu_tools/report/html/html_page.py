@@ -58,7 +58,9 @@ def embedded(value: Any) -> str:
     Raises `ValueError` on NaN and infinities, which JSON lacks.
     """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return "".join(_ESCAPED.get(character, character) for character in text)
+    for character, escaped in _ESCAPED.items():
+        text = text.replace(character, escaped)
+    return text
 
 
 def room_beside(rest: dict[str, Any], most: int) -> int:

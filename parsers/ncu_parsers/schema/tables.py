@@ -253,9 +253,14 @@ def encoded(metadata: dict[str, Any]) -> bytes:
     return json.dumps(metadata).encode()
 
 
+def has_column(table: pa.Table, name: str) -> bool:
+    """Whether a table has a column, asked without making the list of all, which takes half a millisecond for 1500."""
+    return bool(table.schema.get_all_field_indices(name))
+
+
 def floats(table: pa.Table, name: str) -> Floats:
     """A numeric column as float64, one per row; NaN if null, no number, or if the column is missing. Read-only."""
-    if name not in table.column_names:
+    if not has_column(table, name):
         return unknown(len(table))
     parts = [_chunk_floats(chunk) for chunk in table.column(name).chunks]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
@@ -298,7 +303,7 @@ def _number(text: str | None) -> float:
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
     """A text column as int32 codes, one per row, and the texts that they index; the last text is None, for null."""
-    column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
+    column = table.column(name) if has_column(table, name) else pa.chunked_array([pa.nulls(len(table), pa.string())])
     if pa.types.is_null(column.type):
         column = arrays.cast(column, pa.string())
     if not pa.types.is_dictionary(column.type):
@@ -321,7 +326,7 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
 
 def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
     """A column of lists as int64 codes, one per row, and the tuples that they index; None for null."""
-    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
+    if not has_column(table, name) or pa.types.is_null(table.schema.field(name).type):
         return np.zeros(len(table), np.int64), [None]
     known: dict[tuple[Any, ...] | None, int] = {}
     parts = [np.empty(0, np.int64)]
@@ -333,7 +338,7 @@ def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[
 
 def words(table: pa.Table, name: str) -> list[str | None]:
     """A text column as Python strings, one per row; None if null or if the column is missing."""
-    if name not in table.column_names:
+    if not has_column(table, name):
         return [None] * len(table)
     if not pa.types.is_dictionary(table.schema.field(name).type):
         result: list[str | None] = table.column(name).to_pylist()

@@ -1,18 +1,18 @@
 """Functions that print, return nothing, fail, exit, change their inputs or cannot be called: profile and bench say so.
 
-As real processes: that one function is wrong must not end what asks for it, or the points beside it.
+That one function is wrong must not end what asks for it, or the points beside it. Functions that print or exit are real
+processes.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ncu_parsers.parquet.reader import read_bench
 
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("torch")
 
 MAIN = (sys.executable, "-c", "from ncu_tools.cli import main; main()")
+TO_RUN, QUICKLY = ("--on", "cpu", "-o", "run"), ("--max-time", "0.1")
 ALONE = """
 import torch
 
@@ -91,7 +92,7 @@ def folder(tmp_path: Path) -> Path:
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160"}
     return subprocess.run(
-        [*MAIN, *words, "--on", "cpu", "-o", "run"], capture_output=True, text=True, check=False, cwd=folder,
+        [*MAIN, *words, *TO_RUN], capture_output=True, text=True, check=False, cwd=folder,
         env=environment, timeout=120,
     )  # fmt: skip
 
@@ -117,7 +118,7 @@ def test_profile_names_what_is_wrong_in_one_paragraph(
     target: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models_run_here(monkeypatch)
-    result = called_here("profile", target, "--on", "cpu", "-o", "run", cwd=folder)
+    result = called_here("profile", target, *TO_RUN, cwd=folder)
     assert result.code in (1, 2)
     (error,) = [line for line in result.err.splitlines() if line.startswith("Error")]
     assert says in error
@@ -131,34 +132,39 @@ class TestAsProcesses:
         assert "aten::mul" in done.stdout
         assert "not one of ours" not in done.stdout + done.stderr
 
-    def test_a_function_that_returns_nothing_is_the_work_itself(self, folder: Path) -> None:
-        done = process(folder, "profile", "k.py:nothing")
-        assert done.returncode == 0, done.stderr
-        assert "note: nothing() is called as it is" in done.stderr
-
-    def test_a_function_that_changes_its_inputs_is_profiled_with_a_note(self, folder: Path) -> None:
-        done = process(folder, "profile", "i.py:changes")
-        assert done.returncode == 0, done.stderr
-        assert "the work changes its inputs in place" in done.stderr
-
     def test_a_function_that_exits_is_an_error_of_its_own(self, folder: Path) -> None:
         done = process(folder, "profile", "k.py:leaves")
         assert done.returncode == 1
         assert "The target ended its process with exit code 0" in done.stderr
 
+
+class TestInThisProcess:
+    @pytest.fixture(autouse=True)
+    def _here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        models_run_here(monkeypatch)
+
+    def test_a_function_that_returns_nothing_is_the_work_itself(self, folder: Path) -> None:
+        done = called_here("profile", "k.py:nothing", *TO_RUN, cwd=folder)
+        assert done.code == 0, done.err
+        assert "note: nothing() is called as it is" in done.err
+
+    def test_a_function_that_changes_its_inputs_is_profiled_with_a_note(self, folder: Path) -> None:
+        done = called_here("profile", "i.py:changes", *TO_RUN, cwd=folder)
+        assert done.code == 0, done.err
+        assert "the work changes its inputs in place" in done.err
+
     def test_a_sweep_goes_on_where_a_function_fails_at_one_point(self, folder: Path) -> None:
-        words = ("k.py:fails_for_four", "--batch-size", "2,4,8", "--max-time", "0.1", "--format", "json")
-        done = process(folder, "bench", *words)
-        assert done.returncode == 0, done.stderr
-        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+        done = called_here("bench", "k.py:fails_for_four", "--batch-size", "2,4,8", *QUICKLY, *TO_RUN, cwd=folder)
+        assert done.code == 0, done.err
+        rows = read_bench(folder / "run" / "bench.parquet").to_pylist()
         assert [(row["batch_size"], row["outcome"]) for row in rows] == [(2, "ok"), (4, "failed"), (8, "ok")]
         assert rows[1]["reason"] == "ValueError: no tile for four rows"
         assert rows[1]["latency_mean_ns"] is None
 
     def test_a_function_that_fails_in_the_middle_of_the_timing_is_a_row_beside_the_others(self, folder: Path) -> None:
         targets = ("k.py:prints", "k.py:fails_later")
-        done = process(folder, "bench", *targets, "--max-time", "0.1", "--batch-size", "2", "--format", "json")
-        rows = {row["target"]: row for row in json.loads(done.stdout)["rows"]}
+        called_here("bench", *targets, "--batch-size", "2", *QUICKLY, *TO_RUN, cwd=folder)
+        rows = {row["target"]: row for row in read_bench(folder / "run" / "bench.parquet").to_pylist()}
         assert rows["k.py:prints"]["outcome"] == "ok"
         assert (rows["k.py:fails_later"]["outcome"], rows["k.py:fails_later"]["reason"]) == (
             "failed", "RuntimeError: the fifth call failed",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +73,7 @@ class Part(NamedTuple):
     sparsity: str
 
 
+@cache
 def part(metric: str) -> Part:
     match = re.fullmatch(
         r"sm__ops_path_tensor_(?:op_(?P<op>[a-z]+)_)?src_(?P<source>\w+?)(?:_dst_(?P<result>[a-z0-9]+))?"

@@ -218,22 +218,18 @@ def quickest(act: Callable[[], object]) -> float:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """A tab with the page of three kernels."""
-    found = Opened(browser, written(tmp_path_factory.mktemp("page"), three_kernels()))
-    yield found
-    found.page.close()
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of three kernels."""
+    return written(tmp_path_factory.mktemp("page"), three_kernels())
 
 
 @pytest.fixture
-def opened(tab: Opened) -> Iterator[Opened]:
-    """The freshly opened page of three kernels, on which no test may cause an error."""
-    tab.page.emulate_media(media="screen")
-    tab.page.goto("about:blank")
-    tab.page.goto(tab.address)
-    tab.wrong = [message for message in tab.wrong if message not in ("about:blank", tab.address)]
-    yield tab
-    assert tab.wrong == []
+def opened(browser: Browser, address: str) -> Iterator[Opened]:
+    """The page of three kernels, on which no test may cause an error."""
+    found = Opened(browser, address)
+    yield found
+    assert found.wrong == []
+    found.close()
 
 
 AREA_IN_PAGE = """path => {
@@ -297,7 +293,7 @@ class TestMarkers:
             assert seen.page.locator(".point.open[data-number]").count() == (every if is_open else 0)
             assert ("FLOPs are an estimate from shapes" in seen.page.locator(".legend").inner_text()) == is_open
             assert seen.wrong == []
-            seen.page.close()
+            seen.close()
 
     @pytest.mark.parametrize("name", RUNS)
     def test_a_browser_draws_these_areas(self, name: str, browser: Browser, tmp_path: Path) -> None:
@@ -311,7 +307,7 @@ class TestMarkers:
             fractions = [area / in_page[0] for area in in_page]
             assert fractions == pytest.approx([area / drawn[0] for area in drawn], rel=0.01)
         assert seen.wrong == []
-        seen.page.close()
+        seen.close()
 
 
 class TestInChromium:
@@ -466,7 +462,7 @@ class TestInChromium:
         assert dark.page.evaluate(background) == "rgb(246, 247, 249)"
         dark.page.emulate_media(media="print")
         assert dark.page.evaluate(background) == "rgb(255, 255, 255)"
-        dark.page.close()
+        dark.close()
 
     def test_printed_has_everything_unfolded_and_nothing_to_click(self, opened: Opened) -> None:
         folded = opened.page.locator("details:not([open])").count()
@@ -497,12 +493,12 @@ class TestInChromium:
             opens.click()
         assert elements.count() == len(SCRIPTS) + 3
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     def test_letters_that_reverse_a_line_are_escaped(self, browser: Browser, tmp_path: Path) -> None:
         found = Opened(browser, written(tmp_path, ReportedRun("run", table(ran("a\u202eb\u0000", 10)))))
         assert found.rows() == ["a\\x202eb\\x00"]
-        found.page.close()
+        found.close()
 
     def test_several_runs_have_shapes_and_a_column(self, browser: Browser, tmp_path: Path) -> None:
         other = ReportedRun("runs/other", table(ran("gemm<float>", 4000, fma=4e6)))
@@ -513,7 +509,7 @@ class TestInChromium:
         found.page.select_option("#filter-run", "other")
         assert found.rows() == ["gemm<float>"]
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     def test_arrows_join_a_kernel_with_its_counterpart_in_the_next_run(self, browser: Browser, tmp_path: Path) -> None:
         before = ReportedRun("before", table(ran("gemm<float>", 8000, fma=4e6), ran("axpy<float>", 900)))
@@ -538,7 +534,7 @@ class TestInChromium:
         found.page.locator(".point[data-number='1']").click()
         assert arrow.count() == 1  # the one of the selected kernel stays
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     def test_a_renamed_kernel_is_joined_with_its_old_name(self, browser: Browser, tmp_path: Path) -> None:
         names = ("void gemm<float, 64, 8>(float*)", "void gemm<float, 128, 8>(float*)")
@@ -551,7 +547,7 @@ class TestInChromium:
         found = Opened(browser, written(tmp_path, *runs))
         found.page.locator(".point[data-number='1']").click()
         assert f"as {names[0]}" in found.page.locator("#kernel").inner_text()
-        found.page.close()
+        found.close()
 
     def test_no_column_of_two_runs_is_cut(self, browser: Browser, tmp_path: Path) -> None:
         launches = table(ran("void a_kernel_with_a_long_name<float>", 3e6, fma=4e9), ran("copy<float>", 1e6, fma=1))
@@ -560,7 +556,7 @@ class TestInChromium:
         assert found.page.evaluate(
             "() => [...document.querySelectorAll('#hotspots .scrolled')].every((one) => one.scrollWidth <= one.clientWidth)"
         )
-        found.page.close()
+        found.close()
 
     def test_two_thousand_kernels_open_in_three_seconds_and_stay_responsive(
         self, browser: Browser, tmp_path: Path
@@ -581,7 +577,7 @@ class TestInChromium:
         found.page.focus(".plot")
         found.page.keyboard.press("ArrowLeft")
         assert len(found.chosen()[0]) == 1
-        found.page.close()
+        found.close()
 
 
 @pytest.mark.parametrize("sample", [file.name for file in sample_files()])

@@ -349,7 +349,7 @@ def opened(browser: Browser, address: str) -> Iterator[Opened]:
     found = Opened(browser, address)
     yield found
     assert found.wrong == []
-    found.page.close()
+    found.close()
 
 
 def show_row_max(opened: Opened) -> None:
@@ -479,7 +479,7 @@ class TestInChromium:
             found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 2
         )  # the inside, and seven parts
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
 
 @needs_shared_reports
@@ -497,4 +497,4 @@ def test_the_page_of_a_real_full_report_has_its_samples_and_counters(
         assert found.page.locator("#inside-lines tr[aria-selected=true]").get_attribute("data-place") == "0:47"
         assert "standard.py:47" in found.page.locator("#inside-place").inner_text()
     assert found.wrong == []
-    found.page.close()
+    found.close()

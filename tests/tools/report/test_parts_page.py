@@ -84,9 +84,8 @@ def cell(found: dict[str, Any], name: str, number: int = 0) -> Any:
 
 
 class TestTheWords:
-    def assert_same_words(self, launches: pa.Table) -> int:
-        """Every kernel of the page has the rows and notes of the kernel's view, word for word."""
-        found = content([ReportedRun("run", launches)])
+    def assert_same_words(self, launches: pa.Table, found: dict[str, Any]) -> int:
+        """Every kernel of the page's content has the rows and notes of the kernel's view, word for word."""
         assert found["parts"]["names"] == PARTS
         for number in map(int, found["parts"]["kernels"]):
             view = kernel_view(launches, (re.compile(re.escape(cell(found, "kernel", number)) + "$"),))
@@ -102,7 +101,8 @@ class TestTheWords:
         return len(found["parts"]["kernels"])
 
     def test_are_those_of_the_kernels_view(self) -> None:
-        assert self.assert_same_words(table(counted("a", 300.0, rule()), counted("a", 100.0), counted("b", 200.0))) == 2
+        launches = table(counted("a", 300.0, rule()), counted("a", 100.0), counted("b", 200.0))
+        assert self.assert_same_words(launches, content([ReportedRun("run", launches)])) == 2
 
     @needs_shared_reports
     def test_are_those_of_the_kernels_view_on_every_real_report(self) -> None:
@@ -112,7 +112,7 @@ class TestTheWords:
                 launches = table_of(path)
                 if launches is not None and has_counters(launches):
                     found = content([ReportedRun("run", launches)])
-                    compared += self.assert_same_words(launches) if "parts" in found else 0
+                    compared += self.assert_same_words(launches, found) if "parts" in found else 0
         assert compared > 30
 
     def test_are_those_that_the_kernel_command_prints(self) -> None:
@@ -291,7 +291,25 @@ def opened(browser: Browser, address: str) -> Iterator[Opened]:
     found = Opened(browser, address)
     yield found
     assert found.wrong == []
-    found.page.close()
+    found.close()
+
+
+def test_a_page_opened_after_another_has_nothing_of_it(browser: Browser, address: str) -> None:
+    state = "() => [innerWidth, matchMedia('print').matches, window.left]"
+    first = Opened(browser, address)
+    fresh = first.page.evaluate(state)
+    first.page.set_viewport_size({"width": 700, "height": 500})
+    first.page.emulate_media(media="print")
+    first.page.evaluate("window.left = 'left'")
+    first.wrong.append("wrong")
+    assert first.page.evaluate(state) == [700, True, "left"]
+    first.close()
+    assert first.page.url == "about:blank"
+    second = Opened(browser, address)
+    assert second.page is first.page
+    assert second.page.evaluate(state) == fresh
+    assert (first.wrong, second.wrong) == (["wrong"], [])
+    second.close()
 
 
 def name_shown(opened: Opened) -> str:
@@ -377,7 +395,7 @@ class TestInChromium:
         for where in ("#parts td.value", "#parts td.against", "#parts th[scope=row]", "#parts .hint"):
             assert found.page.locator(where).first.evaluate(CONTRAST) >= 4.5, where
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     @pytest.mark.parametrize("width", [390, 1400])
     def test_is_no_wider_than_the_window(self, width: int, opened: Opened) -> None:
@@ -401,7 +419,7 @@ class TestInChromium:
         assert seen.page.locator("img, iframe").count() == 0
         assert seen.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 1
         assert seen.wrong == []
-        seen.page.close()
+        seen.close()
 
     @needs_shared_reports
     def test_shows_parts_and_lines_of_a_real_report_beside_another_run(self, browser: Browser, tmp_path: Path) -> None:
@@ -417,7 +435,7 @@ class TestInChromium:
         assert name_shown(seen) == "silu_kernel_non_strided"
         assert seen.page.locator("#inside-lines tr[data-place]").count() > 10
         assert seen.wrong == []
-        seen.page.close()
+        seen.close()
 
 
 CONTRAST = """node => {

@@ -257,23 +257,18 @@ class TestSourcePagesAlone:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """A tab with the page of nine runs."""
-    found = Opened(browser, written(tmp_path_factory.mktemp("page"), *nine_runs()))
-    yield found
-    found.page.close()
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of nine runs."""
+    return written(tmp_path_factory.mktemp("page"), *nine_runs())
 
 
 @pytest.fixture
-def opened(tab: Opened) -> Iterator[Opened]:
-    """The freshly opened page of nine runs, on which no test may cause an error."""
-    tab.page.set_viewport_size({"width": 1400, "height": 900})
-    tab.page.emulate_media(media="screen")
-    tab.page.goto("about:blank")
-    tab.page.goto(tab.address)
-    tab.wrong = [message for message in tab.wrong if message not in ("about:blank", tab.address)]
-    yield tab
-    assert tab.wrong == []
+def opened(browser: Browser, address: str) -> Iterator[Opened]:
+    """The page of nine runs, on which no test may cause an error."""
+    found = Opened(browser, address)
+    yield found
+    assert found.wrong == []
+    found.close()
 
 
 def chosen(opened: Opened) -> list[str]:
@@ -304,7 +299,7 @@ class TestChoosingRunsInChromium:
         assert len(chosen(found)) == 7
         assert found.page.locator("#runs-chosen").inner_text().startswith("7 of 7 runs are chosen.")
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     def test_all_none_and_the_first_alone_can_be_chosen(self, opened: Opened) -> None:
         opened.page.click("#all-runs")
@@ -387,7 +382,7 @@ class TestChoosingRunsInChromium:
         assert cells.nth(0).locator(".part").count() >= 1
         assert cells.nth(1).locator(".stack").count() == 0
         assert cells.nth(1).inner_text() == "not known"
-        found.page.close()
+        found.close()
 
     def test_printed_there_is_nothing_to_click(self, opened: Opened) -> None:
         opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -423,7 +418,7 @@ class TestChoosingRunsInChromium:
         wide = "[...document.querySelectorAll('.scrolled')].filter((one) => one.scrollWidth > one.clientWidth).length"
         assert found.page.evaluate(wide) == 0
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     def test_names_of_runs_and_devices_stay_text_everywhere(self, browser: Browser, tmp_path: Path) -> None:
         runs = [
@@ -439,7 +434,7 @@ class TestChoosingRunsInChromium:
             found.page.select_option("#new-run", value)
         assert elements.count() == len(SCRIPTS) + 3
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
 
 class TestComparingTwoRunsInChromium:
@@ -479,7 +474,7 @@ class TestComparingTwoRunsInChromium:
         assert "kernel" not in found.page.locator(".legend, #kernel, #count").first.inner_text()
         assert found.page.locator("#kernel .hint").inner_text() == "Choose an operator on the plot or in the table."
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
     def test_a_pair_that_the_page_has_no_room_for_says_what_to_type(
         self, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -491,7 +486,7 @@ class TestComparingTwoRunsInChromium:
         assert found.page.locator("#compare code").inner_text() == "ncu-bench compare a/run2 a/run3"
         assert found.page.locator("#compare table").count() == 0
         assert found.wrong == []
-        found.page.close()
+        found.close()
 
 
 def test_pages_of_several_runs_have_their_own_scripts_and_styles() -> None:

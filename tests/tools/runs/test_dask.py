@@ -195,7 +195,8 @@ class Cluster:
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def begin(self) -> None:
-        self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(self.file))
+        address = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self._start("dask_scheduler", *address, "--scheduler-file", str(self.file))
         self.wait_for(lambda: self.file.is_file() and self.file.read_text("utf-8").endswith("}"))
         self.workers += [self._worker() for _ in range(2)]
         with distributed.Client(self.address, set_as_default=False, timeout=30) as client:
