@@ -37,6 +37,14 @@ def test_every_column_of_the_contract_has_unit_meaning_and_null() -> None:
         assert column.unit or not pa.types.is_float64(column.type)
 
 
+def test_a_column_is_there_also_where_its_name_is_given_twice() -> None:
+    twice = pa.table([pa.array([1.0]), pa.array([2.0]), pa.array([3.0])], names=["a", "a", "b"])
+    assert [tables.has_column(twice, name) for name in ("a", "b", "c")] == [True, True, False]
+    assert np.isnan(tables.floats(twice, "c")).tolist() == [True]
+    with pytest.raises(KeyError):
+        tables.floats(twice, "a")
+
+
 def test_a_metric_keeps_its_unit_section_and_label_in_the_fields_metadata() -> None:
     made = table(launch(metrics={"gpu__time_duration.sum": metric(5.0, "ns")}))
     assert tables.field_entries(made.schema.field("gpu__time_duration.sum"))["unit"] == "ns"
