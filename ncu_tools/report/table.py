@@ -62,6 +62,11 @@ def columns_of_arguments(
     ]
 
 
+def raw_column(name: str, of_type: str, unit: str) -> Column:
+    """A column of a file as it is, titled by its name; `of_type` is its Arrow type, as "int64"."""
+    return Column(name, name, "number" if of_type.startswith(("int", "float", "double")) else "text", unit)
+
+
 @dataclass
 class Table:
     """Rows of one command's result. None is unknown and shown as an empty cell.

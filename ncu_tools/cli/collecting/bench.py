@@ -44,7 +44,7 @@ from ncu_tools.cli.options import (
     vary_option,
 )
 from ncu_tools.numbers.number_format import counted, digits, duration
-from ncu_tools.report.table import Column, Table, columns_of_arguments, printable
+from ncu_tools.report.table import Column, Table, columns_of_arguments, printable, raw_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -442,7 +442,7 @@ def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
     names = dict.fromkeys(name for row in rows for name in row if name not in known)
     own = columns_of_arguments(list(names), rows, spare=0)
     if output_format in MACHINE_FORMATS:
-        columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
+        columns = [raw_column(one.name, str(one.type), one.unit) for one in ALL if one.name not in NOT_SHOWN]
         further = UTILISATION if any(row.get("mfu") is not None or row.get("mbu") is not None for row in rows) else ()
         return Table("bench", [*columns, *sampled, *further, *own], rows, notes)
     columns = [*COLUMNS[:AT], *own, *COLUMNS[AT:POWER_AT], *SHOWN, *COLUMNS[POWER_AT:]]

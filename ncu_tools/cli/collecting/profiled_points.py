@@ -12,7 +12,7 @@ from ncu_launch.targets.varied_arguments import variants_of
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, hidden_rows, rows_shown, show
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table, columns_of_arguments
+from ncu_tools.report.table import Column, Table, columns_of_arguments, raw_column
 
 if TYPE_CHECKING:
     from ncu_tools.profiling.listener import Listener
@@ -122,7 +122,7 @@ def _table(names: list[str], rows: list[Row], notes: list[str], output_format: s
 
     own = columns_of_arguments([name for name in names if name not in COLUMN_NAMES], rows, spare=0)
     if output_format in MACHINE_FORMATS:
-        every = [Column(one.name, one.name, unit=one.unit) for one in ALL if not one.name.startswith(NOT_PROFILED)]
+        every = [raw_column(one.name, str(one.type), one.unit) for one in ALL if not one.name.startswith(NOT_PROFILED)]
         return Table("profile", [*every, *own], rows, notes)
     rows = [{**row, "failure": None if row["outcome"] == OK else row["outcome"]} for row in rows]
     return Table("profile", (*IDENTITY, *own, *COUNTERS, *OUTCOME), rows, notes)

@@ -105,14 +105,15 @@ class Structure:
 
 
 @cache
-def declared_names() -> frozenset[str]:
-    """The names of columns that modules declare; all others are of the run: metrics, varied arguments, SQL."""
-    found: set[str] = set()
+def declared_columns() -> dict[str, bool]:
+    """Columns that modules declare, and which hold numbers; all others are of the run: metrics, varied arguments, SQL."""
+    found: dict[str, bool] = {}
     for module in pkgutil.walk_packages(ncu_tools.__path__, "ncu_tools."):
         if not module.ispkg:
             for value in vars(import_module(module.name)).values():
-                found |= {column.name for column in _columns_in(value)}
-    return frozenset(found)
+                for column in _columns_in(value):
+                    found[column.name] = found.get(column.name, False) or column.is_number or bool(column.unit)
+    return found
 
 
 def _columns_in(value: Any) -> Iterator[Column]:
@@ -161,7 +162,7 @@ def schema_of_answers(command: str, printed: Printed) -> dict[str, Any]:
     answers = printed.answers
     answer = answers.schema()
     rows = answers.keys["rows"].items or Structure()
-    declared = frozenset() if command in OF_THE_QUESTION else declared_names()
+    declared = {} if command in OF_THE_QUESTION else declared_columns()
     known = {name: one for name, one in printed.columns.items() if name in declared and name in rows.keys}
     answer["properties"]["rows"] = {"type": "array", "items": _rows_schema(rows, known)}
     answer["properties"]["schema_version"] = {"const": JSON_SCHEMA_VERSION}
@@ -207,7 +208,8 @@ def _rows_schema(rows: Structure, known: Mapping[str, Column]) -> dict[str, Any]
     for name, column in sorted(known.items()):
         of_values = rows.keys[name].schema(name)
         if set(_types(of_values)) <= {"null"}:
-            of_values = {"type": ["null", "number"] if column.is_number else ["null", "string"]}
+            holds_numbers = column.is_number or column.unit or declared_columns()[name]
+            of_values = {"type": ["null", "number"] if holds_numbers else ["null", "string"]}
         unit = {"unit": column.unit} if column.unit else {}
         properties[name] = {**of_values, "title": column.title, **unit}
     required = sorted(name for name in known if rows.seen.get(name) == rows.objects)
