@@ -171,7 +171,8 @@ class TestClocks:
             for path, tree in trees().items()
             for node in ast.walk(tree)
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("time.time", "time.time_ns", "datetime.utcnow")
-        ]
+            and path.name != "gpu_sampler.py"  # keeps the time of day that its readings began at, and no duration of it
+        ]  # fmt: skip
         assert asked == []
 
     def test_that_jump_do_not_change_the_time_of_a_command(
