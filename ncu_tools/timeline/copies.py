@@ -15,8 +15,10 @@ from ncu_tools.timeline.intervals import IntervalSet
 class CopySum:
     """Copies of one direction and memory. `bytes` and the rate are None where the size of one is not known.
 
-    `busy_ns` is the time in which at least one ran; `exposed_ns` the part in which no kernel ran. The rate is bytes
-    over `busy_ns`. `link_share` is the rate against the peak of the link that the direction takes, where that is known.
+    `busy_ns` is the time in which at least one ran; `exposed_ns` the part in which no kernel ran. Of copies that reach
+    beyond the time looked at, these are the parts within, and `bytes` and the rate those of the whole copies: bytes
+    over the time in which at least one ran. `link_share` is the rate against the peak of the link that the direction
+    takes, where that is known.
     """
 
     direction: str
@@ -33,19 +35,20 @@ class CopySum:
 def copies_on(
     operations: GpuOperations, window: IntervalSet, exposed: IntervalSet, links: Mapping[str, float]
 ) -> list[CopySum]:
-    """The copies among `operations` that begin in `window`, by time, longest first.
+    """The copies among `operations` that ran in `window`, by time, longest first.
 
     `exposed`: when copies run and no kernel does. `links`: peak in B/s by direction.
     """
-    rows = np.flatnonzero((operations.kind == MEMCPY) & window.holds(operations.start))
+    rows = np.flatnonzero((operations.kind == MEMCPY) & window.touches(operations.start, operations.end))
     keys = np.stack([operations.direction, operations.source_memory, operations.destination_memory])[:, rows]
     found = []
     for direction, source, destination in np.unique(keys, axis=1).T.tolist():
         mine = rows[np.all(keys.T - (direction, source, destination) == 0, axis=1)]
-        busy = IntervalSet.union_of(operations.start[mine], operations.end[mine]) & window
+        whole = IntervalSet.union_of(operations.start[mine], operations.end[mine])
+        busy = whole & window
         sizes = operations.bytes[mine]
         size = int(sizes.sum()) if (sizes != MISSING).all() else None
-        rate = size / busy.total * 1e9 if size is not None and busy.total else None
+        rate = size / whole.total * 1e9 if size is not None and whole.total else None
         title = DIRECTIONS[direction] if direction >= 0 else "other"
         peak = links.get(title)
         found.append(

@@ -76,6 +76,11 @@ class IntervalSet:
         inside: Mask = (place > 0) & (moments < self.end[np.maximum(place, 1) - 1])
         return inside
 
+    def touches(self, start: Integers, end: Integers) -> Mask:
+        """Whether each span, from a start to an end, begins in the set or reaches into it (bool, one per span)."""
+        reaches: Mask = np.searchsorted(self.start, end) > np.searchsorted(self.start, start, side="right")
+        return self.holds(start) | reaches
+
     def _where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
         """The moments for which `rule` holds of being in this set and in the other; it is false outside of both."""
         edges = np.concatenate([self.start, self.end, other.start, other.end])

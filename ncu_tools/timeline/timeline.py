@@ -233,7 +233,7 @@ def _gpu(
     work = GpuWork.of(operations)
     busy = (work.compute | work.communication | work.copies) & window
     gaps = gaps_of(activity, operations, call, busy, window, threads)
-    inside = np.flatnonzero(window.holds(operations.start))
+    inside = np.flatnonzero(window.touches(operations.start, operations.end))
     first, *steps = _steps([whole, *windows], operations, work, gaps)
     described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))

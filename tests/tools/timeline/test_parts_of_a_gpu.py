@@ -69,6 +69,17 @@ def test_a_bandwidth_is_bytes_over_the_time_in_which_one_ran() -> None:
     assert one.link_share is None
 
 
+def test_a_copy_that_fills_a_trimmed_time_is_its_evidence_at_the_rate_of_the_whole_copy() -> None:
+    """It begins before that time and ends behind it."""
+    made = recording([Operation(0, 100), copy(100, 1100, 4000), Operation(1100, 1200)])
+    (gpu,) = timeline(made, trim=activity.Window(300, 800)).gpus
+    (one,) = gpu.copies
+    assert (gpu.whole.verdict.bound, gpu.whole.exposed_copies_ns) == ("copy", 500)
+    assert (one.count, one.busy_ns, one.exposed_ns) == (1, 500, 500)
+    assert (one.bytes, one.bytes_per_s) == (4000, pytest.approx(4e9))
+    assert gpu.whole.verdict.evidence[0].endswith("1 copy of 4 KB at 4 GB/s; 500 ns that no kernel hides")
+
+
 def test_one_copy_without_a_size_makes_the_sum_unknown() -> None:
     (one,) = timeline(recording([copy(0, 100, 1000), copy(200, 300, None)])).gpus[0].copies
     assert one.bytes is None

@@ -49,7 +49,7 @@ def write_readings(folder: Path, samplers: Mapping[str, GpuSampler]) -> None:
 
 
 def read_readings(folder: Path) -> dict[str, list[PowerReading]]:
-    """The readings of each GPU in order of time, by its index; {} without the file. Lines that are damaged are left."""
+    """The readings of each GPU in order of time, by its index; {} without the file. Damaged lines are left out."""
     found: dict[str, list[PowerReading]] = {}
     try:
         lines = (folder / POWER).read_text("utf-8").splitlines()
