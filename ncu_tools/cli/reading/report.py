@@ -96,7 +96,7 @@ def command(
     if len(set(runs)) < len(runs):
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
     machine = find_machine(machine_name) if machine_name else None
-    steps = None if pattern is None else pattern_of(pattern)
+    steps = None if pattern is None else pattern_of(pattern, "--step")
     with progress("Reading") as reading:
         reported = [_reported(name, only, source_root, steps, machine, reading) for name in runs]
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))

@@ -63,7 +63,10 @@ def command(
     from ncu_tools.timeline.timeline import timeline
 
     machine = find_machine(machine_name) if machine_name else None
-    wanted, between = pattern_of(pattern) if pattern else None, _moments(trim) if trim else None
+    wanted, between = (
+        None if pattern is None else pattern_of(pattern, "--step"),
+        None if trim is None else _moments(trim),
+    )
     with progress("Reading") as reading:
         activity = load_activity(run, reading, trim=between)
         found = timeline(

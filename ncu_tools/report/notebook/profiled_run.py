@@ -206,7 +206,7 @@ class ProfiledRun:
         from ncu_tools.timeline.timeline import timeline
 
         between = None if trim is None else Window(round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
-        path, wanted = os.fspath(self.folder or self.name), pattern_of(step) if step else None
+        path, wanted = os.fspath(self.folder or self.name), None if step is None else pattern_of(step, "step")
         activity = load_activity(path, trim=between)
         return TimelineView(
             timeline(activity, step=wanted, trim=between, machine=self._machine, power=load_power(path))

@@ -162,7 +162,8 @@ def test_a_trimmed_time_is_the_span(sqlite: str) -> None:
     ("arguments", "said"),
     [
         (("--trim", "4ms"), "no start and end"), (("--trim", "a,b"), "no start and end"),
-        (("--trim", "5s,6s"), "leaves nothing"), (("--step", "no such"), "names no range"),
+        (("--trim", "5s,6s"), "leaves nothing"), (("--step", ""), "--step was given no pattern"),
+        (("--trim", ""), "no start and end"), (("--step", "no such"), "names no range"),
         (("--step", "("), "regular expression"), (("--part", "gasp"), "gaps"), (("--machine", "abacus"), "no machine"),
     ],
 )  # fmt: skip
