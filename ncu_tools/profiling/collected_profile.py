@@ -15,6 +15,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.files.run_files import COMPILE_LOG, EXPECTED, INDUCTOR, LOGS, MODULES, RANKS, REPORTS, USER_RANGES
 from ncu_launch.files.typed_json import UNREADABLE, object_in
+from ncu_launch.profile.launch_count import LaunchCounts
 from ncu_launch.profile.plan import OPERATORS_TOOL
 from ncu_launch.profile.run_outcome import timelines
 from ncu_parsers.derived.operators.inductor_sources import Compiled, compiled_in, keep
@@ -51,11 +52,18 @@ class CollectedProfile:
 
 
 def keep_profile(
-    table: pa.Table, read_notes: Sequence[str], manifest: Manifest, folder: Path, *, announced: Sequence[str] = ()
+    table: pa.Table,
+    read_notes: Sequence[str],
+    manifest: Manifest,
+    folder: Path,
+    *,
+    announced: Sequence[str] = (),
+    warm: LaunchCounts | None = None,
 ) -> CollectedProfile:
     """Write launches and kernels as Parquet into the run folder, and gather the notes.
 
-    `announced` are notes of the manifest that the listener has already.
+    `announced` are notes of the manifest that the listener has already; `warm` is what the warm model launches, if that
+    was counted.
     """
     table = with_locations_of_modules(table, module_functions(folder))
     write_table(table, folder / LAUNCHES)
@@ -65,7 +73,7 @@ def keep_profile(
         *keep_compiled(folder),
         *_unknown(manifest),
         *_unattributed(table),
-        *_uneven(table, manifest),
+        *_uneven(table, manifest, warm),
         *read_notes,
     ]
     expected = tuple(_against_expected(manifest, table, folder))
@@ -172,17 +180,23 @@ def _unattributed(table: pa.Table) -> list[str]:
     return [f"{modules.null_count} of {len(modules)} launches belong to no module (sums of gradients, the optimizer)"]
 
 
-def _uneven(table: pa.Table, manifest: Manifest) -> list[str]:
-    """A note if iterations of a whole run under ncu or nsys launched different numbers of kernels."""
-    if manifest.source == "operators" or manifest.partial or collection_of(manifest).filters:
+def _uneven(table: pa.Table, manifest: Manifest, warm: LaunchCounts | None) -> list[str]:
+    """A note on iterations of a whole run under ncu or nsys that launched other numbers of kernels than expected.
+
+    Expected is what the last warm-up step launched, or, where that was not counted, what the other iterations did.
+    """
+    if manifest.source == OPERATORS_TOOL or manifest.partial or collection_of(manifest).filters:
         return []
     launches = Counter(one for one in table.column("iteration").to_pylist() if one is not None)
-    if len(set(launches.values())) < 2:
+    expected = {sum(warm.warm.values())} if warm is not None else set[int]()
+    if len(expected | set(launches.values())) < 2:
         return []
-    listed = ", ".join(f"{number} in iteration {iteration}" for iteration, number in sorted(launches.items())[:3])
+    listed = [f"{number} in iteration {iteration}" for iteration, number in sorted(launches.items())[:3]]
+    if warm is not None:
+        listed.insert(0, f"{sum(warm.warm.values())} in the last warm-up step, counted outside of {manifest.source}")
     return [
-        f"iterations launched different numbers of kernels ({listed}): something was chosen or compiled inside the "
-        "profiled range, or the work differs; more --warmup lets it settle"
+        f"different numbers of kernels were launched ({', '.join(listed)}): something was chosen or compiled inside "
+        "the profiled range, or the work differs; more --warmup lets it settle"
     ]
 
 

@@ -15,7 +15,14 @@ from ncu_launch.profile.run_outcome import explain
 from ncu_launch.profilers.rank_environment import place_here
 
 from ncu_tools.profiling.listener import Listener
-from ncu_tools.profiling.planned_run import announce, expecting, notes_of_plan, run_plan, run_replayed
+from ncu_tools.profiling.planned_run import (
+    announce,
+    expecting,
+    launches_when_warm,
+    notes_of_plan,
+    run_plan,
+    run_replayed,
+)
 from ncu_tools.profiling.profile_request import DryRun, ProfileRequest
 
 if TYPE_CHECKING:
@@ -80,6 +87,7 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
     """Run the plan of one process; two runs that launched different kernels are replaced by one replayed run."""
     plan = make_plan(request.run, folder, expect=expecting(listener))
     announce(plan, folder, listener)
+    warm = launches_when_warm(request.run, plan, listener)
     manifest = run_plan(request.run, plan, folder, listener)
 
     from ncu_tools.profiling.collected_profile import (
@@ -108,4 +116,5 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
         notes.append(
             "GPU metrics were asked for, and the timeline has none; ncu-bench doctor says what nsys may sample"
         )
-    return replace(keep_profile(parsed.table, notes, manifest, folder, announced=plan.notes), failure=failure)
+    kept = keep_profile(parsed.table, notes, manifest, folder, announced=plan.notes, warm=warm)
+    return replace(kept, failure=failure)

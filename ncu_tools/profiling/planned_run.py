@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.profile.collect import collect, collect_replayed
+from ncu_launch.profile.launch_count import LaunchCounts, can_be_counted, launch_counts_of
 from ncu_launch.profile.plan import NOT_BY_HARDWARE, Expect, Plan, Request
 from ncu_launch.workload.meta_device_process import Expectation, expectation_of
+from ncu_launch.workload.warm_step import other_launches
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.profiling.listener import Listener
@@ -37,6 +40,23 @@ def expecting(listener: Listener) -> Expect:
             return expectation_of(workload)
 
     return expected
+
+
+def launches_when_warm(request: Request, plan: Plan, listener: Listener) -> LaunchCounts | None:
+    """Count what the model launches in its last warm-up step, and report iterations that launch something else.
+
+    None where `can_be_counted` says no, or with a note if that failed: the profile goes on without.
+    """
+    if request.workload is None or not can_be_counted(request, plan):
+        return None
+    workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
+    with listener.step("counting the launches of a warm-up step") as heard:
+        counts = launch_counts_of(workload, on_line=heard)
+    if isinstance(counts, str):
+        listener.notes([f"the launches of the warm-up step are unknown, so nothing is compared with them: {counts}"])
+        return None
+    listener.notes(other_launches(Counter(counts.warm), list(map(Counter, counts.iterations))))
+    return counts
 
 
 def run_plan(request: Request, plan: Plan, folder: Path, listener: Listener) -> Manifest:

@@ -73,17 +73,17 @@ def expectations_of(
                 found.append(Expectation(records.read_bytes(), json.loads(summary.read_text("utf-8"))))
             else:
                 error = next(errors, None)
-                why = _why_not(error, folder / "log", finished.timed_out)
+                why = why_not(error, folder / "log", timeout if finished.timed_out else None)
                 found.append(Expectation(why_not=why, advice=error.advice if error is not None else ""))
         return found
 
 
-def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
-    """The reason that the process gave, in its own words."""
+def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> str:
+    """The reason why a process counted nothing: its own error, the time limit that ended it, or its last line."""
     if error is not None:
         return error.what
-    if timed_out:
-        return f"counting it took more than {TIMEOUT_S} s"
+    if timeout_s is not None:
+        return f"counting it took more than {timeout_s:g} s"
     said = deque((line for line in lines_of(log) if line), maxlen=1)
     return said[-1][:200] if said else "The process that counts it said nothing."
 

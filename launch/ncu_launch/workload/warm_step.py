@@ -9,22 +9,35 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 ADVICE = "more --warmup lets it settle"
 SHOWN = 3
+LONGEST = 60
+"""Characters shown of the name of an operator or a kernel."""
 
 
-def other_operators(warm: Counter[str], profiled: list[Counter[str]]) -> list[str]:
+def other_operators(warm: Counter[str], profiled: Sequence[Counter[str]]) -> list[str]:
     """A note on the first profiled iteration that ran other operators than the last warm-up step; [] if none did."""
-    for iteration, operators in enumerate(profiled):
-        if operators != warm:
-            names = [name for name in {**warm, **operators} if warm[name] != operators[name]]
-            listed = ", ".join(f"{name} {warm[name]} and then {operators[name]}" for name in names[:SHOWN])
+    return _first_other(warm, profiled, "ran", "operator", "profiled iteration")
+
+
+def other_launches(warm: Counter[str], behind: Sequence[Counter[str]]) -> list[str]:
+    """A note on the first iteration behind the last warm-up step that launched other kernels; [] if none did."""
+    return _first_other(warm, behind, "launched", "kernel", "behind it iteration")
+
+
+def _first_other(
+    warm: Counter[str], iterations: Sequence[Counter[str]], did: str, what: str, iteration: str
+) -> list[str]:
+    for number, one in enumerate(iterations):
+        if one != warm:
+            names = [name for name in {**warm, **one} if warm[name] != one[name]]
+            listed = ", ".join(f"{name[:LONGEST]} {warm[name]} and then {one[name]}" for name in names[:SHOWN])
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             return [
-                f"the last warm-up step ran {_several(warm.total(), 'operator')}, and profiled iteration {iteration} "
-                f"{operators.total()}, so not every iteration is the same work ({listed}{more}): {ADVICE} if it is to"
+                f"the last warm-up step {did} {_several(warm.total(), what)}, and {iteration} {number} {one.total()}, "
+                f"so not every iteration is the same work ({listed}{more}): {ADVICE} if it is to"
             ]
     return []
 

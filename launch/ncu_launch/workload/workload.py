@@ -200,11 +200,12 @@ def with_each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def prepared(workload: Workload) -> Step:
-    """The step of a workload, ready to run.
+    """The step of a workload, ready to run; that of a function which is no model runs forward, unless more was asked.
 
     Raises `NcuBenchError` when the target or its options cannot be run here.
     """
-    return _prepared(workload, build(workload), device_here(workload.device))
+    built = build(workload)
+    return _prepared(workload if built.is_model else workload.of_function(), built, device_here(workload.device))
 
 
 def _prepared(workload: Workload, built: Built, device: str) -> Step:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, ToolRun
-from ncu_launch.profile.plan import Request
+from ncu_launch.profile.launch_count import LaunchCounts
+from ncu_launch.profile.plan import Plan, Request
+from ncu_launch.profilers.installed_tools import Gpu
+from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import Parsed
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
@@ -16,6 +21,8 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_tools.profiling.budgeted_profile import plan_timeline, timeline_folder
 from ncu_tools.profiling.collected_profile import keep_profile, nothing_collected, parsed_reports, why_no_gpu_work
 from ncu_tools.profiling.from_python import profile
+from ncu_tools.profiling.listener import Listener
+from ncu_tools.profiling.planned_run import launches_when_warm
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
@@ -137,15 +144,20 @@ class TestWhatPythonRefuses:
 class TestIterationsWithDifferentNumbersOfLaunches:
     TUNED = [launch("trial", iteration=0)] * 3 + [launch("work", iteration=0), launch("work", iteration=1)]
 
-    def noted(self, folder: Path, launches: list[Any], **more: Any) -> list[str]:
+    def noted(self, folder: Path, launches: list[Any], warm: LaunchCounts | None = None, **more: Any) -> list[str]:
         made = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION, "reports": []})
-        kept = keep_profile(made, [], manifest(**more), folder)
+        kept = keep_profile(made, [], manifest(**more), folder, warm=warm)
         return [note for note in kept.notes if "different numbers" in note]
 
     def test_are_noted_as_something_chosen_inside_the_profiled_range(self, tmp_path: Path) -> None:
         (note,) = self.noted(tmp_path, self.TUNED)
         assert "(4 in iteration 0, 1 in iteration 1)" in note
         assert "--warmup" in note
+
+    def test_are_compared_with_the_last_warm_up_step_where_that_was_counted(self, tmp_path: Path) -> None:
+        (note,) = self.noted(tmp_path, self.TUNED[:4], LaunchCounts({"work": 1}, ({"work": 1},)))
+        assert "(1 in the last warm-up step, counted outside of ncu, 4 in iteration 0)" in note
+        assert self.noted(tmp_path, self.TUNED[3:4], LaunchCounts({"work": 1}, ({"work": 1},))) == []
 
     def test_of_a_filtered_or_cut_run_say_nothing(self, tmp_path: Path) -> None:
         filtered = ToolRun(["ncu", "--launch-count", "5", "python"], 0, 1.0, report="ncu.csv")
@@ -155,3 +167,45 @@ class TestIterationsWithDifferentNumbersOfLaunches:
     def test_are_not_noted_where_they_are_alike_or_unknown(self, tmp_path: Path) -> None:
         assert self.noted(tmp_path, self.TUNED[3:]) == []
         assert self.noted(tmp_path, [launch("work"), launch("work"), launch("work", iteration=0)]) == []
+
+
+class Heard(Listener):
+    """A listener that keeps the notes."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def notes(self, notes: Sequence[str]) -> None:
+        self.kept += notes
+
+
+class TestLaunchesOfTheWarmUpStep:
+    PLAN = Plan("ncu", (), (), "2025.1", (Gpu(0, "NVIDIA H100 80GB HBM3", "9.0", None),))
+    REQUEST = Request(("x",), ("flops",), Workload("resnet18"))
+
+    def counted(self, monkeypatch: pytest.MonkeyPatch, counts: LaunchCounts | str) -> tuple[Any, list[str]]:
+        monkeypatch.setattr("ncu_tools.profiling.planned_run.launch_counts_of", lambda workload, on_line: counts)
+        heard = Heard()
+        return launches_when_warm(self.REQUEST, self.PLAN, heard), heard.kept
+
+    def test_that_iterations_repeat_are_kept_and_nothing_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        counts = LaunchCounts({"work": 2}, ({"work": 2},))
+        assert self.counted(monkeypatch, counts) == (counts, [])
+
+    def test_that_an_iteration_does_not_repeat_are_noted_before_the_profile(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _, (note,) = self.counted(monkeypatch, LaunchCounts({"work": 2}, ({"work": 2, "trial": 100},)))
+        assert note.startswith("the last warm-up step launched 2 kernels, and behind it iteration 0 102")
+        assert "(trial 0 and then 100)" in note
+
+    def test_that_could_not_be_counted_are_unknown_and_the_reason_is_noted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counts, (note,) = self.counted(monkeypatch, "no CUPTI")
+        assert counts is None
+        assert note == "the launches of the warm-up step are unknown, so nothing is compared with them: no CUPTI"
+
+    def test_of_a_run_without_a_gpu_are_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(self, "PLAN", replace(self.PLAN, gpus=()), raising=False)
+        assert self.counted(monkeypatch, "never asked") == (None, [])
