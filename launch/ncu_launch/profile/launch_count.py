@@ -23,6 +23,7 @@ from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.files.typed_json import object_in
 from ncu_launch.profile.plan import Plan, Request
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, end_with_the_parent, own_environment, run
+from ncu_launch.targets.user_functions import is_function
 from ncu_launch.workload.meta_device_process import said_errors, why_not
 from ncu_launch.workload.workload import Step, exit_code_of, prepared
 from ncu_launch.workload_spec import Workload
@@ -41,17 +42,24 @@ class LaunchCounts:
 
 
 def can_be_counted(request: Request, plan: Plan) -> bool:
-    """True for a model that ncu or nsys profiles whole, on a GPU and in one process, after a warm-up.
-
-    The capture of a CUDA graph lies inside the profiled range, and launches nothing.
-    """
+    """True for a target that may tune, which ncu or nsys profiles whole, on a GPU, in one process, after a warm-up."""
     filters = (request.kernel, request.launch_skip, request.launch_count, request.nvtx_include)
-    workload = request.workload
     return (
-        workload is not None
-        and (workload.device != "cpu" and workload.mode != "cudagraph" and workload.warmup > 0)
+        (request.workload is not None and may_tune(request.workload))
+        and (request.workload.device != "cpu" and request.workload.warmup > 0)
         and (plan.tool in ("ncu", "nsys") and bool(plan.gpus) and not request.ranks and not any(filters))
     )
+
+
+def may_tune(workload: Workload) -> bool:
+    """True for what may choose or compile kernels while it runs: functions, Hugging Face models, torch.compile.
+
+    Eager models of torchvision and timm, gemm: and conv: try nothing out, since cuDNN's benchmark mode is off. A CUDA
+    graph is captured inside the profiled range, and launches nothing there.
+    """
+    if workload.mode == "cudagraph":
+        return False
+    return workload.mode == "compile" or is_function(workload.target) or workload.target.startswith("hf:")
 
 
 def launch_counts_of(

@@ -41,7 +41,7 @@ def tunes(x):
         x.mul(trial)
     return x.add(1)
 '''
-MODEL = Request(("profile",), ("flops",), Workload("resnet18"))
+FUNCTION = Request(("profile",), ("flops",), Workload("k.py:tunes"))
 
 
 def plan(tool: str = "ncu", gpus: int = 1) -> Plan:
@@ -50,8 +50,8 @@ def plan(tool: str = "ncu", gpus: int = 1) -> Plan:
 
 class TestCanBeCounted:
     @pytest.mark.parametrize("tool", ["ncu", "nsys"])
-    def test_a_model_that_a_tool_profiles_whole_on_a_gpu(self, tool: str) -> None:
-        assert can_be_counted(MODEL, plan(tool))
+    def test_a_function_that_a_tool_profiles_whole_on_a_gpu(self, tool: str) -> None:
+        assert can_be_counted(FUNCTION, plan(tool))
 
     @pytest.mark.parametrize("more", [
         {"workload": None, "program": ("./a",)},
@@ -60,16 +60,23 @@ class TestCanBeCounted:
         {"launch_skip": 3},
         {"launch_count": 3},
         {"nvtx_include": ("forward/",)},
-        {"workload": Workload("resnet18", device="cpu")},
-        {"workload": Workload("resnet18", mode="cudagraph")},
-        {"workload": Workload("resnet18", warmup=0)},
+        {"workload": Workload("k.py:tunes", device="cpu")},
+        {"workload": Workload("k.py:tunes", mode="cudagraph")},
+        {"workload": Workload("k.py:tunes", warmup=0)},
     ])  # fmt: skip
     def test_nothing_whose_launches_would_not_be_those_of_the_range(self, more: dict[str, Any]) -> None:
-        assert not can_be_counted(replace(MODEL, **more), plan())
+        assert not can_be_counted(replace(FUNCTION, **more), plan())
+
+    @pytest.mark.parametrize(("target", "mode", "may"), [
+        ("hf:bert-base", "eager", True), ("resnet18", "compile", True), ("resnet18", "eager", False),
+        ("timm:vit_tiny_patch16_224", "jit", False), ("gemm:8,8,8,fp32", "eager", False),
+    ])  # fmt: skip
+    def test_only_what_may_choose_kernels_by_trial(self, target: str, mode: str, may: bool) -> None:
+        assert can_be_counted(replace(FUNCTION, workload=Workload(target, mode=mode)), plan()) is may
 
     def test_nothing_without_a_gpu_or_under_the_operator_collector(self) -> None:
-        assert not can_be_counted(MODEL, plan(gpus=0))
-        assert not can_be_counted(MODEL, plan("operators"))
+        assert not can_be_counted(FUNCTION, plan(gpus=0))
+        assert not can_be_counted(FUNCTION, plan("operators"))
 
 
 class TestCounted:

@@ -181,7 +181,7 @@ class Heard(Listener):
 
 class TestLaunchesOfTheWarmUpStep:
     PLAN = Plan("ncu", (), (), "2025.1", (Gpu(0, "NVIDIA H100 80GB HBM3", "9.0", None),))
-    REQUEST = Request(("x",), ("flops",), Workload("resnet18"))
+    REQUEST = Request(("x",), ("flops",), Workload("resnet18", mode="compile"))
 
     def counted(self, monkeypatch: pytest.MonkeyPatch, counts: LaunchCounts | str) -> tuple[Any, list[str]]:
         monkeypatch.setattr("ncu_tools.profiling.planned_run.launch_counts_of", lambda workload, on_line: counts)
