@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from ncu_launch.bench.latency_statistics import BLOCKS, half_width
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.reference_kernels import own_dtype
+from ncu_parsers.schema.own_columns import PREFIX
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
 from ncu_tools.compare.change import Change, Subject, Subjects
@@ -26,7 +27,7 @@ from ncu_tools.numbers.statistics import CONFIDENCE, Estimate, mean_of, ratio_in
 MACHINE, DTYPE, MODE, LAYOUT, PHASE, TORCH, THREADS = DIMENSIONS = (
     "machine", "dtype", "mode", "channels-last", "phase", "torch", "threads",
 )  # fmt: skip
-"""The dimensions that can be compared. The last two are conditions if they are not compared."""
+"""The dimensions that can be compared, beside arguments. The last two are conditions if they are not compared."""
 ASKED = (MACHINE, DTYPE, MODE, LAYOUT, PHASE)
 SIZES = {"batch_size": "batch", "input_size": "image", "sequence_length": "tokens", "arguments": ""}
 REDUCED = ("fp16", "bf16")
@@ -41,6 +42,8 @@ NOT_OF_POINTS = {
     "launches": "measured points have no launches",
     "dram_bytes": "measured points have no DRAM bytes; bytes are those of formulas",
 }
+NOT_GIVEN = ""
+"""The value of an argument that a point was not given, in place of its default."""
 _CONDITIONS = {TORCH: "version of torch", THREADS: "threads"}
 WITHIN_A_PROCESS = (
     "hold the scatter within a process; from one process to the next times differ by more: "
@@ -130,13 +133,18 @@ def valid_across(comparison: PointComparison) -> Dimensions:
 
 
 def value_of(row: Row, dimension: str) -> Any:
-    """The value of a row in one of `DIMENSIONS`; None if unknown."""
-    return _VALUES[dimension](row)
+    """The value of a row in one of `DIMENSIONS`, None if unknown; or of an argument, `NOT_GIVEN` if it has none."""
+    if dimension in _VALUES:
+        return _VALUES[dimension](row)
+    value = row.get(dimension)
+    return NOT_GIVEN if value is None else value
 
 
 def in_words(row: Row, dimension: str) -> str:
-    """The value of a row in one of `DIMENSIONS`, as text."""
+    """The value of a row in one of `DIMENSIONS`, or of an argument, as text."""
     value = value_of(row, dimension)
+    if dimension not in _VALUES:
+        return f"without {dimension}" if value == NOT_GIVEN else f"{dimension}={value}"
     return "not known" if value is None else _WORDS.get(dimension, str)(value)
 
 
@@ -171,9 +179,14 @@ def compare_runs(base: BenchRun, new: BenchRun, *, gated: bool = False) -> Point
 def compare_across(runs: Sequence[BenchRun], dimensions: Sequence[str]) -> list[PointComparison]:
     """Compare the points of all runs together: each further value in these dimensions with the first one.
 
-    Raises `NcuBenchError` if there is only one value, or a point was measured in two of the runs.
+    A dimension may be an argument of the runs. Raises `WrongUsage` for any other name, and `NcuBenchError` if there is
+    only one value, or a point was measured in two of the runs.
     """
-    across = tuple(name for name in DIMENSIONS if name in dimensions)
+    known = dict.fromkeys((*DIMENSIONS, *(name for run in runs for name in run.arguments)))
+    across = tuple(name for name in known if name in dimensions)
+    for name in dimensions:
+        if name not in known:
+            raise WrongUsage(f"{name} is none of {', '.join(known)}.", advice="Name one of them behind --across.")
     rows = [row for run in runs for row in run.rows if not (DTYPE in across and own_dtype(row["target"]))]
     _require_single(rows)
     variants: dict[Key, list[Row]] = {}
@@ -234,11 +247,15 @@ def _first_point(rows: Sequence[Row]) -> str:
 
 def _key(row: Row, across: Dimensions) -> Key:
     """The values that two points must have in common to be compared."""
-    return (
-        row["target"],
-        *(row.get(size) for size in SIZES),
-        *(value_of(row, name) for name in ASKED if name not in across),
-    )
+    sizes = {size: row.get(size) for size in SIZES} | {"arguments": _other_arguments(row, across)}
+    return (row["target"], *sizes.values(), *(value_of(row, name) for name in ASKED if name not in across))
+
+
+def _other_arguments(row: Row, across: Dimensions) -> str | None:
+    """The arguments of a point but those that are compared; None without any."""
+    compared = {text for name in across for text in (name, name.removeprefix(PREFIX))}
+    given = (row.get("arguments") or "").split(", ")
+    return ", ".join(one for one in given if one.partition("=")[0] not in compared) or None
 
 
 def _require_single(rows: Iterable[Row]) -> None:

@@ -24,7 +24,7 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
+from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points
 from ncu_tools.cli.tables.compare.kernels_and_layers import compared_categories, compared_kernels, compared_layers
 from ncu_tools.cli.tables.compare.places import PLACES, compared_places
 from ncu_tools.cli.tables.compare.shared import (
@@ -69,10 +69,9 @@ ORDER = Words(
 @click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
 @list_option(
     "--across",
-    callback=dimensions,
     metavar="WHAT,...",
-    help="Of runs of bench: compare all their points across machine, dtype, mode, channels-last, phase, torch or "
-    "threads. One run is enough; the first value is the base.",
+    help="Of runs of bench: compare all their points across machine, dtype, mode, channels-last, phase, torch, threads "
+    "or an argument, as quantize. One run is enough; the first value is the base.",
 )
 @rows_and_order(ROWS, ORDER)
 @click.option(

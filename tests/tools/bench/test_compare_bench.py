@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from ncu_launch.bench.latency_statistics import summed_up
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import bench_table
@@ -150,6 +150,23 @@ class TestWhichPointIsWhich:
         rows = [point(), point(mode="jit"), fp16(), fp16(mode="jit")]
         found = compare_across([loaded("a", *rows)], ["mode", "dtype"])
         assert [one.name for one in found] == ["FP32 TorchScript", "FP16 eager", "FP16 TorchScript"]
+
+    def test_an_argument_is_compared_with_the_other_arguments_alike(self, write: Write) -> None:
+        def of(n: int, **block: str) -> Row:
+            given = {"n": str(n), **block}
+            text = ", ".join(f"{name}={value}" for name, value in given.items())
+            return point(argument_values=given, arguments=text, point=f"net {text}")
+
+        run = load_bench(write("a", *(of(n, **block) for n in (8, 64) for block in ({}, {"block": "16"}))))
+        (found,) = compare_across([run], ["block"])
+        assert (found.name, len(found.points)) == ("block=16", 2)
+        assert {(one.base_label, one.new_label) for one in found.points} == {("without block", "block=16")}
+        assert all(one.is_compared for one in found.points)
+        assert [one.row["n"] for one in found.points] == [8, 64]
+
+    def test_what_is_neither_a_dimension_nor_an_argument_is_refused(self) -> None:
+        with pytest.raises(WrongUsage, match="colour is none of machine, dtype"):
+            compare_across([loaded("a", point(), fp16())], ["colour"])
 
     def test_a_dimension_with_one_value_cannot_be_compared_across(self) -> None:
         with pytest.raises(NcuBenchError, match="nothing to compare across dtype"):

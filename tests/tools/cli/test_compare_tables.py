@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from ncu_launch.bench.point_outcomes import CRASHED
 from ncu_launch.errors import WrongUsage
@@ -15,7 +14,7 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run
-from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
+from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points
 from ncu_tools.cli.tables.compare.kernels_and_layers import compared_kernels, compared_layers
 from ncu_tools.cli.tables.compare.shared import CompareOptions, CompareRequest
 from tests.conftest import SAMPLES
@@ -82,13 +81,6 @@ class TestPoints:
             are_bench_runs((points,), ())
         with pytest.raises(WrongUsage, match="--across is for runs of ncu-bench bench"):
             are_bench_runs((launches, launches), ("dtype",))
-
-    def test_are_compared_across_dimensions_that_there_are(self) -> None:
-        context, parameter = click.Context(click.Command("compare")), click.Option(["--across"])
-        assert dimensions(context, parameter, ("dtype", "mode")) == ("dtype", "mode")
-        assert dimensions(context, parameter, ()) == ()
-        with pytest.raises(click.BadParameter, match="colour is none of"):
-            dimensions(context, parameter, ("dtype", "colour"))
 
 
 class TestKernels:

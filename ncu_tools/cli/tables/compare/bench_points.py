@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import click
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import WrongUsage
 
@@ -114,16 +113,6 @@ def compared_points(request: CompareRequest) -> Compared:
         "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in with_names],
     }
     return Compared(table, {one.name: one.subjects for one in found}, sentences)
-
-
-def dimensions(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The dimensions of --across. Raises `click.BadParameter` for an unknown dimension."""
-    from ncu_tools.bench.compare_points import DIMENSIONS
-
-    for one in value:
-        if one not in DIMENSIONS:
-            raise click.BadParameter(f"{one} is none of {', '.join(DIMENSIONS)}")
-    return value
 
 
 def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
