@@ -122,7 +122,7 @@ class TestIsolation:
             "SET enable_external_access = true",
             "SELECT 1; DROP VIEW launches",
             "CREATE TABLE t AS SELECT 1",
-            "PRAGMA database_list",
+            "PRAGMA enable_profiling",
             "SELECT * FROM secret",
         ],
     )
