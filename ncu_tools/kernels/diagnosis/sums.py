@@ -102,6 +102,7 @@ CONTRACT_COLUMNS = (
 )  # fmt: skip
 SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16", "dram_bytes")
 PIPE = "tensor_pipe"
+"""The quantity whose metrics `rules.toml` names: the activity of the pipe of all tensor operations."""
 
 
 @dataclass(frozen=True)
@@ -366,9 +367,9 @@ def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
 
 def _named(name: str) -> Inputs:
     names = facts()["names"]
-    is_product, is_beside, is_vector = (bool(re.search(names[kind], name)) for kind in ("products", "beside", "vectors"))
-    is_product = is_product and not is_beside and category_of(name) in names["categories"]
-    return Inputs(_type_in(name), "the kernel's name", is_product, is_vector)
+    product, beside, vector = (bool(re.search(names[kind], name)) for kind in ("products", "beside", "vectors"))
+    is_product = product and not beside and category_of(name) in names["categories"]
+    return Inputs(_type_in(name), "the kernel's name", is_product, vector)
 
 
 def _type_in(words: str) -> str:
@@ -395,7 +396,8 @@ def diagnosis_metrics() -> frozenset[str]:
     return frozenset((
         *accesses, *pairs, *means, SPILLS, *LOCAL_SECTORS, L1_SECTORS, *ALL_INSTRUCTIONS, *part_metrics().values(),
         SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, *map(STALL.format, stall_reasons()),
-        *map(LIMIT.format, LIMITERS), *quantities()[PIPE].metrics, BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
+        *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
+        *quantities()[PIPE].metrics,
     ))  # fmt: skip
 
 

@@ -539,7 +539,9 @@ class TestInputs:
         l1, l2 = f"l1tex__throughput{ELAPSED}", f"lts__throughput{ELAPSED}"
         for busy, cost in (({l1: 99.0, l2: 20.0, DRAM: 9.0}, 0.8), ({l1: 99.0, l2: 20.0, DRAM: 97.0}, None)):
             made_up = hgemm_by_pipe(0.0)
-            made_up.metrics |= {name: metric(value) for name, value in {**busy, MEMORY_WHOLE: max(busy.values())}.items()}
+            made_up.metrics |= {
+                name: metric(value) for name, value in {**busy, MEMORY_WHOLE: max(busy.values())}.items()
+            }
             made, rows = kernels(made_up)
             found = {cause.rule: cause.cost for cause in diagnoses(made, rows, "name")[rows[0].kernel].causes}
             assert found.get("tensor cores idle") == (None if cost is None else pytest.approx(cost))

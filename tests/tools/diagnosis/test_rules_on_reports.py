@@ -135,10 +135,14 @@ def test_spilling_is_found_where_29_of_100_instructions_spill_and_not_where_1_of
     assert "spilling" not in causes(*quoted(quiet))
 
 
-def test_a_product_on_cuda_cores_that_its_author_moved_to_tensor_cores_had_them_idle_and_saved_less_than_the_bound() -> None:
+def test_a_product_on_cuda_cores_that_its_author_moved_to_tensor_cores_had_them_idle_and_saved_less_than_the_bound() -> (
+    None
+):
     before, after = (one for one in QUOTED if one["rule"] == "tensor cores idle")
     (found, *_) = diagnoses(*_named(quoted(before)))[before["kernel"]].causes
-    assert found.text.startswith("tensor cores idle though inputs are bf16 (by the kernel's name): they did 0 FLOPs: up to")
+    assert found.text.startswith(
+        "tensor cores idle though inputs are bf16 (by the kernel's name): they did 0 FLOPs: up to"
+    )
     assert found.cost == pytest.approx(1 - 0.0929), "what DRAM leaves, and neither the SMs nor L1, both at 99 %"
     assert 1 - after["milliseconds"] / before["milliseconds"] == pytest.approx(0.629, abs=0.001)
     assert "tensor cores idle" not in causes(*quoted(after)), "its tensor pipe is 4.78 % active, for whatever reason"
