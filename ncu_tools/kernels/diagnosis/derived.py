@@ -44,14 +44,21 @@ def _of_kernel(kernel: Hotspot) -> dict[str, float]:
 
 
 def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
-    """Whether a kernel has 16-bit inputs, and how many tensor FLOPs it did with that type."""
+    """Whether a kernel has 16-bit inputs, and how many tensor FLOPs it did with that type.
+
+    Where they were not counted, a pipe that was never active did none.
+    """
     counted = known.get(f"tensor_flops_{inputs.type}", math.nan)
+    counted = known["tensor_flops"] if math.isnan(counted) else counted
+    was_idle = known.get("tensor_pipe", math.nan) == 0
     return {
         "half_inputs": float(bool(inputs.type)),
         "matrix_product": float(inputs.is_product),
         "vector_product": float(inputs.is_vector),
-        "tensor_flops_of_inputs": known["tensor_flops"] if math.isnan(counted) else counted,
+        "tensor_flops_of_inputs": counted,
+        "tensor_work": 0.0 if math.isnan(counted) and was_idle else counted,
         "all_compute": 1.0,
+        "all_operands": 1.0,
     }
 
 

@@ -14,16 +14,18 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_launch.counters.metrics import table as metrics_table
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.machine_files import machine_of_device
 from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
-from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, stall_reasons
+from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, quantities, stall_reasons
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.kernel_sums import NamedSums
+from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
 
@@ -96,9 +98,11 @@ ACTIVE_CYCLES = "sm__cycles_active.avg"
 ELAPSED_CYCLES = ("sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg")
 CONTRACT_COLUMNS = (
     "source", "kernel_name", "kernel_short", "dtype", "duration_ns", "invocations", "device_name", "grid", "block",
-    "dram_bytes",
+    "dram_bytes", "compute_capability",
 )  # fmt: skip
 SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16", "dram_bytes")
+PIPE = "tensor_pipe"
+"""The quantity whose metrics `rules.toml` names: the activity of the pipe of all tensor operations."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class DiagnosisSums:
             name: tables.floats(table, name) for name in {*diagnosis_metrics(), *SUMMED} & set(table.column_names)
         }
         by_rules = printed_numbers(table)
-        columns |= launch_quantities(table, by_rules)
+        columns |= launch_quantities(table, by_rules) | {PIPE: _tensor_pipe(table)}
         columns |= {name + BY_RULE: values for name, values in by_rules.items()}
         for name, values in sorted(columns.items()):
             known = ~np.isnan(values)
@@ -211,6 +215,7 @@ class DiagnosisSums:
         result = {name: self._mean_of_first(metrics) for name, metrics in MEANS.items()}
         result |= {name: self._mean(name) for name in LAUNCH_QUANTITIES}
         result |= {name: self._total(name) for name in SUMMED}
+        result[PIPE] = np.where(np.isnan(self._total(PIPE)), np.nan, self._mean(PIPE))
         with np.errstate(divide="ignore", invalid="ignore"):
             result |= self._of_memory()
             result |= self._of_instructions()
@@ -330,6 +335,18 @@ def _sizes(table: pa.Table, column: str) -> Floats:
     return np.array([float(np.prod(shape)) or np.nan if shape else np.nan for shape in shapes], np.float64)[codes]
 
 
+def _tensor_pipe(table: pa.Table) -> Floats:
+    """The activity of the pipe of all tensor operations, 0 to 1, one per launch.
+
+    NaN if unknown: on chips where tensor operations have another pipe beside it, and where the chip is not known.
+    """
+    active = np.fmax.reduce([tables.floats(table, name) for name in quantities()[PIPE].metrics])
+    codes, chips = tables.codes(table, "compute_capability")
+    others = metrics_table("tensor")["evidence"]["beside_the_pipe"]
+    is_whole = np.array([bool(chip) and chip not in others for chip in chips], bool)
+    return np.where(is_whole[codes], active * PER_CENT, np.nan)
+
+
 def _sm_counts(table: pa.Table) -> Floats:
     """SMs of each launch's device by its data sheet; NaN if the device has no machine file."""
     if "device_name" not in table.column_names:
@@ -350,8 +367,9 @@ def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
 
 def _named(name: str) -> Inputs:
     names = facts()["names"]
-    is_product, is_vector = (bool(re.search(names[kind], name)) for kind in ("products", "vectors"))
-    return Inputs(_type_in(name), "the kernel's name", is_product, is_vector)
+    product, beside, vector = (bool(re.search(names[kind], name)) for kind in ("products", "beside", "vectors"))
+    is_product = product and not beside and category_of(name) in names["categories"]
+    return Inputs(_type_in(name), "the kernel's name", is_product, vector)
 
 
 def _type_in(words: str) -> str:
@@ -379,6 +397,7 @@ def diagnosis_metrics() -> frozenset[str]:
         *accesses, *pairs, *means, SPILLS, *LOCAL_SECTORS, L1_SECTORS, *ALL_INSTRUCTIONS, *part_metrics().values(),
         SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, *map(STALL.format, stall_reasons()),
         *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
+        *quantities()[PIPE].metrics,
     ))  # fmt: skip
 
 

@@ -454,7 +454,17 @@ class TestQuantities:
 def half_gemm(name: str, fp16: float | None, **others: float) -> Any:
     """A launch far below every ceiling; `tensor` FLOPs of fp16 by tensor cores, None if not counted."""
     counted = {} if fp16 is None else tensor(fp16_dst_fp32=fp16)
-    return launch(name, {**sass(**others), **counted, SM_WHOLE: metric(40.0)}, ns=1e6, dram=1e6)
+    busy = {SM_WHOLE: metric(40.0), MEMORY_WHOLE: metric(20.0)}
+    return launch(name, {**sass(**others), **counted, **busy}, ns=1e6, dram=1e6)
+
+
+TENSOR_PIPE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
+
+
+def hgemm_by_pipe(active: float, chip: str | None = "8.6", name: str = "naive_hgemm(const __half *)") -> Any:
+    """A launch of which nothing of FLOPs was counted, but the activity of the tensor pipe in per cent."""
+    busy = {SM_WHOLE: metric(40.0), MEMORY_WHOLE: metric(20.0)}
+    return launch(name, {TENSOR_PIPE: metric(active), **busy}, ns=1e6, capability=chip)
 
 
 class TestInputs:
@@ -482,6 +492,19 @@ class TestInputs:
             ("void gemvx::kernel<int, __half, __half>(Params)", 0.0),
             ("void vectorized_elementwise_kernel<4, c10::Half>(int)", 0.0),
             ("void convert_kernel<half, float>(int)", 0.0),
+            ("main_graph_async_dispatch_78_matmul_1x1000x2048_f16xf16xf32", 0.0),
+            ("void dequantize_mul_mat_vec_matmul<__half>(int)", 0.0),
+            ("void flash_attn_vec_ext_f16<128, 1>(char const*)", 0.0),
+            ("void vllm::paged_attention_v1_kernel<__half, __half, 128>(float*)", 0.0),
+            ("void flash::flash_fwd_splitkv_combine_kernel<cutlass::bfloat16_t>(Params)", 0.0),
+            ("void cutlass::reduction::kernel::ReduceSplitK<cutlass::half_t, LinearCombination>(Params)", 0.0),
+            ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>(int)", 0.0),
+            ("void at::native::upsample_linear1d_out_frame<c10::Half, float>(int)", 0.0),
+            ("void at::native::conv_depthwise2d_forward_kernel<3, c10::Half, int>(int)", 0.0),
+            ("void causal_conv1d_fwd_kernel<Traits<128, 4, c10::BFloat16> >(ConvParamsBase)", 0.0),
+            ("triton_poi_fused_convolution_relu_3_bf16", 0.0),
+            ("void __cuda_linear_fp32_fp16_kernel<256, 4>(float*, __half*, float*, __half*, int, int)", 0.0),
+            ("void split_embedding_backward<c10::Half, fbgemm_gpu::enum_query>(int)", 0.0),
         ],
     )
     def test_are_no_cause_for_kernels_that_used_tensor_cores_were_not_counted_or_cannot_use_them(
@@ -489,6 +512,39 @@ class TestInputs:
     ) -> None:
         made, rows = kernels(half_gemm(name, fp16, ffma=1e6))
         assert "tensor cores idle" not in diagnoses(made, rows, "name")[name].text
+
+    @pytest.mark.parametrize("chip", ["7.0", "8.6", "9.0", "12.0"])
+    def test_are_a_cause_too_where_flops_were_not_counted_and_the_tensor_pipe_was_never_active(self, chip: str) -> None:
+        made, rows = kernels(hgemm_by_pipe(0.0, chip))
+        (cause,) = diagnoses(made, rows, "name")[rows[0].kernel].causes
+        assert (cause.rule, cause.cost) == ("tensor cores idle", pytest.approx(0.4))
+        (pipe,) = cause.evidence
+        assert (pipe.quantity, pipe.value, pipe.unit, pipe.metrics) == ("tensor_pipe", 0.0, "fraction", [TENSOR_PIPE])
+
+    @pytest.mark.parametrize(("active", "chip"), [(0.01, "8.6"), (0.0, "10.0"), (0.0, None)])
+    def test_are_no_cause_where_the_pipe_may_have_worked(self, active: float, chip: str | None) -> None:
+        """Also on data-centre Blackwell, whose tcgen05 has a pipe of its own."""
+        made, rows = kernels(hgemm_by_pipe(active, chip))
+        assert "tensor cores idle" not in diagnoses(made, rows, "name")[rows[0].kernel].text
+        assert "flops" in diagnoses(made, rows, "name")[rows[0].kernel].collect
+
+    def test_are_no_cause_where_the_pipe_was_idle_in_some_launches_alone(self) -> None:
+        one, other = hgemm_by_pipe(0.0), hgemm_by_pipe(0.0)
+        del other.metrics[TENSOR_PIPE]
+        for launches in ([hgemm_by_pipe(0.0), hgemm_by_pipe(3.0)], [one, other]):
+            made, rows = kernels(*launches)
+            assert "tensor cores idle" not in diagnoses(made, rows, "name")[rows[0].kernel].text
+
+    def test_that_keep_l1_busy_do_so_on_cuda_cores_alone_but_bytes_from_l2_and_dram_stay(self) -> None:
+        l1, l2 = f"l1tex__throughput{ELAPSED}", f"lts__throughput{ELAPSED}"
+        for busy, cost in (({l1: 99.0, l2: 20.0, DRAM: 9.0}, 0.8), ({l1: 99.0, l2: 20.0, DRAM: 97.0}, None)):
+            made_up = hgemm_by_pipe(0.0)
+            made_up.metrics |= {
+                name: metric(value) for name, value in {**busy, MEMORY_WHOLE: max(busy.values())}.items()
+            }
+            made, rows = kernels(made_up)
+            found = {cause.rule: cause.cost for cause in diagnoses(made, rows, "name")[rows[0].kernel].causes}
+            assert found.get("tensor cores idle") == (None if cost is None else pytest.approx(cost))
 
     def test_by_an_operators_tensors_take_precedence_over_the_kernel_name(self) -> None:
         made, rows = kernels(half_gemm("gemm_kernel(int)", 0.0, ffma=1e6))
