@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.kernels.diagnosis.rules import Known, stall_reasons
 from ncu_tools.kernels.diagnosis.sums import Inputs
 from ncu_tools.kernels.hotspots import Hotspot
 
-CONSTANT_MOVES = "may be constant moves"
-"""Text in `flops_basis` where FP16 FLOPs may be constant moves: compilers use the same instruction for both."""
 SECTOR_BYTES, WARP_THREADS = 32, 32
 WIDEST_ACCESS_SECTORS = 16
 """Sectors of the widest coalesced access, 16 bytes per thread: 32 threads x 16 bytes / 32 bytes."""
@@ -26,21 +23,10 @@ def derived(known: Known, kernel: Hotspot, inputs: Inputs) -> dict[str, float]:
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
-    """Quantities from the kernel's roofline row. A unit that no kernel used is missing in its work.
-
-    Without a complete FLOP count, tensor cores may have done work that was not collected; FP16 FLOPs that may be
-    constant moves are not counted as arithmetic.
-    """
+    """Tensor FLOPs of the kernel's roofline row, where its count is complete. A unit that was not used is missing."""
     tensor = [amount for unit, amount in kernel.work.items() if unit.startswith("tensor_")]
-    half = kernel.work.get("fp16", 0.0)
     known = kernel.flops is not None and not kernel.flops_lower_bound
-    doubtful = CONSTANT_MOVES in (kernel.flops_basis or "")
-    share = half / kernel.flops if half is not None and kernel.flops else 0.0 if known else math.nan
-    return {
-        "half_share": math.nan if doubtful or not known else share,
-        "half_is_nearest": math.nan if kernel.bound is None else float(kernel.bound == unit_title("fp16")),
-        "tensor_flops": float(sum(filter(None, tensor))) if known and None not in tensor else math.nan,
-    }
+    return {"tensor_flops": float(sum(filter(None, tensor))) if known and None not in tensor else math.nan}
 
 
 def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:

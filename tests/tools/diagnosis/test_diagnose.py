@@ -148,12 +148,10 @@ class TestCauses:
         assert list(empty.metrics) == ["device__attribute_multiprocessor_count"]
 
     def test_keep_patterns_of_metrics_as_evidence(self) -> None:
-        row = kernel(flops=10.0, work={"fp16": 9.0}, bound="FP16", bound_fraction=0.3)
-        found = of({"sm_busy": 0.4, "memory_busy": 0.1}, row, metrics=("x",))
-        (cause,) = [cause for cause in found.causes if cause.rule == "FP16 without tensor cores"]
-        assert [list(one.metrics) for one in cause.evidence] == [
-            ["smsp__sass_thread_inst_executed_op_{hadd,hmul,hfma}_pred_on.sum"]
-        ]
+        inputs, row = Inputs("fp16", is_product=True), kernel(flops=10.0, work={"fp32": 10.0})
+        found = diagnose({"sm_busy": 0.4, "memory_busy": 0.1}, row, inputs, ("x",))
+        (cause,) = [cause for cause in found.causes if cause.rule == "tensor cores idle"]
+        assert [list(one.metrics) for one in cause.evidence] == [["sm__ops_path_tensor_*.sum"]]
 
     def test_that_stand_on_a_rules_text_name_the_rule(self) -> None:
         found = of({"waves by a rule": 0.5, **self.PARTIAL})

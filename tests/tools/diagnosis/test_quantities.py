@@ -143,21 +143,6 @@ class TestInputs:
         assert (of_type["tensor_flops"], of_type["tensor_flops_of_inputs"]) == (7.0, 4.0)
         assert follows({}, row, Inputs("fp16"))["tensor_flops_of_inputs"] == 7.0
 
-    def test_of_a_half_share_are_known_where_the_count_is_complete_and_no_constants_are_meant(self) -> None:
-        half = {"flops": 8.0, "work": {"fp16": 2.0}}
-        assert follows({}, kernel(**half))["half_share"] == 0.25
-        assert math.isnan(follows({}, kernel(**half, flops_lower_bound=True))["half_share"])
-        assert math.isnan(follows({}, kernel(**half, flops_basis="FP16 may be constant moves"))["half_share"])
-        assert follows({}, kernel(flops=0.0, work={}))["half_share"] == 0.0
-        assert math.isnan(follows({}, kernel(work={"fp16": 2.0}))["half_share"])
-        assert follows({}, kernel(flops=8.0, work={"fp32": 8.0}))["half_share"] == 0.0
-
-    @pytest.mark.parametrize(("bound", "nearest"), [("FP16", 1.0), ("FP32", 0.0), ("DRAM", 0.0), (None, math.nan)])
-    def test_in_half_precision_are_held_to_the_roof_of_fp16_if_that_bounds_the_kernel(
-        self, bound: str | None, nearest: float
-    ) -> None:
-        assert same(follows({}, kernel(bound=bound))["half_is_nearest"], nearest)
-
     @pytest.mark.parametrize(
         ("row", "tensor"),
         [

@@ -1,8 +1,6 @@
 """Every rule on real numbers: one kernel on which it finds a cause, and one on which a condition does not hold.
 
-Seven rules find a cause in no real report at hand. For six of them, numbers of public reports are quoted
-(real_launches.toml). Only made-up numbers fire the last, FP16 without tensor cores; a report that lands and has such a
-kernel makes the last test fail, and belongs into the table.
+Six rules find a cause in no real report at hand. For them, numbers of public reports are quoted (real_launches.toml).
 """
 
 from __future__ import annotations
@@ -65,8 +63,6 @@ QUIET_ON = {
     "tensor cores idle": SILU,
 }
 """Rule of a quoted launch -> a report at hand where one of its conditions fails. None at hand counts spilled registers."""
-MADE_UP = ("FP16 without tensor cores",)
-"""Rules that no real numbers fire. Their made-up kernels are in test_diagnosis.py (TestInputs)."""
 
 
 @cache
@@ -103,7 +99,7 @@ def fires(rule: str) -> dict[str, Any]:
 
 
 def test_every_rule_is_here() -> None:
-    assert {*ON_REAL_REPORTS, *(one["rule"] for one in QUOTED), *MADE_UP} == {rule.id for rule in rules()}
+    assert {*ON_REAL_REPORTS, *(one["rule"] for one in QUOTED)} == {rule.id for rule in rules()}
 
 
 @needs_shared_reports
@@ -153,9 +149,9 @@ def _named(made: tuple[pa.Table, Hotspot]) -> tuple[pa.Table, list[Hotspot], str
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("rule", [*QUIET_ON, *MADE_UP])
+@pytest.mark.parametrize("rule", QUIET_ON)
 def test_a_rule_that_no_report_at_hand_fires_has_its_numbers_in_one_where_it_finds_nothing(rule: str) -> None:
-    assert fails(rule, *kernel(QUIET_ON.get(rule, SILU)))
+    assert fails(rule, *kernel(QUIET_ON[rule]))
 
 
 def causes_of_every_kernel() -> Iterator[str]:
@@ -170,4 +166,4 @@ def causes_of_every_kernel() -> Iterator[str]:
 @pytest.mark.slow
 def test_the_rules_that_no_report_at_hand_fires_are_those_named_here() -> None:
     found = set(causes_of_every_kernel())
-    assert found & {*QUIET_ON, "spilling", *MADE_UP} == set(), "a report fires them now: put it into ON_REAL_REPORTS"
+    assert found & {*QUIET_ON, "spilling"} == set(), "a report fires them now: put it into ON_REAL_REPORTS"
