@@ -28,11 +28,16 @@ NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
 EXTREMES = ("Minimum", "Maximum", "Average")
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
 
-IDENTITY_COLUMNS = frozenset({
+IDENTITY_OF_LAUNCHES = frozenset({
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
-    "Grid Size", "Device", "Device Name", "CC", "Invocations", "Domain", "Result Type", "Function Name",
-    "Demangled Name", "Mangled Name", "API Call ID",
+    "Grid Size", "Device", "CC",
 })  # fmt: skip
+"""The identity columns of details and raw pages."""
+IDENTITY_COLUMNS = IDENTITY_OF_LAUNCHES | {
+    "Device Name", "Invocations", "Domain", "Result Type", "Function Name", "Demangled Name", "Mangled Name",
+    "API Call ID",
+}  # fmt: skip
+"""Those of any page: summaries and the user interface have more."""
 
 TITLES = {"Process Id": "Process ID", "Device Id": "Device"}
 """Titles of columns that some dialect writes otherwise, with the title that all readers know them by.
@@ -174,6 +179,11 @@ class _CsvPage:
         return report.OUTPUT
 
 
+def is_rule(metric_name: str) -> bool:
+    """Whether a row of a long page with this metric name is one of a rule, if it is whole: rules name no metric."""
+    return not metric_name
+
+
 class LongPage(_CsvPage):
     """One row per metric: `--page details --csv`, or `--metrics ... --csv`, with or without rules and body labels.
 
@@ -221,7 +231,7 @@ class LongPage(_CsvPage):
         cells = self._cells(line)
         if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
             return self._broken(line), []
-        if cells[self.name_at]:
+        if not is_rule(cells[self.name_at]):
             return report.METRICS, cells
         if self.rule_at is not None and self.rule_at < len(cells):
             return report.RULE, cells

@@ -6,15 +6,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ncu_parsers.ncu.csv_pages import NVTX_TITLES, LongPage, WidePage
+from ncu_parsers.ncu.csv_pages import IDENTITY_OF_LAUNCHES, NVTX_TITLES, LongPage, WidePage, is_rule
 from ncu_parsers.report_data.metric_labels import metric_of_label
 from ncu_parsers.streaming.cells.rows import IDENTITY_KINDS, Kind, Layout, Mask, NotStreamed, Rows
-
-IDENTITY_TITLES = frozenset({
-    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
-    "Grid Size", "Device", "CC",
-})  # fmt: skip
-"""The identity columns that `launch_columns` knows; a page with another one is read launch by launch."""
 
 SECTION, BODY, LABEL, UNIT, VALUE = "Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"
 
@@ -57,7 +51,8 @@ def wide_layout(page: WidePage, mixed: Collection[int] = ()) -> Layout:
 
 
 def _require_known_identity(titles: Collection[str]) -> None:
-    known = all(title in IDENTITY_TITLES or title.startswith(NVTX_TITLES) for title in titles)
+    """Raise `NotStreamed` for a page with identity columns that `launch_columns` does not know."""
+    known = all(title in IDENTITY_OF_LAUNCHES or title.startswith(NVTX_TITLES) for title in titles)
     if not known or not {"ID", "Kernel Name"} <= set(titles):
         raise NotStreamed("its columns are unusual")
 
@@ -77,10 +72,8 @@ def metric_names(page: WidePage) -> list[str]:
     return [metric_of_label("", "", page.titles[at]).name for at in page.metric_columns]
 
 
-def is_rule(rows: Rows) -> Mask:
-    """Which rows of a long page are rules, that is, name no metric."""
+def rules_among(rows: Rows) -> Mask:
+    """Which rows of a long page are rules (bool, one per row)."""
     labels = rows.texts[LABEL]
-    if "" not in labels.words:
-        return np.zeros(rows.count, bool)
-    mask: Mask = labels.codes == labels.words.index("")
+    mask: Mask = np.array([is_rule(label) for label in labels.words], bool)[labels.codes]
     return mask

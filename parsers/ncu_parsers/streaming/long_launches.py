@@ -12,7 +12,7 @@ from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, R
 from ncu_parsers.report_data.units import NumberFormat, unit
 from ncu_parsers.streaming.cells.rows import MISSING, Integers, Mask, NotStreamed, Places, Rows, Texts, joined
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, Rules, best_reading
-from ncu_parsers.streaming.layouts import BODY, LABEL, SECTION, UNIT, VALUE, is_rule
+from ncu_parsers.streaming.layouts import BODY, LABEL, SECTION, UNIT, VALUE, rules_among
 from ncu_parsers.streaming.page_rows import RowBatch, StreamedPage
 
 
@@ -43,7 +43,7 @@ def launches_of(batch: RowBatch, report: Report) -> LaunchColumns:
     """The launches that some rows describe, each whole. Notes what is odd about them, and labels of metrics."""
     page = batch.streamed.page
     assert isinstance(page, LongPage)  # noqa: S101 - the caller tells pages apart
-    rows, rule_rows = batch.rows, is_rule(batch.rows)
+    rows, rule_rows = batch.rows, rules_among(batch.rows)
     launch_of_row, first_rows = _launches(rows, rule_rows, page)
     launches = len(first_rows)
     metric_rows = np.flatnonzero(~rule_rows)

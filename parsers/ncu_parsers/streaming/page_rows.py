@@ -13,7 +13,7 @@ import numpy as np
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data import report as kinds
 from ncu_parsers.report_data.report import ReadingProblems
-from ncu_parsers.report_data.units import ENOUGH_VOTES
+from ncu_parsers.report_data.units import DecimalVotes
 from ncu_parsers.streaming.cells.compiled_loops import OTHER_MARK, ScannedBlock, lines_of, scan
 from ncu_parsers.streaming.cells.plain_rows import JudgedRow, plain_rows
 from ncu_parsers.streaming.cells.rows import (
@@ -27,55 +27,39 @@ from ncu_parsers.streaming.cells.rows import (
     Rows,
     joined,
 )
-from ncu_parsers.streaming.layouts import is_rule, long_layout, wide_layout
+from ncu_parsers.streaming.layouts import long_layout, rules_among, wide_layout
 from ncu_parsers.streaming.line_account import LineAccount
 
 BLOCKS_AHEAD = 2
 """So many blocks are scanned while the one before them is read."""
 
 
-@dataclass
-class Locale:
-    """The decimal mark of a page's numbers, as far as they have told it, and how many of them told it.
+def accepts(known: DecimalVotes, rows: Rows, decimal: str) -> bool:
+    """Whether rows that were read with this decimal mark were read right, by what the page's numbers have told so far;
+    counts their votes then.
 
-    Reading launch by launch looks at every number, or at the first 1000 that allow one mark only, if they agree.
+    Raises `NotStreamed` where the numbers of the page contradict each other, or do not tell.
     """
-
-    decimal: str | None = None
-    own: int = 0
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether nothing that follows can change it."""
-        return self.decimal is not None and self.own > ENOUGH_VOTES
-
-    def accepts(self, rows: Rows, decimal: str) -> bool:
-        """Whether rows that were read with this mark were read right; counts their votes then.
-
-        Raises `NotStreamed` where the numbers of the page contradict each other, or do not tell.
-        """
-        if self.is_resolved or self.decimal not in (None, decimal):
-            return self.decimal == decimal
-        votes = sum((np.bincount(numbers.votes, minlength=4) for numbers in rows.numbers.values()), np.zeros(4, int))
-        if votes[CONTRARY]:
-            if self.decimal is None and not votes[OWN_VOTE]:
-                return False
-            raise NotStreamed("its numbers speak for decimal points and for decimal commas")
-        if self.decimal is None and votes[OWN_VOTE]:
-            self.decimal = decimal
-        if self.decimal is None and votes[AMBIGUOUS]:
-            raise NotStreamed("its first numbers do not tell whether commas or points stand before decimals")
-        self.own += int(votes[OWN_VOTE])
-        return True
+    if known.is_resolved or known.mark not in ("", decimal):
+        return known.mark == decimal
+    votes = sum((np.bincount(numbers.votes, minlength=4) for numbers in rows.numbers.values()), np.zeros(4, int))
+    if votes[CONTRARY]:
+        if not known.mark and not votes[OWN_VOTE]:
+            return False
+        raise NotStreamed("its numbers speak for decimal points and for decimal commas")
+    known[decimal] += int(votes[OWN_VOTE])
+    if not known.mark and votes[AMBIGUOUS]:
+        raise NotStreamed("its first numbers do not tell whether commas or points stand before decimals")
+    return True
 
 
 @dataclass
 class StreamedPage:
-    """A page that is being read: how its rows are laid out, its locale, what was odd in it."""
+    """A page that is being read: how its rows are laid out, which decimal mark its numbers require, what was odd."""
 
     page: LongPage | WidePage
     layout: Layout | None
-    locale: Locale = field(default_factory=Locale)
+    votes: DecimalVotes = field(default_factory=DecimalVotes)
     problems: ReadingProblems = field(default_factory=ReadingProblems)
 
 
@@ -180,7 +164,7 @@ class PageRows:
         """Account for the plain rows from `begin` up to `end`."""
         if begin == end:
             return
-        rules = int(np.count_nonzero(is_rule(rows)[begin:end])) if isinstance(page, LongPage) else 0
+        rules = int(np.count_nonzero(rules_among(rows)[begin:end])) if isinstance(page, LongPage) else 0
         self.account.count_rows(end - begin - rules, rules)
         if isinstance(page, WidePage):
             page.rows += end - begin
@@ -192,12 +176,12 @@ class PageRows:
     ) -> RowBatch:
         """All rows that were found, in their order, read with the decimal mark of their page."""
         rows = self._merged(plain, judged, block, streamed)
-        if not streamed.locale.accepts(rows, self._decimal):
+        if not accepts(streamed.votes, rows, self._decimal):
             self._decimal = OTHER_MARK[self._decimal]
             if plain.count and streamed.layout is not None:
                 plain = scan(block, begin, streamed.layout, self._decimal).rows.part(0, plain.count)
             rows = self._merged(plain, judged, block, streamed)
-            if not streamed.locale.accepts(rows, self._decimal):
+            if not accepts(streamed.votes, rows, self._decimal):
                 raise NotStreamed("its numbers contradict each other")
         if isinstance(streamed.page, WidePage):
             self._note_mixed(streamed, streamed.page, rows)
@@ -208,7 +192,7 @@ class PageRows:
         if not judged:
             return plain
         assert streamed.layout is not None  # noqa: S101 - a page with rows is laid out
-        count_votes = not streamed.locale.is_resolved
+        count_votes = not streamed.votes.is_resolved
         others = plain_rows(judged, block, streamed.layout, self._decimal, count_votes=count_votes)
         if not plain.count:
             return others

@@ -129,7 +129,7 @@ def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPa
     report.dialects = list(dict.fromkeys(streamed.page.dialect for streamed in pages))
     report.era = era_of([streamed.page for streamed in pages])
     for streamed in pages:
-        report.notes += [DECIMAL_COMMAS] if streamed.locale.decimal == "," else []
+        report.notes += [DECIMAL_COMMAS] if streamed.votes.mark == "," else []
         report.notes += streamed.problems.notes()
     _count(report, tables)
 
