@@ -10,8 +10,7 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.report_data.units import DecimalVotes
 from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed, Rows
-from ncu_parsers.streaming.line_account import LineAccount
-from ncu_parsers.streaming.page_rows import PageRows, RowBatch, accepts
+from ncu_parsers.streaming.page_rows import LineAccount, PageRows, RowBatch, accepts
 from ncu_parsers.streaming.streaming_reader import InThisThread
 
 LONG = ["ID", "Process ID", "Kernel Name", "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
