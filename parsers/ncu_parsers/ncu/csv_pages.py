@@ -64,13 +64,17 @@ _TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
 
+may_open_page = re.compile(" Name").search
+"""Whether a line may be a header: nearly none that is no header has this in it."""
+
+
 def open_page(line: str) -> Page | None:
     """The page that `line` is the header of, or None when it is no header.
 
     A program that prints without a newline leaves its text in front of the header, so the header may start inside
     the line.
     """
-    if " Name" not in line or not any(title in line for title in KERNEL_TITLES):  # nearly every line ends at the first
+    if not any(title in line for title in KERNEL_TITLES):
         return None
     start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
     quoted = line[start:].startswith('"')

@@ -36,7 +36,9 @@ OLD_TITLES = {
 }  # fmt: skip
 """Titles of other years and reports -> the titles used here."""
 
-_FIRST_WORDS = r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)'
+may_open_page = re.compile(r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)').match
+"""Whether a line begins as a table of nsys does."""
+
 _TITLE = r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$"
 _AMOUNT = r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$"
 _DEVICE = r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$"
@@ -62,7 +64,7 @@ def open_page(line: str, current: Page | None) -> Page | None:
 
     A table without kernels opens a page too, so that its rows are not mistaken for rows of another table.
     """
-    if not (current is None or isinstance(current, _Page)) or re.match(_FIRST_WORDS, line) is None:
+    if not (current is None or isinstance(current, _Page)):
         return None
     if re.match(_PROCESSING, line):
         return OtherTable([], [], ",")
