@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ncu_parsers.derived.opcode_check import OpcodeCheck
+from ncu_parsers.derived.opcode_check import Disagreement, notes_on
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report, StreamedReport
 from ncu_parsers.sources.process_settings import one_heap
@@ -157,7 +157,7 @@ class LaunchTables:
         self._report, self._pool = report, pool
         self._numeric: set[str] = set()
         self._words: dict[str, str] = {}
-        self._check = OpcodeCheck()
+        self._found: list[Disagreement] = []
         self._written_words: set[str] = set()
 
     @property
@@ -172,7 +172,7 @@ class LaunchTables:
         """
         waiting: deque[Future[pa.Table]] = deque()
         for columns in self._gathered(launches):
-            waiting.append(self._pool.submit(_tabulated, columns, self._report, frozenset(self._numeric), self._check))
+            waiting.append(self._pool.submit(_tabulated, columns, self._report, frozenset(self._numeric), self._found))
             if len(waiting) > TABLES_AHEAD:
                 yield waiting.popleft().result()
         while waiting:
@@ -217,10 +217,10 @@ class LaunchTables:
             f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
             for name, word in sorted(self._words.items())
             if name in self._numeric
-        ] + self._check.notes()
+        ] + (notes_on(self._found) if self._found else [])
 
 
 def _tabulated(
-    columns: Sequence[LaunchColumns], report: Report, numeric: Collection[str], check: OpcodeCheck
+    columns: Sequence[LaunchColumns], report: Report, numeric: Collection[str], found: list[Disagreement]
 ) -> pa.Table:
-    return table_of(joined(columns), report, numeric, check)
+    return table_of(joined(columns), report, numeric, found)
