@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.derived.counter_columns import Counters
-from ncu_parsers.derived.flops import measures
+from ncu_parsers.derived.measures import measures
 from ncu_parsers.derived.opcode_check import Disagreement, disagreements, notes_on
 from ncu_parsers.derived.opcode_lists import COLUMN_OF_LIST, NO_LISTS, opcode_lists
 from ncu_parsers.report_data.operator_records import DIALECT, ESTIMATE_DIALECT
