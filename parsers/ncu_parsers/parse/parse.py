@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import folder_beside
 
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import merge
-from ncu_parsers.parquet.atomic_output import folder_beside
 from ncu_parsers.parquet.writer import write_parts, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, streamer_of
 from ncu_parsers.parse.rank_origin import by_origin, origin_of, with_origin
