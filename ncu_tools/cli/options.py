@@ -213,7 +213,7 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
         click.echo(to_markdown(table))
     else:
         table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
-    if output_format in ("text", "csv"):
+    if table.notes and output_format in ("text", "csv"):
         echo_notes(table.notes)
 
 

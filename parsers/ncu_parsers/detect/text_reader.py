@@ -169,7 +169,8 @@ def note_cut(result: Report, reading: TextReading) -> None:
 
 def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
     tables: list[list[Launch]] = []
-    for page in nsys_stats.only_the_best(pages, result):
+    has_nsys = any(isinstance(page, nsys_stats.NsysPage) for page in pages)
+    for page in nsys_stats.only_the_best(pages, result) if has_nsys else pages:
         if page.dialect not in result.dialects:
             result.dialects.append(page.dialect)
         if isinstance(page, SessionPage):

@@ -13,7 +13,6 @@ Program output, status lines and further headers may stand anywhere between.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.csv_text import DELIMITERS, present, split_row, triple, whole
@@ -109,6 +108,7 @@ class _CsvPage:
         self.column = {name: index for index, name in reversed(list(enumerate(header)))}
         self.nvtx_columns = [name for name in header if name.startswith(NVTX_TITLES)]
         self.identity_columns = [name for name in header if name in IDENTITY_COLUMNS or name in self.nvtx_columns]
+        self._whole_at = [self.column[name] for name in ("ID", "Process ID", "Invocations") if name in self.column]
         self._launches: dict[tuple[str, ...], Launch] = {}
         self._latest: dict[tuple[int | None, ...], Launch] = {}
 
@@ -132,26 +132,17 @@ class _CsvPage:
 
     def _cells(self, line: str) -> list[str] | None:
         """The cells of a row of this page, or None: only a row has digits where its id and its process id belong."""
-        for start in self._starts(line):
-            if self.quoted and not line.startswith('"', start):
-                continue
-            cells = split_row(line[start:], self.delimiter)
-            if cells is not None and self._is_row(cells):
-                return cells
-        return None
+        cells = self._row_in(line)
+        if cells is None and (inside := _ROW_START.search(line, 1)):  # behind output without a newline
+            cells = self._row_in(line[inside.start() :])
+        return cells
 
-    def _starts(self, line: str) -> Iterator[int]:
-        yield 0
-        inside = _ROW_START.search(line, 1)
-        if inside:
-            yield inside.start()
+    def _row_in(self, text: str) -> list[str] | None:
+        cells = split_row(text, self.delimiter) if not self.quoted or text.startswith('"') else None
+        return cells if cells is not None and self._is_row(cells) else None
 
     def _is_row(self, cells: list[str]) -> bool:
-        return all(
-            self.column[name] < len(cells) and whole(cells[self.column[name]]) is not None
-            for name in ("ID", "Process ID", "Invocations")
-            if name in self.column
-        )
+        return all(at < len(cells) and whole(cells[at]) is not None for at in self._whole_at)
 
     def _last_of(self, *names: str) -> int:
         """Where the last of the identity columns and of `names` stands: a row must reach so far."""
