@@ -131,15 +131,13 @@ def _undamaged(stream: BinaryIO, count: int) -> bytes:
 
 def _up_to_damage(stream: BinaryIO, count: int) -> tuple[bytes, Exception | None]:
     """Up to `count` bytes, fewer at the end of the file or before damage, and the error raised by the damage."""
-    found: list[bytes] = []
-    damage: Exception | None = None
+    found = b""
     try:
-        while count > 0 and (more := read_some(stream, count)):
-            found.append(more)
-            count -= len(more)
+        while len(found) < count and (more := read_some(stream, count - len(found))):
+            found += more
     except DAMAGE as error:
-        damage = error
-    return b"".join(found), damage
+        return found, error
+    return found, None
 
 
 def read_some(stream: BinaryIO, most: int) -> bytes:
@@ -320,7 +318,7 @@ class Lines:
 
     `replaced` counts lines with bytes that are invalid in the encoding; `complete` is false if the last line has no
     line end; `head` is the beginning of the file, undecoded. Raises `memory.TooBig`, naming the report `name`, if the
-    process exceeds its memory limit, that of streaming if `streaming`. `block_bytes` are read at once.
+    process exceeds its memory limit. `block_bytes` are read at once, and of a `streaming` report nothing is kept.
     """
 
     stream: BinaryIO
@@ -387,12 +385,11 @@ class Lines:
         yield decoder.decode(b"", final=True).encode()
 
     def _block(self) -> bytes:
-        block = b""
-        if self._damage is None:
-            block, self._damage = _up_to_damage(self.stream, self.block_bytes)
-        if self._damage is not None and not block:
+        if self._damage is not None:
             raise self._damage
-        return block
+        if self.streaming:  # nothing of a damaged report is streamed
+            return self.stream.read(self.block_bytes)
+        return read_some(self.stream, self.block_bytes)
 
     def _checked(self, line: str) -> str:
         if "\ufffd" in line:

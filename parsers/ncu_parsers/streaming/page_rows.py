@@ -58,7 +58,7 @@ def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
     for block in lines.blocks(ends_behind=True):
         if isinstance(block, LongLine):
             raise NotStreamed("a line of it is too long")
-        if is_utf_16 and REPLACED in block:
+        if is_utf_16 and not block.isascii() and REPLACED in block:
             raise NotStreamed("it holds bytes that are no text")
         yield block
 
@@ -159,17 +159,13 @@ class LineAccount:
         if not isinstance(page, LongPage | WidePage):
             raise NotStreamed(f"it holds a {page.dialect.removesuffix(' page')} page")
         self.reading.pages.append(page)
-        self.note(kinds.HEADER, text)
+        self.reading.note(kinds.HEADER, self.number, text)
         return page
-
-    def note(self, kind: str, text: str) -> None:
-        """Count a line under what it was."""
-        self.reading.note(kind, self.number, text)
 
     def judge(self, page: LongPage | WidePage | None, text: str) -> tuple[str, list[str]]:
         """Count a line that opens no page; what it was, and the cells of a row."""
         kind, cells = (before_any_page(text), []) if page is None else page.judge(text)
-        self.note(kind, text)
+        self.reading.note(kind, self.number, text)
         return kind, cells
 
     def count_rows(self, metrics: int, rules: int) -> None:
