@@ -10,7 +10,8 @@ from ncu_parsers.report_data.report import Launch, Page
 
 opens_session_page = re.compile(r"""(?x)\s*(?:
     (?:Launch\ Settings|Session\ Info|Processes|Device\ Attributes)\s*\Z
-    | "(?:Launch|Session)\ Attribute","Value" | "Process\ Id","Process\ Name" | "Device\ Attribute","Device\ )""").match
+    | "(?:Launch|Session)\ Attribute","Value" | "Process\ Id","Process\ Name" | "Device\ Attribute","Device\ \s*\S
+    )""").match
 """Whether a line begins one of the tables of `--page session --csv`, with its title or its header."""
 
 may_open_source_page = re.compile('"(?:Kernel Name"|File Path"|Address",|#","Address"|Line No","Source")').match
