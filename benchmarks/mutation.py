@@ -51,7 +51,8 @@ DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "t
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
-        ("parsers/ncu_parsers/derived/*flops.py",), (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py"),
+        ("parsers/ncu_parsers/derived/*flops.py", "parsers/ncu_parsers/derived/measures.py"),
+        (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py"),
     ),
     "ceilings": (
         ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
-from ncu_parsers.derived.report_peaks import tensor_peaks
+from ncu_parsers.derived.measures import tensor_peaks
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 

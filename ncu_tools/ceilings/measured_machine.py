@@ -74,7 +74,7 @@ def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly:
     By default it is in the user's folder, named by device and threads, where it replaces an earlier one. Raises
     `NcuBenchError` if what was measured is implausible, or if the file cannot be written.
     """
-    from ncu_parsers.parquet.atomic_output import replacing
+    from ncu_launch.files.atomic_files import replacing_output
 
     text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}", quickly=quickly)
     wrong = problems(text)
@@ -83,7 +83,7 @@ def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly:
     if target is None:
         target = own_folder() / f"{machine_id(found)}.toml"
         target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as temporary:
+    with replacing_output(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     machines_with.cache_clear()
     return target

@@ -19,7 +19,7 @@ from ncu_launch.files.run_files import INDUCTOR
 from ncu_tools.cli.shell.program_options import Asked
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table, printable, to_csv, to_json, to_markdown
+from ncu_tools.report.table import Column, Table, left_out, printable, to_csv, to_json, to_markdown, to_text
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
@@ -213,14 +213,12 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
         click.echo(to_markdown(table))
     else:
         table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
-    if output_format in ("text", "csv"):
+    if table.notes and output_format in ("text", "csv"):
         echo_notes(table.notes)
 
 
 def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
     """Write a table as text that fits the terminal; returns the note on columns that were left out, if any."""
-    from ncu_tools.report.text_table import left_out, to_text
-
     width = terminal_width()
     click.echo(to_text(table, width, full_names=full_names))
     return _columns_note(left_out(table, width), width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import printable
+from ncu_tools.report.table import printable, text_width
 
 LINES = 5
 """Most lines of a terminal that notes take."""
@@ -54,6 +54,4 @@ def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:
 
 def _lines(text: str, width: int) -> int:
     """How many lines of a terminal a text takes."""
-    from ncu_tools.report.text_table import cells
-
-    return max(1, -(-cells(text) // width))
+    return max(1, -(-text_width(text) // width))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.derived.flops_basis import estimate_in
+from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
 

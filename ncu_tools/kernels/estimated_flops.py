@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.derived.flops_basis import estimate_in
+from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.schema import tables
 
 

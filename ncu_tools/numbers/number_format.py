@@ -63,7 +63,7 @@ def more_kernels(shares: Sequence[float | None], noun: str = "kernel") -> str:
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "text": str,
-    "count": lambda value: f"{value:,}",
+    "count": "{:,}".format,
     "time": duration,
     "flop": lambda value: scaled(value, "FLOP"),
     "op": lambda value: scaled(value, "OP"),

@@ -81,10 +81,6 @@ class Gaps:
         start, end = self.idle.start[gaps], self.idle.end[gaps]
         return np.stack([self.causes[cause].within(start, end) for cause in CAUSES])
 
-    def main_cause(self, gap: int) -> str:
-        """The cause that takes most of a gap."""
-        return CAUSES[int(self.by_cause[:, gap].argmax())]
-
 
 @dataclass(frozen=True)
 class LongGap:

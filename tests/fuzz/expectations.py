@@ -72,7 +72,7 @@ def _table_of_what_was_read(
     texts: Mapping[str, Any],
     described: Callable[[str], dict[bytes, bytes]],
     launches: Sequence[Launch] = (),
-    check: object = None,
+    found: object = None,
 ) -> pa.Table:
     kinds = {column.name: column.type for column in COLUMNS}
     columns = {name: table_builder._array(values, kinds[name], rows) for name, values in identity.items()}

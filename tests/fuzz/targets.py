@@ -41,7 +41,7 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming import blocks, launch_tables, streaming_reader
+from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.timelines.kineto import kineto
@@ -150,8 +150,8 @@ def fast_path(data: bytes, thorough: bool) -> None:
     with (
         written(data, "report.csv") as path,
         _tables(thorough),
-        patch.object(blocks, "BLOCK_BYTES", 1000),
-        patch.object(launch_tables, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
+        patch.object(page_rows, "BLOCK_BYTES", 1000),
+        patch.object(streaming_reader, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(streaming_reader, "ThreadPoolExecutor", _Inline),
         patch.object(compiled_loops, "loops", compiled_loops.loops if len(data) % 3 else None),
     ):

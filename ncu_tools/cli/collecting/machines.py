@@ -105,9 +105,9 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
 
 def _require_writable(path: Path) -> None:
     """Raise `NcuBenchError` if a file cannot be written, before spending minutes on its content."""
-    from ncu_parsers.parquet.atomic_output import replacing
+    from ncu_launch.files.atomic_files import replacing_output
 
-    with replacing(path) as temporary:
+    with replacing_output(path) as temporary:
         temporary.unlink()
 
 

@@ -248,9 +248,9 @@ def _show_below(compared: Compared, gates: Table) -> None:
 def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:
     if path is None:
         return
-    from ncu_parsers.parquet.atomic_output import replacing
+    from ncu_launch.files.atomic_files import replacing_output
 
     from ncu_tools.report.export.junit import to_junit
 
-    with replacing(path) as temporary:
+    with replacing_output(path) as temporary:
         temporary.write_bytes(to_junit(outcomes))

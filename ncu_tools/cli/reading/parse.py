@@ -199,7 +199,8 @@ def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
 
         from ncu_tools.kernels.kernel_cache import cache_kernels
 
-        parsed = parse_into(output, sources, join=not separate, processes=cores(), reading=reading)
+        processes = cores() if len(sources) > 1 else 1
+        parsed = parse_into(output, sources, join=not separate, processes=processes, reading=reading)
     if parsed.written and output.name == LAUNCHES:
         cache_kernels(output)
     return parsed

@@ -84,7 +84,7 @@ def command(
       ncu-bench report before.csv after.csv --machine a100-sxm4-80gb -o both.html
       ncu-bench report recording.sqlite --step "^train_step"
     """
-    from ncu_parsers.parquet.atomic_output import replacing
+    from ncu_launch.files.atomic_files import replacing_output
 
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.report.html.html_content import content
@@ -100,7 +100,7 @@ def command(
     with progress("Reading") as reading:
         reported = [_reported(name, only, source_root, steps, machine, reading) for name in runs]
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
-    with replacing(output) as temporary:
+    with replacing_output(output) as temporary:
         temporary.write_text(page(found), "utf-8")
     echo_notes([*found["notes"], WrittenFile(f"the report is {output}")])
     if opens:

@@ -4,7 +4,7 @@ which the KV cache is more than the weights."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ncu_launch.targets.language.facts import LanguageFacts
 
@@ -14,17 +14,10 @@ LARGEST = 1 << 40
 """A batch or context beyond this counts as never."""
 
 
-@dataclass(frozen=True)
-class TurningPoints:
-    """`compute_bound_batch` is None if decode is memory bound at every batch, since each sequence brings its own cache;
-    `cache_outweighs_context` if the cache never outweighs the weights, since windows limit it."""
-
-    compute_bound_batch: int | None
-    cache_outweighs_context: int | None
-
-
 def compute_bound_batch(facts: LanguageFacts, precision: Precision, peak: float, bandwidth: float) -> int | None:
-    """The smallest batch at which FLOPs / peak of a decode step are at least bytes / bandwidth; None if there is none.
+    """The smallest batch at which FLOPs / peak of a decode step are at least bytes / bandwidth.
+
+    None if decode is memory bound at every batch, since each sequence brings its own cache.
 
     `peak` in FLOP/s, `bandwidth` in byte/s. With the batch grow FLOPs, caches and activations, and of the weights only
     experts, ever slower: so once compute bound, decode stays so.

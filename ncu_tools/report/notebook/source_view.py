@@ -6,8 +6,7 @@ import html
 from typing import TYPE_CHECKING
 
 from ncu_tools.report.source_table import COLUMNS
-from ncu_tools.report.table import Column, Table, cell
-from ncu_tools.report.text_table import to_text
+from ncu_tools.report.table import Column, Table, cell, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

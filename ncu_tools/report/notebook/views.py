@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncu_launch.errors import WrongUsage
-from ncu_parsers.parquet.atomic_output import replacing
+from ncu_launch.files.atomic_files import replacing_output
 
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, cell
@@ -55,7 +55,7 @@ class Picture:
         if kind not in FORMATS:
             raise WrongUsage(f"{target} is no picture.", advice="Name a file ending in .svg, .png or .pdf.")
         picture = self._as(kind)
-        with replacing(target) as temporary:
+        with replacing_output(target) as temporary:
             temporary.write_bytes(picture)
         return target
 

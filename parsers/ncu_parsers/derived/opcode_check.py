@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,36 +30,44 @@ class OpcodeDifference(NamedTuple):
     opcodes: float
 
 
-class OpcodeCheck:
-    """What counts per opcode of the launches of a report do not agree with. Tables may be added in any order."""
+class IncompleteLists(NamedTuple):
+    """How many launches have lists that do not add up to their total, and the first of them."""
 
-    def __init__(self) -> None:
-        self._differences: list[OpcodeDifference] = []
-        self._incomplete: list[tuple[int, str]] = []
+    launches: int
+    launch: str
 
-    def add(self, counters: Counters, identity: Mapping[str, Any]) -> None:
-        """Compare the launches of one table, whose names and ids are in `identity`."""
-        incomplete = counters.lists.incomplete
-        if incomplete:
-            self._incomplete.append((len(incomplete), _name_of(identity, incomplete[0])))
-        for quantity, counted, by_opcode in _pairs(counters):
-            difference = _difference(quantity, counted, by_opcode, identity)
-            if difference is not None:
-                self._differences.append(difference)
 
-    def notes(self) -> list[str]:
-        """One sentence per quantity that differs, and one for lists that are incomplete."""
-        by_quantity: dict[str, list[OpcodeDifference]] = {}
-        for one in self._differences:
+Disagreement = OpcodeDifference | IncompleteLists
+
+
+def disagreements(counters: Counters, identity: Mapping[str, Any]) -> Iterator[Disagreement]:
+    """What counts per opcode of the launches of one table, whose names and ids are in `identity`, do not agree with."""
+    incomplete = counters.lists.incomplete
+    if incomplete:
+        yield IncompleteLists(len(incomplete), _name_of(identity, incomplete[0]))
+    for quantity, counted, by_opcode in _pairs(counters):
+        difference = _difference(quantity, counted, by_opcode, identity)
+        if difference is not None:
+            yield difference
+
+
+def notes_on(found: Iterable[Disagreement]) -> list[str]:
+    """One sentence per quantity that differs in any table of a report, and one for lists that are incomplete."""
+    by_quantity: dict[str, list[OpcodeDifference]] = {}
+    incomplete: list[IncompleteLists] = []
+    for one in found:
+        if isinstance(one, IncompleteLists):
+            incomplete.append(one)
+        else:
             by_quantity.setdefault(one.quantity, []).append(one)
-        notes = [_note(found) for _, found in sorted(by_quantity.items()) if any(one.launches for one in found)]
-        if self._incomplete:
-            launches = sum(number for number, _ in self._incomplete)
-            notes.append(
-                f"the counts per opcode of {launches} launch{'es' * (launches > 1)} do not add up to their total and "
-                f"are not used: {min(name for _, name in self._incomplete)}"
-            )
-        return notes
+    notes = [_note(same) for _, same in sorted(by_quantity.items()) if any(one.launches for one in same)]
+    if incomplete:
+        launches = sum(one.launches for one in incomplete)
+        notes.append(
+            f"the counts per opcode of {launches} launch{'es' * (launches > 1)} do not add up to their total and "
+            f"are not used: {min(one.launch for one in incomplete)}"
+        )
+    return notes
 
 
 def _pairs(counters: Counters) -> Iterable[tuple[str, Floats, Floats]]:

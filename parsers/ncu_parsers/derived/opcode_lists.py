@@ -30,6 +30,11 @@ WARPS = (
     WARPS_BY_INSTRUCTION,
 )  # fmt: skip
 """Lists of opcodes, with all their modifiers or without them."""
+COLUMN_OF_LIST = {
+    metric: f"{metric} (instances)"
+    for metric in dict.fromkeys((THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION, *THREADS, *WARPS))
+}
+"""The column of the list behind each metric, the best list first."""
 MOVES, SURE_FMAS = "constant moves", "certain FMAs"
 """Keys of the thread instructions of `hfma` that may move a constant, and of those that cannot."""
 UNNOTICED = 1e-3
@@ -75,10 +80,7 @@ def named_instances(text: str) -> dict[str, float]:
 
 def opcode_lists(numbers: Mapping[str, Floats], texts: Mapping[str, Any], rows: int) -> OpcodeLists:
     """The lists of launches from their columns: metrics as numbers, and as texts what stands behind them."""
-    best_first = (THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION, *THREADS, *WARPS)
-    metrics = [name for name in dict.fromkeys(best_first) if _column(name) in texts]
-    if not metrics:
-        return NO_LISTS
+    metrics = [name for name, column in COLUMN_OF_LIST.items() if column in texts]
     read = _Reading(numbers, texts)
     warps = [read.list_of(WARPS_BY_FULL_NAME, row) or read.list_of(WARPS_BY_INSTRUCTION, row) for row in range(rows)]
     told = [_told_of_launch(read, metrics, row) for row in range(rows)]
@@ -134,10 +136,6 @@ def _told_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:
     return {counter: count for counter, count in counts.items() if counter not in untold}
 
 
-def _column(metric: str) -> str:
-    return f"{metric} (instances)"
-
-
 class _Reading:
     """Lists of launches by metric, each checked against its metric."""
 
@@ -147,7 +145,7 @@ class _Reading:
 
     def list_of(self, metric: str, row: int) -> OpcodeCounts | None:
         """The list of one launch; None if it has none that is complete."""
-        texts = self._texts.get(_column(metric))
+        texts = self._texts.get(COLUMN_OF_LIST[metric])
         executed = named_instances(texts[row]) if texts is not None and texts[row] else {}
         if not executed:
             return None

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.derived.counter_columns import Counters
-from ncu_parsers.derived.flops import measures
-from ncu_parsers.derived.opcode_check import OpcodeCheck
-from ncu_parsers.derived.opcode_lists import opcode_lists
+from ncu_parsers.derived.measures import measures
+from ncu_parsers.derived.opcode_check import Disagreement, disagreements, notes_on
+from ncu_parsers.derived.opcode_lists import COLUMN_OF_LIST, NO_LISTS, opcode_lists
 from ncu_parsers.report_data.operator_records import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.report_data.report import Launch, Report
 from ncu_parsers.schema import arrays, tables
@@ -49,9 +49,9 @@ def launches_table(report: Report) -> pa.Table:
     numbers, texts = _metric_columns(launches, report)
     units = {name: metric.unit for launch in reversed(launches) for name, metric in launch.metrics.items()}
     described = {name: describe(name, report, units.get(name, "")) for name in (*numbers, *texts)}
-    identity, check = _identity(launches, report), OpcodeCheck()
-    table = contract_table(len(launches), identity, numbers, texts, described, launches, check)
-    report.notes += check.notes()
+    identity, found = _identity(launches, report), list[Disagreement]()
+    table = contract_table(len(launches), identity, numbers, texts, described, launches, found)
+    report.notes += notes_on(found) if found else []
     averaged = np.array([(launch.invocations or 1) > 1 for launch in launches])
     if not averaged.any():
         return table
@@ -100,22 +100,22 @@ def contract_table(
     texts: Mapping[str, Any],
     described: Mapping[str, dict[bytes, bytes]],
     launches: Sequence[Launch] = (),
-    check: OpcodeCheck | None = None,
+    found: list[Disagreement] | None = None,
 ) -> pa.Table:
     """Build a table of the contract with every derived column from identity columns, numeric metrics and texts.
 
     Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described`
-    returns a metric's metadata. `launches` provides measures that the report contains directly. `check` is told where
-    counters and opcodes disagree.
+    returns a metric's metadata. `launches` provides measures that the report contains directly. What counters and
+    opcodes disagree on is added to `found`.
     """
     counters = Counters(
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
         _listed(identity["compute_capability"], rows),
         _listed(identity["device_name"], rows),
-        opcode_lists(numbers, texts, rows),
+        NO_LISTS if texts.keys().isdisjoint(COLUMN_OF_LIST.values()) else opcode_lists(numbers, texts, rows),
     )
-    if check is not None:
-        check.add(counters, identity)
+    if found is not None and counters.lists is not NO_LISTS:
+        found += disagreements(counters, identity)
     derived = _with_own_measures(measures(counters), launches)
     columns: list[pa.Array] = []
     fields = list(contract_fields())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ncu_launch.errors import NcuBenchError
@@ -17,10 +18,17 @@ from zstandard import ZstdError
 from ncu_parsers.detect.other_tools import of_other_tool
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
-from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
-from ncu_parsers.ncu.text_page import TextPage, opens_text_page
+from ncu_parsers.ncu.session_and_source_pages import (
+    SessionPage,
+    SourcePage,
+    may_open_source_page,
+    open_session_page,
+    open_source_page,
+    opens_session_page,
+)
+from ncu_parsers.ncu.text_page import TextPage, may_open_text_page, open_text_page
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.operator_records import OperatorFile, opens_operator_file
+from ncu_parsers.report_data.operator_records import may_open_operator_file, open_operator_file
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
 from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, resolve_readings
 from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
@@ -31,21 +39,25 @@ MESSAGES_KEPT = 200
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
+OPENERS: tuple[tuple[Callable[[str], object], Callable[[str, Page | None], Page | None]], ...] = (
+    (may_open_operator_file, open_operator_file),
+    (may_open_source_page, open_source_page),
+    (nsys_stats.may_open_page, nsys_stats.open_page),
+    (csv_pages.may_open_page, lambda line, current: csv_pages.open_page(line)),
+    (may_open_text_page, open_text_page),
+    (opens_session_page, open_session_page),
+)
+"""For each kind of page whether a line may open one, by how it begins, and the page that it opens, if it does; the
+current page where it is a line of that.
+"""
+
+
 def open_page(line: str, current: Page | None) -> Page | None:
     """The page that `line` opens, if it opens one other than `current`."""
-    if current is None and opens_operator_file(line):
-        return OperatorFile(line)
-    if opens_source_page(line):
-        return None if isinstance(current, SourcePage) else SourcePage()
-    page = nsys_stats.open_page(line, current) or csv_pages.open_page(line)
-    if page is not None:
-        return page
-    if not isinstance(current, TextPage) and opens_text_page(line):
-        return TextPage()
-    if not isinstance(current, SessionPage) and opens_session_page(line):
-        session = SessionPage()
-        session.feed(line)
-        return session
+    for may_open, opens in OPENERS:
+        page = opens(line, current) if may_open(line) else None
+        if page is not None:
+            return None if page is current else page
     return None
 
 
@@ -157,7 +169,8 @@ def note_cut(result: Report, reading: TextReading) -> None:
 
 def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
     tables: list[list[Launch]] = []
-    for page in nsys_stats.only_the_best(pages, result):
+    has_nsys = any(isinstance(page, nsys_stats.NsysPage) for page in pages)
+    for page in nsys_stats.only_the_best(pages, result) if has_nsys else pages:
         if page.dialect not in result.dialects:
             result.dialects.append(page.dialect)
         if isinstance(page, SessionPage):

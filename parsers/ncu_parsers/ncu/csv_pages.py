@@ -13,7 +13,6 @@ Program output, status lines and further headers may stand anywhere between.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.csv_text import DELIMITERS, present, split_row, triple, whole
@@ -28,11 +27,16 @@ NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
 EXTREMES = ("Minimum", "Maximum", "Average")
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
 
-IDENTITY_COLUMNS = frozenset({
+IDENTITY_OF_LAUNCHES = frozenset({
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
-    "Grid Size", "Device", "Device Name", "CC", "Invocations", "Domain", "Result Type", "Function Name",
-    "Demangled Name", "Mangled Name", "API Call ID",
+    "Grid Size", "Device", "CC",
 })  # fmt: skip
+"""The identity columns of details and raw pages."""
+IDENTITY_COLUMNS = IDENTITY_OF_LAUNCHES | {
+    "Device Name", "Invocations", "Domain", "Result Type", "Function Name", "Demangled Name", "Mangled Name",
+    "API Call ID",
+}  # fmt: skip
+"""Those of any page: summaries and the user interface have more."""
 
 TITLES = {"Process Id": "Process ID", "Device Id": "Device"}
 """Titles of columns that some dialect writes otherwise, with the title that all readers know them by.
@@ -59,13 +63,17 @@ _TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
 
+may_open_page = re.compile(" Name").search
+"""Whether a line may be a header: nearly none that is no header has this in it."""
+
+
 def open_page(line: str) -> Page | None:
     """The page that `line` is the header of, or None when it is no header.
 
     A program that prints without a newline leaves its text in front of the header, so the header may start inside
     the line.
     """
-    if " Name" not in line or not any(title in line for title in KERNEL_TITLES):  # nearly every line ends at the first
+    if not any(title in line for title in KERNEL_TITLES):
         return None
     start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
     quoted = line[start:].startswith('"')
@@ -100,6 +108,7 @@ class _CsvPage:
         self.column = {name: index for index, name in reversed(list(enumerate(header)))}
         self.nvtx_columns = [name for name in header if name.startswith(NVTX_TITLES)]
         self.identity_columns = [name for name in header if name in IDENTITY_COLUMNS or name in self.nvtx_columns]
+        self._whole_at = [self.column[name] for name in ("ID", "Process ID", "Invocations") if name in self.column]
         self._launches: dict[tuple[str, ...], Launch] = {}
         self._latest: dict[tuple[int | None, ...], Launch] = {}
 
@@ -123,26 +132,17 @@ class _CsvPage:
 
     def _cells(self, line: str) -> list[str] | None:
         """The cells of a row of this page, or None: only a row has digits where its id and its process id belong."""
-        for start in self._starts(line):
-            if self.quoted and not line.startswith('"', start):
-                continue
-            cells = split_row(line[start:], self.delimiter)
-            if cells is not None and self._is_row(cells):
-                return cells
-        return None
+        cells = self._row_in(line)
+        if cells is None and (inside := _ROW_START.search(line, 1)):  # behind output without a newline
+            cells = self._row_in(line[inside.start() :])
+        return cells
 
-    def _starts(self, line: str) -> Iterator[int]:
-        yield 0
-        inside = _ROW_START.search(line, 1)
-        if inside:
-            yield inside.start()
+    def _row_in(self, text: str) -> list[str] | None:
+        cells = split_row(text, self.delimiter) if not self.quoted or text.startswith('"') else None
+        return cells if cells is not None and self._is_row(cells) else None
 
     def _is_row(self, cells: list[str]) -> bool:
-        return all(
-            self.column[name] < len(cells) and whole(cells[self.column[name]]) is not None
-            for name in ("ID", "Process ID", "Invocations")
-            if name in self.column
-        )
+        return all(at < len(cells) and whole(cells[at]) is not None for at in self._whole_at)
 
     def _last_of(self, *names: str) -> int:
         """Where the last of the identity columns and of `names` stands: a row must reach so far."""
@@ -172,6 +172,11 @@ class _CsvPage:
         if _ROW_START.match(stripped) or (stripped.startswith('"') and stripped.count('"') > 6):
             return report.BROKEN
         return report.OUTPUT
+
+
+def is_rule(metric_name: str) -> bool:
+    """Whether a row of a long page with this metric name is one of a rule, if it is whole: rules name no metric."""
+    return not metric_name
 
 
 class LongPage(_CsvPage):
@@ -221,7 +226,7 @@ class LongPage(_CsvPage):
         cells = self._cells(line)
         if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
             return self._broken(line), []
-        if cells[self.name_at]:
+        if not is_rule(cells[self.name_at]):
             return report.METRICS, cells
         if self.rule_at is not None and self.rule_at < len(cells):
             return report.RULE, cells

@@ -6,30 +6,39 @@ import re
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.csv_text import split_row
-from ncu_parsers.report_data.report import Launch
+from ncu_parsers.report_data.report import Launch, Page
 
-_SESSION_HEADERS = (
-    '"Launch Attribute","Value"',
-    '"Session Attribute","Value"',
-    '"Process Id","Process Name"',
-    '"Device Attribute","Device ',
-)
-_SESSION_TITLES = ("Launch Settings", "Session Info", "Processes", "Device Attributes")
+opens_session_page = re.compile(r"""(?x)\s*(?:
+    (?:Launch\ Settings|Session\ Info|Processes|Device\ Attributes)\s*\Z
+    | "(?:Launch|Session)\ Attribute","Value" | "Process\ Id","Process\ Name" | "Device\ Attribute","Device\ \s*\S
+    )""").match
+"""Whether a line begins one of the tables of `--page session --csv`, with its title or its header."""
+
+may_open_source_page = re.compile('"(?:Kernel Name"|File Path"|Address",|#","Address"|Line No","Source")').match
+"""Whether a line begins as a table of `--page source --csv` does."""
 _VERSION_IN_PATH = r"nsight-compute/(\d{4}\.\d+\.\d+)"
-
-
-def opens_session_page(line: str) -> bool:
-    """Whether `line` begins one of the tables of `--page session --csv`."""
-    stripped = line.strip()
-    return stripped in _SESSION_TITLES or stripped.startswith(_SESSION_HEADERS)
 
 
 def opens_source_page(line: str) -> bool:
     """Whether `line` begins a table of `--page source --csv`: it names a kernel or file, or has the title "Source"."""
-    if not line.startswith(('"Kernel Name"', '"File Path"', '"Address",', '"#","Address"', '"Line No","Source"')):
-        return False
-    cells = split_row(line.rstrip(), ",")
+    cells = split_row(line.rstrip(), ",") if may_open_source_page(line) else None
     return cells is not None and (len(cells) == 2 or "Source" in cells)
+
+
+def open_source_page(line: str, current: Page | None) -> Page | None:
+    """The source page that `line` is of; None where it is of none."""
+    if not opens_source_page(line):
+        return None
+    return current if isinstance(current, SourcePage) else SourcePage()
+
+
+def open_session_page(line: str, current: Page | None) -> Page:
+    """The session page that `line` is of."""
+    if isinstance(current, SessionPage):
+        return current
+    session = SessionPage()
+    session.feed(line)
+    return session
 
 
 class SessionPage:
@@ -52,7 +61,7 @@ class SessionPage:
         if not stripped:
             self._second_column = 0
             return report.BLANK
-        if stripped in _SESSION_TITLES or stripped.startswith(_SESSION_HEADERS):
+        if opens_session_page(stripped):
             header = split_row(stripped, ",") or []
             self._devices = header[1:] if header and header[0] == "Device Attribute" else []
             return report.HEADER

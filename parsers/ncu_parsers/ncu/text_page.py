@@ -12,7 +12,7 @@ from functools import lru_cache
 from ncu_parsers.ncu.csv_pages import read_summary
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.csv_text import triple, whole
-from ncu_parsers.report_data.report import Launch
+from ncu_parsers.report_data.report import Launch, Page
 
 _PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"
 _KERNEL = r"""(?x)
@@ -32,9 +32,15 @@ _SECTION = re.compile(r"\s{4,6}Section: (?P<section>.+?)\s*$")
 _RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
 
 
-def opens_text_page(line: str) -> bool:
-    """Whether `line` is a kernel line of a text page."""
-    return line.startswith("  ") and _kernel(line) is not None
+may_open_text_page = re.compile("  ").match
+"""Whether a line is indented as the kernel lines of text pages are."""
+
+
+def open_text_page(line: str, current: Page | None) -> Page | None:
+    """The text page whose kernel line `line` is; None where it is none."""
+    if not may_open_text_page(line) or _kernel(line) is None:
+        return None
+    return current if isinstance(current, TextPage) else TextPage()
 
 
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")

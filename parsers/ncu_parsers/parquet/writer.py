@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from ncu_launch.files.atomic_files import replacing_output
 
-from ncu_parsers.parquet.atomic_output import replacing
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, METADATA_KEY, concatenated, contract_first
 
@@ -26,7 +26,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
     Raises `NcuBenchError` if the folder is missing or not writable.
     """
-    with replacing(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:
+    with replacing_output(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:
         pq.write_table(table, sink, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
 
 
@@ -160,7 +160,7 @@ def writing_row_groups(path: Path) -> Iterator[RowGroups]:
 
     Raises `NcuBenchError` if the folder is not writable.
     """
-    with replacing(path) as temporary:
+    with replacing_output(path) as temporary:
         groups = RowGroups(temporary)
         try:
             yield groups

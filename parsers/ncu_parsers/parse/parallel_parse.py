@@ -30,7 +30,6 @@ from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of, streamer_of
-from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
@@ -38,6 +37,7 @@ from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited, share_among
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.cells.compiled_loops import note_loops
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed
 from ncu_parsers.streaming.streaming_reader import beside_others
 
@@ -239,7 +239,7 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
     except NotStreamed as reason:
         part = _read_whole(source)
         if part.report is not None:
-            note_not_streamed(part.report, reason)
+            part.report.notes.append(reason.note)
         return part
     note_loops(part.report)
     return part

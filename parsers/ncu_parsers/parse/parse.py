@@ -10,19 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import folder_beside
 
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import merge
-from ncu_parsers.parquet.atomic_output import folder_beside
 from ncu_parsers.parquet.writer import write_parts, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, streamer_of
 from ncu_parsers.parse.rank_origin import by_origin, origin_of, with_origin
-from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Launch, Report, shortened
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
 from ncu_parsers.sources.memory import TooBig, limited
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source
+from ncu_parsers.streaming.cells.compiled_loops import note_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
 
@@ -176,7 +176,7 @@ def parse(
             result.refused[source.name] = error.drop_traceback()
     for report in result.reports:
         if not_streamed and report.source in not_streamed:
-            note_not_streamed(report, not_streamed[report.source])
+            report.notes.append(not_streamed[report.source].note)
     sessions = [report for report in result.reports if not report.rows]
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)

@@ -15,13 +15,13 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import folder_beside, lock_beside, write_bytes_atomically
 from ncu_launch.files.run_files import NODES, RANKS, REPORTS
 
 from ncu_parsers.datasets import dataset_layout
 from ncu_parsers.datasets.dataset_layout import LOG, READ, REFUSED, RUN, LogLine, folders_of, log_bytes, read_log
 from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at, move
-from ncu_parsers.parquet.atomic_output import folder_beside, lock_beside, write_bytes_atomically
 from ncu_parsers.parquet.reader import one_value, spans_of_ids
 from ncu_parsers.parse.parallel_parse import drop_launches
 from ncu_parsers.parse.parse import Parsed, parse_into, share_ids

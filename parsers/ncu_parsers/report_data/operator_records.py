@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.workload.operator_collector import FORMAT, FORMAT_VERSION
 
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.report import Launch
+from ncu_parsers.report_data.report import Launch, Page
 
 DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
 """Dialects; also the values of `source` in their rows."""
@@ -58,15 +59,19 @@ OPERATOR_DEVICE = "operator_device"
 """Column of the device of an operator (cpu or cuda), which determines the clock of its time."""
 
 
-def opens_operator_file(line: str) -> bool:
-    """True if `line` is the header of a collector's file."""
-    if not line.startswith(f'{{"{FORMAT}": '):
-        return False
+may_open_operator_file = re.compile(re.escape(f'{{"{FORMAT}": ')).match
+"""Whether a line begins as the header of a collector's file does."""
+
+
+def open_operator_file(line: str, current: Page | None) -> Page | None:
+    """The file whose header `line` is; None where it is none, or stands inside of a report."""
+    if current is not None:
+        return None
     try:
         json.loads(line)
     except (ValueError, RecursionError):
-        return False
-    return True
+        return None
+    return OperatorFile(line)
 
 
 class OperatorFile:

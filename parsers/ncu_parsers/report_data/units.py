@@ -125,7 +125,24 @@ class Number(NamedTuple):
 
 
 ENOUGH_VOTES = 1000
-"""Inference stops once this many numbers require one decimal mark and none requires the other."""
+"""Inference stops once more numbers require one decimal mark and none requires the other."""
+
+
+class DecimalVotes(dict[str, int]):
+    """How many numbers of a table require each decimal mark: the table has the mark that most of them require."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(DECIMALS, 0))
+
+    @property
+    def mark(self) -> str:
+        """The table's decimal mark; "" as long as no number requires one."""
+        return max(DECIMALS, key=self.__getitem__) if any(self.values()) else ""
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether numbers that follow are not asked."""
+        return max(self.values()) > ENOUGH_VOTES and not min(self.values())
 
 
 @dataclass(frozen=True)
@@ -142,20 +159,18 @@ class NumberFormat:
         ambiguous. If all are ambiguous, a point before three digits in a counted unit groups thousands, because ncu
         prints counts with none, two or six decimals, never three.
         """
-        votes = {".": 0, ",": 0}
+        votes = DecimalVotes()
         pointed_counts = other_points = 0
         for text, base in cells:
             found = vote(text)
             if found in votes:
                 votes[found] += 1
-                if max(votes.values()) > ENOUGH_VOTES and not min(votes.values()):
+                if votes.is_resolved:
                     break
             elif found == "?" and "." in text:
                 pointed_counts += base in COUNTED
                 other_points += base not in COUNTED
-        if votes["."] or votes[","]:
-            return cls("," if votes[","] > votes["."] else ".")
-        return cls("," if pointed_counts and not other_points else ".")
+        return cls(votes.mark or ("," if pointed_counts and not other_points else "."))
 
     def parse(self, text: str) -> Number | None:
         """The number in a cell; None if it contains none.

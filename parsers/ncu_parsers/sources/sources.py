@@ -318,11 +318,13 @@ class Lines:
 
     `replaced` counts lines with bytes that are invalid in the encoding; `complete` is false if the last line has no
     line end; `head` is the beginning of the file, undecoded. Raises `memory.TooBig`, naming the report `name`, if the
-    process exceeds its memory limit.
+    process exceeds its memory limit. `block_bytes` are read at once, and of a `streaming` report nothing is kept.
     """
 
     stream: BinaryIO
     name: str = "the report"
+    block_bytes: int = 1 << 20
+    streaming: bool = False
     replaced: int = 0
     complete: bool = True
     head: bytes = field(init=False)
@@ -338,29 +340,31 @@ class Lines:
             else:
                 yield from map(self._checked, str(memoryview(lines)[1:], "utf-8", "replace").split("\n"))
 
-    def blocks(self) -> Iterator[bytes | LongLine]:
+    def blocks(self, *, ends_behind: bool = False) -> Iterator[bytes | LongLine]:
         """Yield the same lines many at once, in UTF-8 with the line end before each, "\\r" too; a `LongLine` alone.
 
-        Invalid bytes of UTF-8 are left in, and nothing is counted in `replaced`.
+        With `ends_behind`, a line end is behind each line, but for a last line that has none. Invalid bytes of UTF-8
+        are left in, and nothing is counted in `replaced`.
         """
-        longest = memory.longest_line()
-        begun, cut = b"\n", None  # the line that has not ended, whole or the beginning of a long one
+        longest, before = memory.longest_line(), b"" if ends_behind else b"\n"
+        begun, cut = before, None  # the line that has not ended, whole or the beginning of a long one
         for piece in self._in_utf8():
-            memory.require_memory(self.name)
-            end = piece.rfind(b"\n")
-            if end < 0 and cut is None:
-                begun += piece
-            elif end >= 0 and cut is None:
+            memory.require_memory(self.name, streaming=self.streaming)
+            end = piece.rfind(b"\n") + ends_behind
+            has_end = end >= ends_behind
+            if has_end and cut is None:
                 yield b"".join((begun, memoryview(piece)[:end]))
                 begun = piece[end:]
-            elif end >= 0 and cut is not None:
+            elif has_end and cut is not None:
                 yield cut
-                if lines := piece[piece.find(b"\n") : end]:  # the rest of the long one is left out
+                if lines := piece[piece.find(b"\n") + ends_behind : end]:  # the rest of the long one is left out
                     yield lines
                 begun, cut = piece[end:], None
-            if cut is None and len(begun) > longest + 1:
-                cut = LongLine(begun[1:].decode("utf-8", "replace")[: LongLine.KEPT])
-        self.complete = len(begun) == 1
+            elif cut is None:
+                begun += piece
+            if cut is None and len(begun) > longest + len(before):
+                cut = LongLine(begun[len(before) :].decode("utf-8", "replace")[: LongLine.KEPT])
+        self.complete = len(begun) == len(before)
         if not self.complete:
             yield cut or begun
 
@@ -383,7 +387,9 @@ class Lines:
     def _block(self) -> bytes:
         if self._damage is not None:
             raise self._damage
-        return read_some(self.stream, 1 << 20)
+        if self.streaming:  # nothing of a damaged report is streamed
+            return self.stream.read(self.block_bytes)
+        return read_some(self.stream, self.block_bytes)
 
     def _checked(self, line: str) -> str:
         if "\ufffd" in line:

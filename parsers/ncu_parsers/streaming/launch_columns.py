@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.derived import table_builder
-from ncu_parsers.derived.opcode_check import OpcodeCheck
+from ncu_parsers.derived.opcode_check import Disagreement
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.report_data.csv_text import present, whole
 from ncu_parsers.report_data.nvtx_path import place
@@ -321,12 +321,12 @@ def _compute_capabilities(columns: LaunchColumns) -> pa.Array | list[str | None]
 
 
 def table_of(
-    columns: LaunchColumns, report: Report, numeric: Collection[str] = (), check: OpcodeCheck | None = None
+    columns: LaunchColumns, report: Report, numeric: Collection[str] = (), found: list[Disagreement] | None = None
 ) -> pa.Table:
     """The table of these launches: what `table_builder.launches_table` makes of the same launches as objects.
 
     A metric without a value in any of them has no column. Words of a `numeric` one, which is a number in other launches
-    of the report, are left out, too. `check` is told where counters and opcodes disagree.
+    of the report, are left out, too. What counters and opcodes disagree on is added to `found`.
     """
     numbers = {name: column.values for name, column in columns.metrics.items() if not np.isnan(column.values).all()}
     texts: dict[str, list[str | None] | pa.Array] = {}
@@ -342,5 +342,5 @@ def table_of(
     units = {name: column.unit for name, column in columns.metrics.items()}
     described = {name: table_builder.describe(name, report, units.get(name, "")) for name in (*numbers, *texts)}
     return table_builder.contract_table(
-        columns.rows, _identity(columns, report), numbers, texts, described, check=check
+        columns.rows, _identity(columns, report), numbers, texts, described, found=found
     )

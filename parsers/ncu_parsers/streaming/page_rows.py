@@ -1,81 +1,212 @@
-"""Blocks of lines -> batches of rows, each of one page: what is no plain row is judged by the page, line by line."""
+"""A report's bytes -> blocks of lines -> batches of rows, each of one page.
+
+What the compiled loop leaves of a block is judged by the page, line by line; every line is accounted for.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from ncu_parsers.ncu.csv_pages import LongPage, WidePage
+from ncu_parsers.detect.text_reader import TextReading, before_any_page, open_page
+from ncu_parsers.ncu.csv_pages import IDENTITY_OF_LAUNCHES, NVTX_TITLES, LongPage, WidePage, is_rule
 from ncu_parsers.report_data import report as kinds
-from ncu_parsers.report_data.report import ReadingProblems
-from ncu_parsers.report_data.units import ENOUGH_VOTES
+from ncu_parsers.report_data.metric_labels import metric_of_label
+from ncu_parsers.report_data.report import ReadingProblems, Report
+from ncu_parsers.report_data.units import DecimalVotes
+from ncu_parsers.sources.sources import Lines, LongLine, encoding_of
 from ncu_parsers.streaming.cells.compiled_loops import OTHER_MARK, ScannedBlock, lines_of, scan
 from ncu_parsers.streaming.cells.plain_rows import JudgedRow, plain_rows
 from ncu_parsers.streaming.cells.rows import (
     AMBIGUOUS,
     CONTRARY,
+    IDENTITY_KINDS,
     NO_ROWS,
     OWN_VOTE,
     Kind,
     Layout,
+    Mask,
     NotStreamed,
     Rows,
     joined,
 )
-from ncu_parsers.streaming.layouts import is_rule, long_layout, wide_layout
-from ncu_parsers.streaming.line_account import LineAccount
 
+BLOCK_BYTES = 1 << 22
+REPLACED = "\ufffd".encode()
 BLOCKS_AHEAD = 2
 """So many blocks are scanned while the one before them is read."""
 
+SECTION, BODY, LABEL, UNIT, VALUE = "Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"
 
-@dataclass
-class Locale:
-    """The decimal mark of a page's numbers, as far as they have told it, and how many of them told it.
+MOST_COLUMNS = 4000
+"""Of more columns a block holds a few rows at most."""
 
-    Reading launch by launch looks at every number, or at the first 1000 that allow one mark only, if they agree.
+
+def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Blocks of whole lines; only the last line of the last block may lack its line end.
+
+    Raises `NotStreamed` for a line that is too long, and where a file in UTF-16 holds bytes that are no text, whose
+    lines have to be counted; `memory.TooBig` for the report `name` when memory runs out.
     """
+    lines = Lines(stream, name, BLOCK_BYTES, streaming=True)
+    is_utf_16 = encoding_of(lines.head).startswith("utf-16")
+    for block in lines.blocks(ends_behind=True):
+        if isinstance(block, LongLine):
+            raise NotStreamed("a line of it is too long")
+        if is_utf_16 and not block.isascii() and REPLACED in block:
+            raise NotStreamed("it holds bytes that are no text")
+        yield block
 
-    decimal: str | None = None
-    own: int = 0
 
-    @property
-    def is_resolved(self) -> bool:
-        """Whether nothing that follows can change it."""
-        return self.decimal is not None and self.own > ENOUGH_VOTES
+# ---------------------------------------------------------------------------------------------------- layouts of pages
 
-    def accepts(self, rows: Rows, decimal: str) -> bool:
-        """Whether rows that were read with this mark were read right; counts their votes then.
 
-        Raises `NotStreamed` where the numbers of the page contradict each other, or do not tell.
-        """
-        if self.is_resolved or self.decimal not in (None, decimal):
-            return self.decimal == decimal
-        votes = sum((np.bincount(numbers.votes, minlength=4) for numbers in rows.numbers.values()), np.zeros(4, int))
-        if votes[CONTRARY]:
-            if self.decimal is None and not votes[OWN_VOTE]:
-                return False
-            raise NotStreamed("its numbers speak for decimal points and for decimal commas")
-        if self.decimal is None and votes[OWN_VOTE]:
-            self.decimal = decimal
-        if self.decimal is None and votes[AMBIGUOUS]:
-            raise NotStreamed("its first numbers do not tell whether commas or points stand before decimals")
-        self.own += int(votes[OWN_VOTE])
-        return True
+def long_layout(page: LongPage) -> Layout:
+    """The layout of a long page. Raises `NotStreamed` for one with other columns than ncu writes."""
+    if len(set(page.header)) != len(page.header) or "Process ID" not in page.column:
+        raise NotStreamed("its columns are unusual")
+    _require_known_identity(page.identity_columns)
+    leading = next((at for at, title in enumerate(page.header) if title not in page.identity_columns), 0)
+    kind_of = {VALUE: Kind.NUMBERS, **IDENTITY_KINDS}
+    columns = tuple((title, kind_of.get(title, Kind.TEXTS)) for title in page.header)
+    return Layout(columns, page.last_at + 1, leading, page.name_at, _is_compiled(page, columns[page.last_at + 1 :]))
+
+
+def wide_layout(page: WidePage, mixed: Collection[int] = ()) -> Layout:
+    """The layout of a wide page whose units are known; the metrics at the places `mixed` are words more often than not.
+
+    Raises `NotStreamed` for one with other columns than ncu writes.
+    """
+    identity = {title: at for at, title in page.other_columns}
+    names = metric_names(page)
+    if (
+        page.kind != "wide"
+        or len(page.header) > MOST_COLUMNS
+        or len(identity) != len(page.other_columns)
+        or len(set(names)) != len(names)
+    ):
+        raise NotStreamed("its columns are unusual")
+    _require_known_identity(identity)
+    columns = [("", Kind.TEXTS)] * len(page.header)
+    for title, at in identity.items():
+        columns[at] = title, IDENTITY_KINDS.get(title, Kind.TEXTS)
+    for place, at in enumerate(page.metric_columns):
+        columns[at] = metric_title(place), Kind.MIXED if place in mixed else Kind.NUMBERS
+    return Layout(tuple(columns), len(columns), is_compiled=_is_compiled(page, []))
+
+
+def _require_known_identity(titles: Collection[str]) -> None:
+    """Raise `NotStreamed` for a page with identity columns that `launch_columns` does not know."""
+    known = all(title in IDENTITY_OF_LAUNCHES or title.startswith(NVTX_TITLES) for title in titles)
+    if not known or not {"ID", "Kernel Name"} <= set(titles):
+        raise NotStreamed("its columns are unusual")
+
+
+def _is_compiled(page: LongPage | WidePage, optional: Collection[tuple[str, Kind]]) -> bool:
+    """Whether the compiled loop knows the page's delimiter and quotes; the columns a row may lack are texts."""
+    return page.delimiter == "," and page.quoted and all(kind is Kind.TEXTS for _, kind in optional)
+
+
+def metric_title(place: int) -> str:
+    """What the column of a wide page's metric is called among those of rows, as no identity column is."""
+    return str(place)
+
+
+def metric_names(page: WidePage) -> list[str]:
+    """The metrics of a wide page, by place."""
+    return [metric_of_label("", "", page.titles[at]).name for at in page.metric_columns]
+
+
+def rules_among(rows: Rows) -> Mask:
+    """Which rows of a long page are rules (bool, one per row)."""
+    labels = rows.texts[LABEL]
+    mask: Mask = np.array([is_rule(label) for label in labels.words], bool)[labels.codes]
+    return mask
+
+
+# ---------------------------------------------------------------------------------------------------- account of lines
+
+
+class LineAccount:
+    """Counts the lines of a report by what they were; `number` is that of the line looked at last."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.reading = TextReading(report, [], deque(maxlen=50))
+        self.number = 0
+        self.replaced = 0
+        self.is_complete = True
+
+    def text(self, line: bytes) -> str:
+        """The next line as text, without its line end; `is_complete` says whether it had one."""
+        self.number += 1
+        self.is_complete = line.endswith(b"\n")
+        text = line.decode("utf-8", "replace")
+        if "\ufffd" in text:
+            self.replaced += 1
+        return text.removesuffix("\n").rstrip("\r")
+
+    def opened_by(self, text: str) -> LongPage | WidePage | None:
+        """The page that a line opens. Raises `NotStreamed` for pages that are not streamed."""
+        page = open_page(text, self.reading.current)
+        if page is None:
+            return None
+        if not isinstance(page, LongPage | WidePage):
+            raise NotStreamed(f"it holds a {page.dialect.removesuffix(' page')} page")
+        self.reading.pages.append(page)
+        self.reading.note(kinds.HEADER, self.number, text)
+        return page
+
+    def judge(self, page: LongPage | WidePage | None, text: str) -> tuple[str, list[str]]:
+        """Count a line that opens no page; what it was, and the cells of a row."""
+        kind, cells = (before_any_page(text), []) if page is None else page.judge(text)
+        self.reading.note(kind, self.number, text)
+        return kind, cells
+
+    def count_rows(self, metrics: int, rules: int) -> None:
+        """Count rows that were not looked at one by one."""
+        self.number += metrics + rules
+        self.is_complete = True
+        if metrics:
+            self.report.lines[kinds.METRICS] += metrics
+        if rules:
+            self.report.lines[kinds.RULE] += rules
+
+
+# ------------------------------------------------------------------------------------------------------- rows of pages
+
+
+def accepts(known: DecimalVotes, rows: Rows, decimal: str) -> bool:
+    """Whether rows that were read with this decimal mark were read right, by what the page's numbers have told so far;
+    counts their votes then.
+
+    Raises `NotStreamed` where the numbers of the page contradict each other, or do not tell.
+    """
+    if known.is_resolved or known.mark not in ("", decimal):
+        return known.mark == decimal
+    votes = sum((np.bincount(numbers.votes, minlength=4) for numbers in rows.numbers.values()), np.zeros(4, int))
+    if votes[CONTRARY]:
+        if not known.mark and not votes[OWN_VOTE]:
+            return False
+        raise NotStreamed("its numbers speak for decimal points and for decimal commas")
+    known[decimal] += int(votes[OWN_VOTE])
+    if not known.mark and votes[AMBIGUOUS]:
+        raise NotStreamed("its first numbers do not tell whether commas or points stand before decimals")
+    return True
 
 
 @dataclass
 class StreamedPage:
-    """A page that is being read: how its rows are laid out, its locale, what was odd in it."""
+    """A page that is being read: how its rows are laid out, which decimal mark its numbers require, what was odd."""
 
     page: LongPage | WidePage
     layout: Layout | None
-    locale: Locale = field(default_factory=Locale)
+    votes: DecimalVotes = field(default_factory=DecimalVotes)
     problems: ReadingProblems = field(default_factory=ReadingProblems)
 
 
@@ -180,7 +311,7 @@ class PageRows:
         """Account for the plain rows from `begin` up to `end`."""
         if begin == end:
             return
-        rules = int(np.count_nonzero(is_rule(rows)[begin:end])) if isinstance(page, LongPage) else 0
+        rules = int(np.count_nonzero(rules_among(rows)[begin:end])) if isinstance(page, LongPage) else 0
         self.account.count_rows(end - begin - rules, rules)
         if isinstance(page, WidePage):
             page.rows += end - begin
@@ -192,12 +323,12 @@ class PageRows:
     ) -> RowBatch:
         """All rows that were found, in their order, read with the decimal mark of their page."""
         rows = self._merged(plain, judged, block, streamed)
-        if not streamed.locale.accepts(rows, self._decimal):
+        if not accepts(streamed.votes, rows, self._decimal):
             self._decimal = OTHER_MARK[self._decimal]
             if plain.count and streamed.layout is not None:
                 plain = scan(block, begin, streamed.layout, self._decimal).rows.part(0, plain.count)
             rows = self._merged(plain, judged, block, streamed)
-            if not streamed.locale.accepts(rows, self._decimal):
+            if not accepts(streamed.votes, rows, self._decimal):
                 raise NotStreamed("its numbers contradict each other")
         if isinstance(streamed.page, WidePage):
             self._note_mixed(streamed, streamed.page, rows)
@@ -208,7 +339,7 @@ class PageRows:
         if not judged:
             return plain
         assert streamed.layout is not None  # noqa: S101 - a page with rows is laid out
-        count_votes = not streamed.locale.is_resolved
+        count_votes = not streamed.votes.is_resolved
         others = plain_rows(judged, block, streamed.layout, self._decimal, count_votes=count_votes)
         if not plain.count:
             return others

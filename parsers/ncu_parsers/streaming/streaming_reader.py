@@ -7,32 +7,37 @@ page whose numbers do not tell their locale, launches that several tables may sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from ncu_parsers.derived.opcode_check import Disagreement, notes_on
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
-from ncu_parsers.report_data.report import DECIMAL_COMMAS, StreamedReport
+from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report, StreamedReport
 from ncu_parsers.sources.process_settings import one_heap
 from ncu_parsers.sources.sources import DAMAGE, Source
-from ncu_parsers.streaming.blocks import blocks_of
 from ncu_parsers.streaming.cells.rows import NotStreamed
-from ncu_parsers.streaming.launch_columns import LaunchColumns
-from ncu_parsers.streaming.launch_tables import LaunchTables
-from ncu_parsers.streaming.line_account import LineAccount
-from ncu_parsers.streaming.page_rows import PageRows, StreamedPage
-from ncu_parsers.streaming.report_launches import launches_of_report
+from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, joinable, joined, table_of
+from ncu_parsers.streaming.page_launches import launches_of_report
+from ncu_parsers.streaming.page_rows import LineAccount, PageRows, StreamedPage, blocks_of
 
 Result = TypeVar("Result")
 
 WORKERS = 1
 TABLES_UNRELEASED = 3
 """So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
-
+TABLES_AHEAD = 1
+CELLS_OF_A_TABLE = 1_500_000
+DERIVED_COLUMNS = 60
+"""Launches are gathered until their table has so many cells, with so many columns beside their metrics: a table takes
+as many steps for few launches as for many.
+"""
 
 _beside_others: ContextVar[bool] = ContextVar("beside others", default=False)
 
@@ -129,7 +134,7 @@ def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPa
     report.dialects = list(dict.fromkeys(streamed.page.dialect for streamed in pages))
     report.era = era_of([streamed.page for streamed in pages])
     for streamed in pages:
-        report.notes += [DECIMAL_COMMAS] if streamed.locale.decimal == "," else []
+        report.notes += [DECIMAL_COMMAS] if streamed.votes.mark == "," else []
         report.notes += streamed.problems.notes()
     _count(report, tables)
 
@@ -139,3 +144,83 @@ def _count(report: StreamedReport, tables: LaunchTables) -> None:
     report.streamed_rows, report.streamed_names, report.streamed_failures = (
         tables.rows, tables.metric_names, tables.failed
     )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+
+class LaunchTables:
+    """Tables of launches, and what is known of all launches so far."""
+
+    def __init__(self, report: Report, pool: Executor) -> None:
+        self.rows = self.failed = 0
+        self._report, self._pool = report, pool
+        self._numeric: set[str] = set()
+        self._words: dict[str, str] = {}
+        self._found: list[Disagreement] = []
+        self._written_words: set[str] = set()
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Metrics that at least one launch has, sorted."""
+        return sorted(self._numeric | self._words.keys())
+
+    def tables(self, launches: Iterable[LaunchColumns]) -> Iterator[pa.Table]:
+        """The launches as tables, each made while the next ones are read.
+
+        Raises `NotStreamed` where a column that was written turns out to be of another type.
+        """
+        waiting: deque[Future[pa.Table]] = deque()
+        for columns in self._gathered(launches):
+            waiting.append(self._pool.submit(_tabulated, columns, self._report, frozenset(self._numeric), self._found))
+            if len(waiting) > TABLES_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _gathered(self, launches: Iterable[LaunchColumns]) -> Iterator[list[LaunchColumns]]:
+        """Launches that follow each other, enough of them for a table."""
+        gathered: list[LaunchColumns] = []
+        for columns in launches:
+            self._note(columns)
+            if gathered and not joinable(gathered[0], columns):
+                yield gathered
+                gathered = []
+            gathered.append(columns)
+            if sum(some.rows for some in gathered) * (len(columns.metrics) + DERIVED_COLUMNS) >= CELLS_OF_A_TABLE:
+                yield gathered
+                gathered = []
+        if gathered:
+            yield gathered
+
+    def _note(self, columns: LaunchColumns) -> None:
+        self.rows += columns.rows
+        self.failed += int(columns.failed.sum())
+        for name, column in columns.metrics.items():
+            self._note_metric(name, column)
+
+    def _note_metric(self, name: str, column: MetricColumn) -> None:
+        if name in ATTRIBUTES:
+            raise NotStreamed(f"{name} is a metric and a column of the page")
+        if column.words:
+            self._words.setdefault(name, column.words[min(column.words)])
+        if name not in self._numeric and not np.isnan(column.values).all():
+            self._numeric.add(name)
+            if name in self._written_words:
+                raise NotStreamed(f"{name} is a word first and a number later")
+        if column.words and name not in self._numeric:
+            self._written_words.add(name)
+
+    def notes(self) -> list[str]:
+        """Metrics that are numbers in some launches and words in others; counters that opcodes do not agree with."""
+        return [
+            f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
+            for name, word in sorted(self._words.items())
+            if name in self._numeric
+        ] + (notes_on(self._found) if self._found else [])
+
+
+def _tabulated(
+    columns: Sequence[LaunchColumns], report: Report, numeric: Collection[str], found: list[Disagreement]
+) -> pa.Table:
+    return table_of(joined(columns), report, numeric, found)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import filelock
 import pytest
+from ncu_launch.files.atomic_files import lock_beside, write_bytes_atomically
 from ncu_launch.files.file_locks import WITHOUT_LOCKS, locked
-from ncu_parsers.parquet.atomic_output import lock_beside, write_bytes_atomically
 
 HOLDER = (
     "import sys, time, pathlib; from ncu_launch.files.file_locks import locked\n"
     "with locked(pathlib.Path(sys.argv[1]), wait=False): print(flush=True); time.sleep(60)"
 )
 ADDER = (
-    "import sys, pathlib; from ncu_parsers.parquet.atomic_output import write_bytes_atomically, lock_beside\n"
+    "import sys, pathlib; from ncu_launch.files.atomic_files import write_bytes_atomically, lock_beside\n"
     "log = pathlib.Path(sys.argv[1])\n"
     "for _ in range(20):\n"
     "    with lock_beside(log): write_bytes_atomically(log, (log.read_bytes() if log.exists() else b'') + b'x')"

@@ -1,4 +1,4 @@
-"""FLOPs, bytes, time and ceilings from counters, by every rule in ncu_parsers.derived.flops."""
+"""FLOPs, bytes, time and ceilings from counters, by every rule in ncu_parsers.derived."""
 
 from __future__ import annotations
 

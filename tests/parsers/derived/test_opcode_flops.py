@@ -1,4 +1,4 @@
-"""FLOPs from counts per opcode and idle pipes where counters lack (core_flops), and both compared (opcode_check)."""
+"""FLOPs from counts per opcode and idle pipes where counters lack (flops), and both compared (opcode_check)."""
 
 from __future__ import annotations
 

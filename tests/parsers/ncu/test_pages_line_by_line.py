@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ncu_parsers.ncu.csv_pages import LongPage, SummaryPage, WidePage, open_page
 from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
-from ncu_parsers.ncu.text_page import TextPage, opens_text_page
+from ncu_parsers.ncu.text_page import TextPage, open_text_page
 from ncu_parsers.report_data import report
 
 from sample_reports import dialects
@@ -90,10 +90,10 @@ class TestTextPages:
     KERNEL = "  gemm(float *) (4, 2, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.0"
 
     def test_are_opened_by_a_line_of_a_kernel(self) -> None:
-        assert opens_text_page(self.KERNEL)
-        assert opens_text_page("  gemm(float *), 2020-Mar-01 10:00:00, Context 1, Stream 7")
-        assert not opens_text_page("  loss 0.5, Context switch")
-        assert not opens_text_page(self.KERNEL.lstrip())
+        assert open_text_page(self.KERNEL, None)
+        assert open_text_page("  gemm(float *), 2020-Mar-01 10:00:00, Context 1, Stream 7", None)
+        assert not open_text_page("  loss 0.5, Context switch", None)
+        assert not open_text_page(self.KERNEL.lstrip(), None)
 
     def test_give_a_launch_its_shape_device_process_and_metrics(self) -> None:
         page = TextPage()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse import parse
-from ncu_parsers.parse.slow_reading import NOT_COMPILED
 from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells.compiled_loops import NOT_COMPILED
 
 from tests.conftest import SAMPLES
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parquet.atomic_output import replacing
+from ncu_launch.files.atomic_files import replacing_output
 from ncu_parsers.parquet.reader import read_launches, spans_of_ids
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema import arrays, tables
@@ -141,7 +141,7 @@ class TestParquet:
     def test_a_write_that_fails_leaves_the_old_file_and_no_other(self, tmp_path: Path) -> None:
         path = tmp_path / "l.parquet"
         path.write_text("old")
-        with pytest.raises(KeyboardInterrupt), replacing(path) as temporary:
+        with pytest.raises(KeyboardInterrupt), replacing_output(path) as temporary:
             temporary.write_text("half")
             raise KeyboardInterrupt
         assert [file.name for file in tmp_path.iterdir()] == ["l.parquet"]

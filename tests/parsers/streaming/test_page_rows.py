@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 from ncu_parsers.report_data import report as kinds
 from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.units import DecimalVotes
 from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.cells.rows import NotStreamed, Rows
-from ncu_parsers.streaming.line_account import LineAccount
-from ncu_parsers.streaming.page_rows import Locale, PageRows, RowBatch
+from ncu_parsers.streaming.page_rows import LineAccount, PageRows, RowBatch, accepts
 from ncu_parsers.streaming.streaming_reader import InThisThread
 
 LONG = ["ID", "Process ID", "Kernel Name", "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
@@ -74,7 +74,7 @@ def test_a_wide_page_without_a_row_of_units_begins_with_its_first_launch() -> No
 
 def test_numbers_with_decimal_commas_are_read_again_with_them() -> None:
     _, rows, (batch,) = read([line(*LONG) + metric(0, "1.234,50") + metric(1, "65,75")])
-    assert batch.decimal == rows.pages[0].locale.decimal == ","
+    assert batch.decimal == rows.pages[0].votes.mark == ","
     assert batch.rows.numbers["Metric Value"].values.tolist() == [1234.5, 65.75]
 
 
@@ -96,10 +96,11 @@ def test_metrics_that_are_words_are_read_by_their_distinct_texts_from_the_next_b
 
 
 def test_a_locale_is_resolved_by_a_thousand_numbers_that_agree() -> None:
-    locale = Locale(".", 1000)
-    assert not locale.is_resolved
-    locale.own += 1
-    assert locale.is_resolved
+    votes = DecimalVotes()
+    votes["."] = 1000
+    assert not votes.is_resolved
+    votes["."] += 1
+    assert votes.is_resolved
     _, _, (batch,) = read([line(*LONG) + metric(0, "5")])
-    assert locale.accepts(batch.rows, ".")
-    assert not locale.accepts(batch.rows, ",")
+    assert accepts(votes, batch.rows, ".")
+    assert not accepts(votes, batch.rows, ",")

@@ -12,13 +12,11 @@ from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data import report as kinds
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources import memory
-from ncu_parsers.streaming import blocks
-from ncu_parsers.streaming.blocks import blocks_of
+from ncu_parsers.streaming import page_rows
 from ncu_parsers.streaming.cells.rows import Kind, NotStreamed, Texts
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, joined, table_of
-from ncu_parsers.streaming.layouts import long_layout, wide_layout
-from ncu_parsers.streaming.line_account import LineAccount
-from ncu_parsers.streaming.report_launches import LaunchIds
+from ncu_parsers.streaming.page_launches import LaunchIds
+from ncu_parsers.streaming.page_rows import LineAccount, blocks_of, long_layout, wide_layout
 
 IDENTITY = ["ID", "Process ID", "Kernel Name", "Grid Size"]
 LONG = [*IDENTITY, "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
@@ -28,7 +26,7 @@ class TestBlocks:
     @given(st.binary(max_size=60), st.integers(1, 9))
     def test_end_at_line_ends_and_hold_every_byte(self, text: bytes, size: int) -> None:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(blocks, "BLOCK_BYTES", size)
+            patched.setattr(page_rows, "BLOCK_BYTES", size)
             found = list(blocks_of(io.BytesIO(b"a\n" + text), "report"))
         assert b"".join(found) == b"a\n" + text
         assert all(block.endswith(b"\n") for block in found[:-1])
@@ -42,7 +40,7 @@ class TestBlocks:
     def test_the_encoding_follows_from_the_first_4096_bytes_however_short_blocks_are(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
+        monkeypatch.setattr(page_rows, "BLOCK_BYTES", 1000)
         text = b"a,b\n" * 300 + "c,d\n".encode("utf-16-le") * 600  # UTF-16 by its zeros, which come late
         assert b"".join(blocks_of(io.BytesIO(text), "report")).decode() == text.decode("utf-16-le")
 

@@ -22,7 +22,7 @@ from ncu_parsers.parse import parse
 from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming import blocks, launch_tables, streaming_reader
+from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import compiled_loops, plain_rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
@@ -93,8 +93,8 @@ def short_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """
     cells, is_compiled = request.param
     assert compiled_loops.loops is not None
-    monkeypatch.setattr(launch_tables, "CELLS_OF_A_TABLE", cells)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(streaming_reader, "CELLS_OF_A_TABLE", cells)
+    monkeypatch.setattr(page_rows, "BLOCK_BYTES", 1500)
     if not is_compiled:
         monkeypatch.setattr(compiled_loops, "loops", None)
 
@@ -246,7 +246,7 @@ class TestAnyReport:
 def test_runs_under_one_header_are_told_apart_by_the_plain_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, launches: int
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    monkeypatch.setattr(page_rows, "BLOCK_BYTES", block)
     runs = [
         long_lines(number, [(TIME, "ns", str(time + number)), (ADD, "inst", "12,345,678")])
         for time in (1000, 2000)
@@ -429,7 +429,7 @@ def in_utf_16(folder: Path, encoding: str) -> Path:
 def test_utf_16_is_streamed_like_its_utf_8_twin(
     encoding: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    monkeypatch.setattr(page_rows, "BLOCK_BYTES", block)
     assert_streams_the_same(in_utf_16(tmp_path, encoding), tmp_path)
 
 
@@ -478,7 +478,7 @@ def test_no_pandas_is_imported_by_a_parse(tmp_path: Path) -> None:
     path = file_of(tmp_path, [*wide_header((TIME, "us")), *(row(*launch_cells(n), "1,234.5") for n in range(20_000))])
     program = (
         "import sys; from ncu_tools.cli import run; assert run(sys.argv[1:]) == 0; "
-        "assert 'pandas' not in sys.modules; assert 'ncu_parsers.streaming.wide_launches' in sys.modules"
+        "assert 'pandas' not in sys.modules; assert 'ncu_parsers.streaming.page_launches' in sys.modules"
     )
     output = str(tmp_path / "launches.parquet")
     subprocess.run([sys.executable, "-c", program, "parse", str(path), "-o", output], check=True, capture_output=True)

@@ -8,8 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from ncu_tools.cli import run
-from ncu_tools.report.table import Column, Table, to_markdown
-from ncu_tools.report.text_table import left_out, to_text
+from ncu_tools.report.table import Column, Table, left_out, to_markdown, to_text
 from tests.conftest import SAMPLES
 
 pytestmark = pytest.mark.slow

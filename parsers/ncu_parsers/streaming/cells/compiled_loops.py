@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ncu_parsers.report_data.report import Report
 from ncu_parsers.streaming.cells.plain_rows import numbers_of, repeated, vote_of
 from ncu_parsers.streaming.cells.rows import NO_ROWS, Kind, Layout, Numbers, Rows, Texts
 
@@ -20,6 +21,17 @@ except ImportError:
     loops = None
 
 OTHER_MARK = {".": ",", ",": "."}
+
+NOT_COMPILED = (
+    "read by the pure-Python loops, several times slower than the compiled ones: most likely no C compiler was there "
+    "at installation; install a wheel, or a C compiler and then ncu-bench again"
+)
+
+
+def note_loops(report: Report) -> None:
+    """Add a note to a streamed report of lines if this installation has no compiled loops."""
+    if loops is None and report.lines and report.origin == Report.origin:
+        report.notes.append(NOT_COMPILED)
 
 
 class ScannedBlock(NamedTuple):

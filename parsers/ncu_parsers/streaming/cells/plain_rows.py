@@ -90,9 +90,10 @@ def numbers_of(cells: Sequence[str], decimal: str, *, count_votes: bool = True) 
     for at, value in enumerate(values):
         if value != value:
             non_numeric.setdefault(cells[at], []).append(at)
+    votes = [vote_of(cell, decimal) for cell in cells] if count_votes else [NO_VOTE] * len(cells)
     return Numbers(
         np.array(values, np.float64),
-        np.array([vote_of(cell, decimal) if count_votes else NO_VOTE for cell in cells], np.int8),
+        np.array(votes, np.int8),
         {cell: np.array(places) for cell, places in non_numeric.items()},
     )
 

@@ -28,6 +28,11 @@ MISSING = -1
 class NotStreamed(Exception):
     """What a report says is not certain before its end, so it is to be read launch by launch; the message says why."""
 
+    @property
+    def note(self) -> str:
+        """The note on a report that was read launch by launch, which takes several times as long as streaming."""
+        return f"read launch by launch, several times slower than as a stream: {self}"
+
 
 class Kind(Enum):
     """What the cells of a column are. `MIXED` ones are numbers among many words: each distinct text is read once."""

@@ -40,8 +40,6 @@ NVTX, OPERATOR, ANNOTATION, PYTHON, OS_CALL = range(5)
 MODULE_LOADING, PROFILER, QUEUE_FULL = range(3)
 """`Overheads.kind`: loading or compiling code; the profiler's own work; a launch that waits for room in the queue."""
 
-OVERHEAD_KINDS = ("module loading", "profiler", "queue full")
-
 NUMBERS_IN_NAMES = ", (?:seq|op_id|sizes|input_op_ids) = .*$"
 """What PyTorch's `emit_nvtx` appends to the name of an operator (getNvtxStr, torch/csrc/profiler/util.cpp)."""
 

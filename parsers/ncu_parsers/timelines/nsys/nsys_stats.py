@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from ncu_launch.nvtx_ranges import DOMAIN
 
@@ -36,7 +36,9 @@ OLD_TITLES = {
 }  # fmt: skip
 """Titles of other years and reports -> the titles used here."""
 
-_FIRST_WORDS = r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)'
+may_open_page = re.compile(r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)').match
+"""Whether a line begins as a table of nsys does."""
+
 _TITLE = r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$"
 _AMOUNT = r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$"
 _DEVICE = r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$"
@@ -62,7 +64,7 @@ def open_page(line: str, current: Page | None) -> Page | None:
 
     A table without kernels opens a page too, so that its rows are not mistaken for rows of another table.
     """
-    if not (current is None or isinstance(current, _Page)) or re.match(_FIRST_WORDS, line) is None:
+    if not (current is None or isinstance(current, NsysPage)):
         return None
     if re.match(_PROCESSING, line):
         return OtherTable([], [], ",")
@@ -109,7 +111,7 @@ def _unit_word(text: str) -> str:
     return {"nsec": "ns", "usec": "us", "msec": "ms"}.get(text, text)
 
 
-class _Page:
+class NsysPage:
     """A table below a header. Cells stay text until the page ends, because the number format is inferred from all."""
 
     dialect = ""
@@ -169,7 +171,7 @@ class _Page:
         return amount
 
 
-class StatsSummaryPage(_Page):
+class StatsSummaryPage(NsysPage):
     """A row per kernel or kind of copy: total time, number of launches, minimum and maximum."""
 
     def __init__(
@@ -240,7 +242,7 @@ EXTREMES = {
 """Titles of a summary -> columns; minimum and maximum are named as in averages of ncu."""
 
 
-class TracePage(_Page):
+class TracePage(NsysPage):
     """A row per launch, copy or memset."""
 
     def __init__(self, titles: list[str], units: list[str], delimiter: str) -> None:
@@ -280,7 +282,7 @@ class TracePage(_Page):
         return launch
 
 
-class OtherTable(_Page):
+class OtherTable(NsysPage):
     """A table of nsys without kernel times: API calls, NVTX ranges, sizes of copies."""
 
     dialect = "other tables of nsys"
@@ -295,12 +297,9 @@ class OtherTable(_Page):
         return []
 
 
-def only_the_best(pages: Iterable[Page], result: Report) -> list[Page]:
-    """Drop nsys tables that a more detailed table of the same file contains; add a note naming them."""
-    pages = list(pages)
-    of_nsys = [page for page in pages if isinstance(page, _Page)]
-    if not of_nsys:
-        return pages
+def only_the_best(pages: list[Page], result: Report) -> list[Page]:
+    """The pages of a file with tables of nsys, without tables that a more detailed one contains, which a note names."""
+    of_nsys = [page for page in pages if isinstance(page, NsysPage)]
     result.origin = SOURCE
     filled = [page for page in of_nsys if page.rows]
     best = min((page.rank for page in filled), default=0)
@@ -313,16 +312,16 @@ def only_the_best(pages: Iterable[Page], result: Report) -> list[Page]:
     if not filled:
         return pages
     result.notes += _remarks(kept)
-    return [page for page in pages if not isinstance(page, _Page) or page in kept]
+    return [page for page in pages if not isinstance(page, NsysPage) or page in kept]
 
 
-def _drop_shapeless_twins(pages: Sequence[_Page]) -> list[_Page]:
+def _drop_shapeless_twins(pages: Sequence[NsysPage]) -> list[NsysPage]:
     """Drop kernel summaries if the same summary by grid and block is present."""
     has_shapes = any(page.dialect == f"nsys {SHAPED_SUMMARY}" for page in pages)
     return [page for page in pages if not has_shapes or page.dialect != f"nsys {KERNEL_SUMMARY}"]
 
 
-def _remarks(pages: Sequence[_Page]) -> list[str]:
+def _remarks(pages: Sequence[NsysPage]) -> list[str]:
     """Notes on cut names and on kernels listed under several ranges."""
     notes = []
     cut = {row["name"] for page in pages if "name" in page.titles for row in page.rows if CUT in row["name"]}

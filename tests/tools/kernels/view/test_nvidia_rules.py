@@ -27,7 +27,7 @@ from ncu_tools.kernels.view.nvidia_rules import (
     rule_messages,
     rules_table,
 )
-from ncu_tools.report.text_table import to_text
+from ncu_tools.report.table import to_text
 from ncu_tools.runs.loading import locate
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, table, taken

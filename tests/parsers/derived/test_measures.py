@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ncu_parsers.derived.report_peaks import tensor_peaks
+from ncu_parsers.derived.measures import tensor_peaks
 
 from tests.support.launches import launch, metric, row
 

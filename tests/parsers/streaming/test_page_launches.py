@@ -9,9 +9,8 @@ import pytest
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.launch_columns import LaunchColumns
-from ncu_parsers.streaming.line_account import LineAccount
-from ncu_parsers.streaming.long_launches import long_launches
-from ncu_parsers.streaming.page_rows import PageRows
+from ncu_parsers.streaming.page_launches import long_launches
+from ncu_parsers.streaming.page_rows import LineAccount, PageRows
 from ncu_parsers.streaming.streaming_reader import InThisThread
 
 from tests.parsers.streaming.test_page_rows import line

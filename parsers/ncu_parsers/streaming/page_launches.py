@@ -1,19 +1,109 @@
-"""Rows of long pages -> launches: the rows of a launch follow each other, each a metric or a rule of it."""
+"""Rows of all pages of a report -> its launches as columns, each launch once.
+
+A row of a wide page is a launch. On a long page the rows of a launch follow each other, each a metric or a rule of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
-from ncu_parsers.ncu.csv_pages import LongPage
+from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data.metric_labels import metric_of_label
 from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, Rule, metric_of
 from ncu_parsers.report_data.units import NumberFormat, unit
 from ncu_parsers.streaming.cells.rows import MISSING, Integers, Mask, NotStreamed, Places, Rows, Texts, joined
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, Rules, best_reading
-from ncu_parsers.streaming.layouts import BODY, LABEL, SECTION, UNIT, VALUE, is_rule
-from ncu_parsers.streaming.page_rows import RowBatch, StreamedPage
+from ncu_parsers.streaming.page_rows import (
+    BODY,
+    LABEL,
+    SECTION,
+    UNIT,
+    VALUE,
+    RowBatch,
+    StreamedPage,
+    metric_names,
+    metric_title,
+    rules_among,
+)
+
+
+def launches_of_report(batches: Iterable[RowBatch], report: Report) -> Iterator[LaunchColumns]:
+    """Launches page by page. Raises `NotStreamed` where one may be in two pages."""
+    ids, current = LaunchIds(), None
+    for streamed, columns in _launches_of_pages(batches, report):
+        if streamed is not current or isinstance(streamed.page, LongPage):
+            ids.begin_table()
+        current = streamed
+        ids.add(columns.processes, columns.ids)
+        yield columns
+
+
+def _launches_of_pages(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
+    for is_long, some in groupby(batches, attrgetter("is_long")):
+        if is_long:
+            yield from long_launches(some, report)
+        else:
+            yield from ((batch.streamed, _launches_of_wide_rows(batch, report)) for batch in some)
+
+
+class LaunchIds:
+    """The ids of launches so far. They grow within a process, so one that does not may be of a launch met before."""
+
+    def __init__(self) -> None:
+        self._earlier: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+
+    def begin_table(self) -> None:
+        """Launches that follow must be others than all before."""
+        self._earlier = dict(self._last)
+
+    def add(self, processes: Integers | None, ids: Integers) -> None:
+        """Add launches in the order of the file. Raises `NotStreamed` where one may stand in an earlier table too."""
+        each = np.zeros(len(ids), np.int64) if processes is None else processes
+        alone = int(each.min()) == int(each.max())
+        for process in [int(each[0])] if alone else np.unique(each).tolist():
+            of_process = ids if alone else ids[each == process]
+            if int(of_process.min()) <= self._earlier.get(process, -1):
+                raise NotStreamed("one launch may stand in several of its tables")
+            self._last[process] = max(self._last.get(process, -1), int(of_process.max()))
+
+
+# ---------------------------------------------------------------------------------------------------------- wide pages
+
+
+def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
+    """The launches of a batch. Notes metrics that none of them has, and labels of metrics."""
+    page, rows = batch.streamed.page, batch.rows
+    assert isinstance(page, WidePage)  # noqa: S101 - the caller tells pages apart
+    number_format = NumberFormat(batch.decimal)
+    metrics: dict[str, MetricColumn] = {}
+    nans = np.zeros(rows.count, np.int64)
+    for place, (at, name) in enumerate(zip(page.metric_columns, metric_names(page), strict=True)):
+        report.labels.setdefault(name, metric_of_label("", "", page.titles[at]))
+        printed = page.units[at] if page.units else ""
+        numbers, (base, factor) = rows.numbers[metric_title(place)], unit(printed)
+        column = metrics[name] = MetricColumn(numbers.values * factor if factor != 1 else numbers.values, base)
+        if np.isinf(column.values).any():
+            raise NotStreamed("a number is beyond all that can be stored")
+        if numbers.non_numeric:
+            nans += column.fill(numbers, printed, number_format)
+    columns = LaunchColumns(
+        rows.count, rows.whole["ID"], rows.whole.get("Process ID"),
+        {title: texts for title, texts in rows.texts.items() if title}, rows.shapes, metrics,
+        np.full(rows.count, len(metrics)), nans,
+    )  # fmt: skip
+    problems = batch.streamed.problems
+    problems.succeeded += columns.rows - int(columns.failed.sum())
+    for name, column in metrics.items():
+        problems.absent[name] += column.absent
+    return columns
+
+
+# ---------------------------------------------------------------------------------------------------------- long pages
 
 
 def long_launches(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
@@ -23,13 +113,13 @@ def long_launches(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple
         if waiting is not None and waiting.streamed is batch.streamed:
             batch = batch._replace(rows=joined([waiting.rows, batch.rows]))
         elif waiting is not None:
-            yield waiting.streamed, launches_of(waiting, report)
+            yield waiting.streamed, _launches_of_long_rows(waiting, report)
         last = batch.rows.count if batch.is_last else _begin_of_last_launch(batch.rows)
         if last:
-            yield batch.streamed, launches_of(batch._replace(rows=batch.rows.part(0, last)), report)
+            yield batch.streamed, _launches_of_long_rows(batch._replace(rows=batch.rows.part(0, last)), report)
         waiting = None if batch.is_last else batch._replace(rows=batch.rows.last(last))
     if waiting is not None:
-        yield waiting.streamed, launches_of(waiting, report)
+        yield waiting.streamed, _launches_of_long_rows(waiting, report)
 
 
 def _begin_of_last_launch(rows: Rows) -> int:
@@ -39,11 +129,11 @@ def _begin_of_last_launch(rows: Rows) -> int:
     return int(others[-1]) + 1 if len(others) else 0
 
 
-def launches_of(batch: RowBatch, report: Report) -> LaunchColumns:
+def _launches_of_long_rows(batch: RowBatch, report: Report) -> LaunchColumns:
     """The launches that some rows describe, each whole. Notes what is odd about them, and labels of metrics."""
     page = batch.streamed.page
     assert isinstance(page, LongPage)  # noqa: S101 - the caller tells pages apart
-    rows, rule_rows = batch.rows, is_rule(batch.rows)
+    rows, rule_rows = batch.rows, rules_among(batch.rows)
     launch_of_row, first_rows = _launches(rows, rule_rows, page)
     launches = len(first_rows)
     metric_rows = np.flatnonzero(~rule_rows)
