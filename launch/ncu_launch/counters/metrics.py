@@ -189,9 +189,19 @@ def lacks_tensor_cores(compute_capability: str | None, device_name: str | None) 
 
 
 def tensor_evidence(kind: str) -> list[list[str]]:
-    """For each counter of a `kind` (`instructions floating pipe`), its metric names, best first."""
+    """For each counter of a `kind` (`instructions floating warpgroups pipe`), its metric names, best first."""
     evidence = table("tensor")["evidence"]
     return [[f"{base}.{suffix}" for suffix in evidence["suffixes"]] for base in evidence[kind]]
+
+
+def has_tensor_work_beside_the_pipe(compute_capability: str | None) -> bool:
+    """True if tensor operations may run on another pipe than the one that is counted as the tensor pipe."""
+    return compute_capability in table("tensor")["evidence"]["beside_the_pipe"]
+
+
+def has_warpgroup_instructions(compute_capability: str | None) -> bool:
+    """True if tensor instructions of warpgroups (wgmma) have a counter of their own."""
+    return compute_capability in table("tensor")["evidence"]["with_warpgroups"]
 
 
 def has_structured_sparsity(compute_capability: str | None) -> bool:

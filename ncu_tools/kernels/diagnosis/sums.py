@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_launch.counters.metrics import table as metrics_table
+from ncu_launch.counters.metrics import has_tensor_work_beside_the_pipe
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
@@ -342,8 +342,7 @@ def _tensor_pipe(table: pa.Table) -> Floats:
     """
     active = np.fmax.reduce([tables.floats(table, name) for name in quantities()[PIPE].metrics])
     codes, chips = tables.codes(table, "compute_capability")
-    others = metrics_table("tensor")["evidence"]["beside_the_pipe"]
-    is_whole = np.array([bool(chip) and chip not in others for chip in chips], bool)
+    is_whole = np.array([bool(chip) and not has_tensor_work_beside_the_pipe(chip) for chip in chips], bool)
     return np.where(is_whole[codes], active * PER_CENT, np.nan)
 
 

@@ -140,20 +140,21 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
     """Where tensor cores were idle and where busy, in launches without tensor FLOPs (bool, one per launch each).
 
     Tensor pipe instructions explained by hfma (one per 32 thread instructions) are constant moves. On chips with such
-    moves, pipe activity alone proves nothing.
+    moves, pipe activity alone proves nothing. An idle pipe proves nothing where tensor cores have another one beside
+    it, nor idle floating-point instructions where those of warpgroups were not among them.
     """
     moves = counters.where(known.moves_constants_with_hfma)
-    idle = counters.where_device(known.lacks_tensor_cores)
-    busy = np.zeros(counters.rows, dtype=bool)
-
+    one_pipe = ~counters.where(known.has_tensor_work_beside_the_pipe)
     executed = _tensor_instructions(counters)
     explained = executed <= or_zero(counters.executed_threads("hfma")) / WARP * 1.01 + 1
-    idle |= explained
-    busy |= ~np.isnan(executed) & ~explained
+    busy = ~np.isnan(executed) & ~explained
 
     floating = _greatest([counters.first(forms) for forms in known.tensor_evidence("floating")])
     pipe = _greatest([counters.first(forms) for forms in known.tensor_evidence("pipe")])
-    idle |= (floating == 0) | (pipe == 0)
+    warpgroups = _greatest([counters.first(forms) for forms in known.tensor_evidence("warpgroups")])
+    all_floating = ~counters.where(known.has_warpgroup_instructions) | ~np.isnan(warpgroups)
+    idle = one_pipe & (explained | ((floating == 0) & all_floating) | (pipe == 0))
+    idle |= counters.where_device(known.lacks_tensor_cores)
     busy |= ((floating > 0) | (np.isnan(floating) & (pipe > 0))) & ~moves
     asked = np.isnan(tensor_flops)
     return asked & idle, asked & busy & ~idle

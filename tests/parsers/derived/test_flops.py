@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ncu_launch.counters.chips import chips, exists
-from ncu_launch.counters.metrics import tensor_counter
+from ncu_launch.counters.metrics import floating_tensor_totals, tensor_counter
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.report_data.report import Metric, Report
 
@@ -73,10 +73,10 @@ def test_packed_fp32_of_blackwell_is_counted_and_requested() -> None:
 
 def test_packed_fp32_is_part_of_the_total_which_is_a_lower_bound_without_it() -> None:
     packed = {SASS.format(opcode): metric(1.0) for opcode in ("fadd2", "fmul2", "ffma2")}
-    idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
-    whole = row(launch(metrics=sass(ffma=5) | packed | idle, capability="10.0"))
-    assert (whole["flops"], whole["flops_basis"]) == (10 + 8, "sass fp64+fp32+fp16")
-    assert row(launch(metrics=sass(ffma=5) | idle, capability="10.0"))["flops_basis"].endswith(
+    none = {name: metric(0.0) for name in floating_tensor_totals("10.0")}
+    whole = row(launch(metrics=sass(ffma=5) | packed | none, capability="10.0"))
+    assert (whole["flops"], whole["flops_basis"]) == (10 + 8, "sass fp64+fp32+fp16; tensor ops")
+    assert row(launch(metrics=sass(ffma=5) | none, capability="10.0"))["flops_basis"].endswith(
         "not collected: packed fp32"
     )
 
@@ -169,6 +169,18 @@ class TestTensorWorkThatWasNotCounted:
     def test_is_ruled_out_by_an_idle_pipe(self) -> None:
         idle = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(0.0, "%")}
         assert "not collected" not in row(launch(metrics=sass(ffma=1) | idle, capability="8.6"))["flops_basis"]
+
+    @pytest.mark.parametrize("counter", ["sm__pipe_tensor_cycles_active", "sm__inst_executed_pipe_tensor"])
+    def test_is_not_ruled_out_by_an_idle_pipe_where_tensor_cores_have_another_one(self, counter: str) -> None:
+        idle = {f"{counter}.sum": metric(0.0)}
+        assert "not collected: tensor" in row(launch(metrics=sass(ffma=1) | idle, capability="10.0"))["flops_basis"]
+        assert "not collected" not in row(launch(metrics=sass(ffma=1) | idle, capability="12.0"))["flops_basis"]
+
+    def test_on_hopper_is_ruled_out_by_idle_instructions_only_where_those_of_warpgroups_are_among_them(self) -> None:
+        hmma, gmma = ({f"sm__inst_executed_pipe_tensor_op_{kind}.sum": metric(0.0)} for kind in ("hmma", "gmma"))
+        assert row(launch(metrics=sass(ffma=1) | hmma, capability="9.0"))["flops_basis"].endswith("collected: tensor")
+        assert "not collected" not in row(launch(metrics=sass(ffma=1) | hmma | gmma, capability="9.0"))["flops_basis"]
+        assert "not collected" not in row(launch(metrics=sass(ffma=1) | hmma, capability="8.6"))["flops_basis"]
 
     def test_is_integer_work_where_no_floating_instruction_ran(self) -> None:
         integer = {

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_launch.counters.metrics import floating_tensor_totals
 from ncu_parsers.derived.opcode_lists import (
     MOVES,
     THREADS,
@@ -95,8 +96,9 @@ def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:
 
 
 def test_packed_fp32_that_was_not_counted_comes_from_opcodes() -> None:
-    found = row(kernel(listed({"FFMA": 5, "FFMA2": 7}), sass(ffma=5) | IDLE_TENSOR, capability="10.0"))
-    assert (found["flops_fp32"], found["flops_basis"]) == (10 + 28, "sass fp64+fp16; opcodes fp32")
+    none = {name: metric(0.0) for name in floating_tensor_totals("10.0")}
+    found = row(kernel(listed({"FFMA": 5, "FFMA2": 7}), sass(ffma=5) | none, capability="10.0"))
+    assert (found["flops_fp32"], found["flops_basis"]) == (10 + 28, "sass fp64+fp16; opcodes fp32; tensor ops")
 
 
 @pytest.mark.parametrize(
