@@ -265,7 +265,7 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("function", "says"),
         [
-            ("crash", "RuntimeError: no luck today"),
+            pytest.param("crash", "RuntimeError: no luck today", marks=pytest.mark.nightly),
             ("killed", "killed from outside. Usually that is the system, because memory ran out"),
         ],
     )

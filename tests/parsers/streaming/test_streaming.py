@@ -209,9 +209,7 @@ def _ended(draw: st.DrawFn, lines: list[str]) -> str:
     return text[: len(text) - draw(st.sampled_from([0, 0, 0, 1, 9, 60]))]
 
 
-same_for_any = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+same_for_any = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 class TestAnyReport:
