@@ -62,7 +62,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**buffered, "PYTHONPATH": PYTHONPATH, **more}
 
 
-@pytest.mark.parametrize("words", by_day(A_KIND_EACH, TABLES), ids=lambda words: " ".join(Path(word).name for word in words))
+@pytest.mark.parametrize(
+    "words", by_day(A_KIND_EACH, TABLES), ids=lambda words: " ".join(Path(word).name for word in words)
+)
 def test_a_reader_that_leaves_early_ends_a_command_without_a_trace(words: list[str], tmp_path: Path) -> None:
     """As `| head` does; the pipe is closed before the first line, so that every command meets it."""
     reading, writing = os.pipe()

@@ -238,7 +238,9 @@ def parsing(program: str, reports: Path, out: Path) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("how", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
+@pytest.mark.parametrize(
+    "how", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+)
 def test_an_interrupted_parse_leaves_no_process_and_no_partial_file(tmp_path: Path, how: signal.Signals) -> None:
     out = tmp_path / "out"
     running = parsing(PROGRAM[-1], big_reports(tmp_path / "reports"), out)
