@@ -61,6 +61,7 @@ def assert_nothing_was_found(campaign: Campaign, inputs: int) -> None:
 
 
 @needs_atheris
+@pytest.mark.nightly
 def test_five_hundred_mutated_inputs_give_nothing_but_answers_and_reasons(tmp_path: Path) -> None:
     assert_nothing_was_found(fuzz(TOGETHER, INPUTS, SEED, tmp_path), INPUTS)
 

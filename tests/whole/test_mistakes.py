@@ -100,6 +100,7 @@ def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason=WITHOUT_TORCH)
+@pytest.mark.nightly
 def test_a_process_of_a_model_whose_library_is_missing_says_so_too(tmp_path: Path) -> None:
     without = tmp_path / "without"
     without.mkdir()

@@ -36,6 +36,7 @@ from ncu_parsers.schema.tables import field_entries
 
 from ncu_tools.cli.collecting.sampled_power import power_notes
 from tests.support import stand_in_nvml
+from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 
 WORK_S = 0.02
@@ -151,7 +152,10 @@ class TestTheTable:
 
 @pytest.mark.slow
 class TestTheCommand:
-    def test_shows_energy_and_power_of_points_that_have_them(self, tmp_path: Path) -> None:
+    def test_shows_energy_and_power_of_points_that_have_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        models_run_here(monkeypatch)
         run = tmp_path / "sweep"
         arguments = ("bench", "gemm:8,8,8,fp32", "--device", "cpu", "--max-time", "0.1", "-o", str(run))
         done = ran(*arguments, "--power")

@@ -127,7 +127,7 @@ class TestOnACpu:
         assert sum(record["contraction_flops"] for record in records) == 4 * BATCH * HEADS * rows * columns * DEPTH
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compiled_attention_on_a_cpu_calls_the_operator_whose_shapes_tell_its_flops() -> None:
     torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     query, keys = torch.randn(BATCH, HEADS, 32, DEPTH), torch.randn(BATCH, 2, 48, DEPTH)

@@ -147,6 +147,7 @@ class TestACluster:
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
         assert list((targets / "sweep").iterdir()) == []
 
+    @pytest.mark.nightly
     def test_ends_running_points_when_the_sweep_is_stopped(self, cluster: Cluster, targets: Path) -> None:
         sweep = begun("targets.py:hangs_once", cluster)
         Cluster.wait_for(lambda: (targets / "pids").exists() and (targets / "pids").read_text("utf-8"))

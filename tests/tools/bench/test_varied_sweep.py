@@ -200,7 +200,7 @@ class TestTheCommand:
         assert "--metrics counts on this machine" in told.err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_real_process_measures_counts_and_shows_a_varied_function(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "k.py").write_text(SOURCE, encoding="utf-8")

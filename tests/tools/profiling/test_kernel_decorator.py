@@ -54,6 +54,7 @@ def test_one_point_has_tables_and_views_and_an_unclear_one_is_refused(profiled: 
         points.point()
 
 
+@pytest.mark.nightly
 def test_a_file_that_profiles_whenever_it_is_imported_is_refused_in_its_points(tmp_path: Path) -> None:
     told = ran(tmp_path, example().replace('if __name__ == "__main__":', "if True:").replace("[64, 128, 256]", "[64]"))
     assert "profiles product whenever it is imported" in told.stdout + told.stderr + str(reasons(tmp_path))

@@ -199,6 +199,7 @@ class TestTheSize:
         ]
         assert any("ncu-bench source shows" in note for note in notes)
 
+    @pytest.mark.nightly
     def test_stays_under_two_megabytes_beside_two_thousand_long_names(self) -> None:
         names = [f"void kernel_{number}<{'x' * 380}>(int)" for number in range(2000)]
         launches = table(*(ran(name, 1000) for name in names))
