@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -75,6 +76,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+ALL_ARE_SLOW = re.compile(r"^pytestmark = (\[[^\]]*\b)?pytest\.mark\.(slow|nightly)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m "not slow"` does not import files whose tests are all slow, nor what they import: PyTorch, dask, Chromium."""
+    if config.option.markexpr != "not slow" or not collection_path.name.startswith("test_"):
+        return None
+    return True if ALL_ARE_SLOW.search(collection_path.read_text("utf-8")) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not want
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -124,5 +135,6 @@ def _own_cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
 
 
-settings.register_profile("quick", max_examples=60, deadline=None)
-settings.load_profile("quick")
+settings.register_profile("day", max_examples=25, deadline=None)
+settings.register_profile("night", max_examples=500, deadline=None)
+settings.load_profile("day")
