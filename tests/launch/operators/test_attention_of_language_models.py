@@ -88,6 +88,7 @@ def stock_counter(work: Callable[[], Any]) -> float:
     ("rows", "columns", "heads_of_keys", "causal"),
     [(32, 32, 8, True), (32, 32, 2, True), (1, 48, 8, False), (1, 48, 2, False), (1, 48, 1, False), (16, 48, 4, False)],
 )
+@pytest.mark.slow
 class TestOnACpu:
     def test_scaled_dot_product_attention_is_counted_where_pytorch_counts_nothing(
         self, rows: int, columns: int, heads_of_keys: int, causal: bool
