@@ -56,6 +56,7 @@ def sampled(**options: Any) -> dict[str, Any]:
     return sampled_row(work, stand_in_nvml.UUID, **options)
 
 
+@pytest.mark.slow
 def test_energy_is_mean_power_times_the_time_of_an_iteration() -> None:
     found = sampled()[VALUES]
     each = found["sampled_s"] / found["sampled_iterations"]
@@ -64,6 +65,7 @@ def test_energy_is_mean_power_times_the_time_of_an_iteration() -> None:
     assert found["power_w"] == pytest.approx(stand_in_nvml.POWER_W, rel=0.25)
 
 
+@pytest.mark.slow
 def test_every_value_has_a_unit_and_rate_and_time_stand_beside_it() -> None:
     row = sampled()
     assert row[UNITS] == {name: UNIT_OF[name] for name in row[VALUES]}
@@ -72,6 +74,7 @@ def test_every_value_has_a_unit_and_rate_and_time_stand_beside_it() -> None:
     assert row["notes"] == []
 
 
+@pytest.mark.slow
 def test_a_backward_pass_has_power_and_no_energy_of_its_own() -> None:
     row = sampled(is_backward=True)
     assert ENERGY not in row[VALUES]
@@ -108,6 +111,7 @@ class TestAPoint:
         point: Any = SimpleNamespace(step=SimpleNamespace(device=device), iteration=iteration, workload=workload)
         return point_process._with_power(point, {"notes": ["an earlier note"]})
 
+    @pytest.mark.slow
     def test_on_a_gpu_is_sampled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         row = self.row("cuda", monkeypatch)
         assert row[VALUES][ENERGY] > 0

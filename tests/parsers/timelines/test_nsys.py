@@ -418,6 +418,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_nsys
+@pytest.mark.slow
 class TestReportsOfRealNsys:
     def test_ranges_of_both_forms_domains_and_threads_are_read(self, recorded: Path, tmp_path: Path) -> None:
         exported = tmp_path / "t.sqlite"

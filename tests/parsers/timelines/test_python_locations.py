@@ -170,6 +170,7 @@ def test_hotspots_by_location_has_a_row_per_place_with_its_kernels(recorded: Pat
     assert any("of the time has a Python location" in note for note in table["notes"])
 
 
+@pytest.mark.slow
 def test_locations_are_kept_in_parquet(recorded: Path, tmp_path: Path) -> None:
     CliRunner().invoke(cli, ["parse", str(recorded), "-o", str(tmp_path / "launches.parquet")])
     arguments = ["--group", "location", "--format", "csv"]
