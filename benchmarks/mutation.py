@@ -116,11 +116,13 @@ class Chosen:
         self.names, self.seconds = names, seconds
 
     def pytest_sessionstart(self) -> None:
-        """Let hypothesis stop at the first failure, without shrinking it."""
+        """Let hypothesis try more than by day, and stop at the first failure, without shrinking it."""
         from hypothesis import Phase, settings
 
-        quick = settings.get_profile("quick")
-        settings.register_profile("mutation", quick, phases=(Phase.explicit, Phase.generate), database=None)
+        by_day = settings.get_profile("day")
+        settings.register_profile(
+            "mutation", by_day, max_examples=60, phases=(Phase.explicit, Phase.generate), database=None
+        )
         settings.load_profile("mutation")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -39,10 +40,15 @@ SHARED = ROOT.parent / "shared"
 
 
 LONGEST = (
-    "test_bench_dask.py", "test_streaming.py", "test_ranks.py", "test_hostile.py", "test_bench.py", "test_operators.py",
-    "test_faults.py", "test_execute.py", "test_html_report.py", "test_docs.py", "test_dask.py", "test_pipes.py",
+    "test_bench_dask.py", "test_hostile.py", "test_operators.py", "test_cli.py", "test_ranks.py", "test_html_report.py",
+    "test_pictures.py", "test_bench.py", "test_mcp.py", "test_parts_page.py", "test_timeline_page.py",
+    "test_profile_with_a_stand_in.py", "test_streaming.py", "test_inside_page.py", "test_engine_steps.py",
+    "test_real_tools.py", "test_faults.py", "test_completion.py", "test_house.py", "test_language_commands.py",
+    "test_execute.py", "test_limits.py", "test_doctor.py", "test_studies.py", "test_several_runs_page.py", "test_docs.py",
+    "test_text_roofline.py", "test_bench_against.py", "test_quick_ceilings.py", "test_dask.py", "test_gpu_scripts.py",
+    "test_wheel.py", "test_mistakes.py", "test_fuzz.py", "test_without_the_package.py",
 )  # fmt: skip
-"""Files that take half a minute, longest first: where several processes share the files, none is left alone with one."""
+"""Files that take the most time, longest first: where several processes share the files, none is left alone with one."""
 
 
 PRINTED: list[PrintedAnswers] = []
@@ -73,6 +79,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+ALL_ARE_SLOW = re.compile(r"^pytestmark = (\[[^\]]*\b)?pytest\.mark\.(slow|nightly)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m "not slow"` does not import files whose tests are all slow, nor what they import: PyTorch, dask, Chromium."""
+    if config.option.markexpr != "not slow" or not collection_path.name.startswith("test_"):
+        return None
+    return True if ALL_ARE_SLOW.search(collection_path.read_text("utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not want
@@ -124,5 +140,6 @@ def _own_cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
 
 
-settings.register_profile("quick", max_examples=60, deadline=None)
-settings.load_profile("quick")
+settings.register_profile("day", max_examples=25, deadline=None)
+settings.register_profile("night", max_examples=500, deadline=None)
+settings.load_profile("day")

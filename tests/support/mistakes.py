@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conftest import ROOT, SAMPLES
+from tests.support.called_here import called_here
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 EXPECTATIONS = ROOT / "tests" / "expectations" / "mistakes.txt"
@@ -136,6 +137,12 @@ def as_a_user() -> list[str]:
     return ["setpriv", "--bounding-set", without, "--inh-caps", without] if is_root else []
 
 
+def printed_here(folder: Path, command: str) -> tuple[int, str]:
+    """The same without a process: the exit code of a command in the folder, and what it prints as its error."""
+    done = called_here(*shlex.split(command), cwd=folder, environment={**os.environ, "COLUMNS": "120"})
+    return done.code, error_in(done.err)
+
+
 def printed(folder: Path, mistake: str, command: str) -> tuple[int, str]:
     """The exit code of a command in the folder, and what it prints as its error, without what it said before."""
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "COLUMNS": "120"}
@@ -146,9 +153,14 @@ def printed(folder: Path, mistake: str, command: str) -> tuple[int, str]:
     done = subprocess.run(
         [*before, *PROGRAM, *words], cwd=folder, env=environment, capture_output=True, check=False, timeout=120
     )
-    lines = done.stderr.decode().splitlines()
+    return done.returncode, error_in(done.stderr.decode())
+
+
+def error_in(said: str) -> str:
+    """What was printed from the error on."""
+    lines = said.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith("Error:")), 0)
-    return done.returncode, "\n".join(lines[start:])
+    return "\n".join(lines[start:])
 
 
 def kept_text(command: str, code: int, text: str) -> str:

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
+NIGHTLY = pytest.mark.nightly
+
 
 def by_day(few: Collection[Any], of: Sequence[Any]) -> list[Any]:
-    """Parameters for `pytest.mark.parametrize`: those of `of` that are in `few` by day, the others at night."""
-    return [value if value in few else pytest.param(value, marks=pytest.mark.nightly) for value in of]
+    """Parameters for `pytest.mark.parametrize`: those of `of` that are in `few` by day, the others at night.
+
+    A tuple holds the values of several parameters.
+    """
+    return [
+        value if value in few else pytest.param(*(value if isinstance(value, tuple) else [value]), marks=NIGHTLY)
+        for value in of
+    ]
 
 
 def one_in(every: int, of: Sequence[Any]) -> list[Any]:

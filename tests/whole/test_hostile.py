@@ -308,11 +308,12 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     "command",
     [
-        "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run",
+        "profile gemm:16,16,16,fp32 -o run",
+        pytest.param("bench gemm:16,16,16,fp32 --max-time 0.05 -o run", marks=pytest.mark.nightly),
         pytest.param("doctor", marks=pytest.mark.nightly),  # by day test_doctor looks at torch alone
         pytest.param("estimate gemm:16,16,16,fp32", marks=pytest.mark.nightly),
         pytest.param("bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", marks=pytest.mark.nightly),
-        "machines measure --on cuda -o run",
+        pytest.param("machines measure --on cuda -o run", marks=pytest.mark.nightly),
     ],
 )  # fmt: skip
 def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp_path: Path) -> None:
@@ -427,10 +428,11 @@ socket.getaddrinfo = refuse_name
 """
 
 
-def test_no_command_uses_the_network(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", by_day(["hf:bert-base"], ["hf:bert-base", "resnet18"]))
+def test_no_command_uses_the_network(model: str, tmp_path: Path) -> None:
     log = tmp_path / "asked"
     (tmp_path / "sitecustomize.py").write_text(NO_NETWORK.format(log=str(log)))
-    commands = ("doctor", f"hotspots {SAMPLES / 'd01-wide-raw.csv'}", "estimate hf:bert-base resnet18 --machine t4")
+    commands = ("doctor", f"hotspots {SAMPLES / 'd01-wide-raw.csv'}", f"estimate {model} --machine t4")
     code = "import sys; from ncu_tools.cli import run; sys.exit(max(run(line.split()) for line in sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, *commands], cwd=tmp_path, capture_output=True, text=True, timeout=300,

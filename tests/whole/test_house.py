@@ -15,6 +15,8 @@ import pytest
 from tests import conftest
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 STAGES = ("ncu_launch", "ncu_parsers", "ncu_tools")
 FOLDERS = {
     "ncu_launch": ROOT / "launch" / "ncu_launch",
@@ -71,7 +73,6 @@ def modules_imported_by(module: str) -> set[str]:
 
 
 class TestImports:
-    @pytest.mark.slow
     def test_go_from_a_stage_only_to_those_on_its_left(self) -> None:
         wrong = {
             (module, name)

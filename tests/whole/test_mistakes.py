@@ -1,4 +1,4 @@
-"""The most likely mistakes, each made in a process of its own: what is printed is kept, and says what to do."""
+"""The most likely mistakes: what is printed is kept, and says what to do. At night each is made in its own process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,19 @@ import pytest
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.mistakes import CLOSED, EXPECTATIONS, MISSING, MISTAKES, as_a_user, kept_text, printed, put_files
+from tests.support.mistakes import (
+    CLOSED,
+    EXPECTATIONS,
+    MISSING,
+    MISTAKES,
+    as_a_user,
+    kept_text,
+    printed,
+    printed_here,
+    put_files,
+)
 from tests.support.models.models_here import models_run_here
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
@@ -40,21 +51,34 @@ def test_the_page_has_each_of_the_mistakes_and_no_other() -> None:
     assert len(MISTAKES) > 20
 
 
-@pytest.mark.parametrize(
-    ("mistake", "command"), [(mistake, command) for mistake, ones in MISTAKES.items() for command in ones]
-)
+EVERY_ONE = [(mistake, command) for mistake, ones in MISTAKES.items() for command in ones]
+IN_A_PROCESS = [(mistake, command) for mistake, command in EVERY_ONE if mistake in (MISSING, CLOSED)]
+"""Those whose process has other permissions or packages, and one more."""
+
+
+@pytest.mark.parametrize(("mistake", "command"), [one for one in EVERY_ONE if one not in IN_A_PROCESS])
 def test_a_mistake_is_answered_as_kept_in_one_paragraph(mistake: str, command: str, folder: Path) -> None:
+    before = sizes(folder)
+    assert_is_as_kept(command, *printed_here(folder, command))
+    assert sizes(folder) == before
+
+
+@pytest.mark.parametrize(("mistake", "command"), by_day([*IN_A_PROCESS, EVERY_ONE[0]], EVERY_ONE))
+def test_a_mistake_is_answered_so_by_a_process_too(mistake: str, command: str, folder: Path) -> None:
     if mistake == CLOSED and as_a_user() and shutil.which("setpriv") is None:
         pytest.skip("root may enter every folder, and setpriv (util-linux) is not installed")
     before = sizes(folder)
-    code, text = printed(folder, mistake, command)
+    assert_is_as_kept(command, *printed(folder, mistake, command))
+    assert sizes(folder) == before
+
+
+def assert_is_as_kept(command: str, code: int, text: str) -> None:
     assert kept_text(command, code, text) in KEPT
     assert code in (1, 2)
     assert text.startswith("Error: ")
     assert "\n" not in text
     sentences = re.split(r"[.?:;] ", text.removeprefix("Error: "))
     assert len(sentences) > 1, "it has to say what to do too"
-    assert sizes(folder) == before
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason=WITHOUT_TORCH)
@@ -76,6 +100,7 @@ def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason=WITHOUT_TORCH)
+@pytest.mark.nightly
 def test_a_process_of_a_model_whose_library_is_missing_says_so_too(tmp_path: Path) -> None:
     without = tmp_path / "without"
     without.mkdir()

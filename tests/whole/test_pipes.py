@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, SAMPLES
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,17 @@ TABLES = [
     ["doctor"],
     ["completion", "bash"],
 ]
+A_KIND_EACH = [
+    [],
+    ["--help"],
+    ["parse", RAW, "-o", "launches.parquet"],
+    ["hotspots", RAW],
+    ["hotspots", RAW, "--format", "csv"],
+    ["query", RUN, "SELECT * FROM launches"],
+    ["compare", RAW, RAW, "--fail-on", "time>5%"],
+    ["completion", "bash"],
+]
+"""Of the commands: a list of commands, help, a parse, a table as text and as CSV, rows of a query, gates, a script."""
 ESCAPE = b"\x1b"
 
 
@@ -50,7 +62,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**buffered, "PYTHONPATH": PYTHONPATH, **more}
 
 
-@pytest.mark.parametrize("words", TABLES, ids=lambda words: " ".join(Path(word).name for word in words))
+@pytest.mark.parametrize(
+    "words", by_day(A_KIND_EACH, TABLES), ids=lambda words: " ".join(Path(word).name for word in words)
+)
 def test_a_reader_that_leaves_early_ends_a_command_without_a_trace(words: list[str], tmp_path: Path) -> None:
     """As `| head` does; the pipe is closed before the first line, so that every command meets it."""
     reading, writing = os.pipe()
@@ -84,7 +98,7 @@ def _ten_times(cells: re.Match[str]) -> str:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no bash")
-@pytest.mark.parametrize("lines", [1, 3])
+@pytest.mark.parametrize("lines", by_day([3], [1, 3]))
 def test_head_gets_its_lines_of_an_output_longer_than_a_pipe_holds(lines: int, tmp_path: Path) -> None:
     command = f'set -o pipefail; "$@" | head -n {lines}'
     query = "SELECT range, 'a row' FROM range(100000)"
@@ -98,7 +112,9 @@ def test_head_gets_its_lines_of_an_output_longer_than_a_pipe_holds(lines: int, t
     assert b"Broken" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["hotspots", RAW], ["roofline", RAW], ["machines"], ["metrics"], []])
+@pytest.mark.parametrize(
+    "words", by_day([["hotspots", RAW], []], [["hotspots", RAW], ["roofline", RAW], ["machines"], ["metrics"], []])
+)
 def test_a_pipe_gets_plain_text_the_same_each_time_and_whatever_the_terminal(words: list[str], tmp_path: Path) -> None:
     settings: tuple[dict[str, str], ...] = (
         {}, {"NO_COLOR": "1", "COLUMNS": "20", "TERM": "dumb"},
@@ -115,7 +131,7 @@ def test_a_pipe_gets_plain_text_the_same_each_time_and_whatever_the_terminal(wor
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", by_day([80], [80, 120]))
 def test_a_width_can_be_given_where_no_terminal_is(width: int) -> None:
     done = subprocess.run(
         [*PROGRAM, "hotspots", RAW], capture_output=True, env=environment(NCU_BENCH_WIDTH=str(width)), check=True
@@ -147,7 +163,13 @@ def on_a_terminal(words: list[str], **settings: str) -> bytes:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no terminals of this kind")
-@pytest.mark.parametrize("words", [["hotspots", RAW], ["machines", "t4"], ["doctor"], ["parse", RAW, "-o", "{}"]])
+@pytest.mark.parametrize(
+    "words",
+    by_day(
+        [["hotspots", RAW], ["parse", RAW, "-o", "{}"]],
+        [["hotspots", RAW], ["machines", "t4"], ["doctor"], ["parse", RAW, "-o", "{}"]],
+    ),
+)
 def test_no_colour_is_written_to_a_terminal_where_none_is_wanted(words: list[str], tmp_path: Path) -> None:
     words = [word.replace("{}", str(tmp_path / "launches.parquet")) for word in words]
     written = on_a_terminal(words, NO_COLOR="1", COLUMNS="100")

@@ -28,6 +28,7 @@ from tests.conftest import ROOT, SAMPLES
 from tests.launch.targets.test_examples import EXAMPLES, ON_A_GPU, commands
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
+from tests.support.nightly import by_day
 from tests.support.stand_in_ncu import half
 from tests.support.timelines import KERNELS, database, kernel
 from tests.tools.cli.test_cli import PYTHONPATH, Result
@@ -269,7 +270,9 @@ class TestTwoRuns:
 class TestTheExamplesForAGpu:
     """docs/examples: their commands reach ncu with the function and its arguments, and its report is read."""
 
-    @pytest.mark.parametrize("command", [one for one in commands(ON_A_GPU) if one.startswith("profile")])
+    PROFILES = tuple(one for one in commands(ON_A_GPU) if one.startswith("profile"))
+
+    @pytest.mark.parametrize("command", by_day(PROFILES[:1], PROFILES))
     def test_run_their_function_under_ncu(self, command: str, bench: Bench) -> None:
         for file in EXAMPLES.glob("*.py"):
             shutil.copy(file, bench.folder)

@@ -454,6 +454,7 @@ class TestRealRanks:
             (row["rank"], row["host"], row["duration_ns"]) for row in rows
         ]
 
+    @pytest.mark.nightly
     def test_started_by_a_launcher_write_their_own_parts_and_the_first_joins_them(self, folder: Path) -> None:
         arguments = [*PROGRAM, "profile", "model.py:small", "--tool", "operators", "-o", "run"]
         environment = started(folder, {})["env"]
@@ -513,6 +514,7 @@ class TestRealRanks:
         assert failed["rank"] == 2
 
     @needs_nsys
+    @pytest.mark.nightly
     def test_are_named_if_their_profiler_was_killed_and_leave_nothing_of_it(self, folder: Path) -> None:
         done = profile(
             folder, "--nproc", "3", "--tool", "nsys", "--tool-per", "rank0", "-o", "run", "--", "alone.py", "be-killed"

@@ -229,6 +229,7 @@ class TestTenImageModels:
         assert rates["dram"] == pytest.approx(bandwidth, rel=1e-3)
 
     @needs_torchvision
+    @pytest.mark.nightly
     def test_memory_bound_models_are_those_on_the_page(self) -> None:
         always = {"efficientnet_b0", "mnasnet1_0", "mobilenet_v2", "shufflenet_v2_x1_0"}
         names = [*sorted(always), "alexnet", "googlenet", "regnet_y_400mf", "resnet18", "squeezenet1_1", "vgg16"]

@@ -11,6 +11,7 @@ import pytest
 from ncu_tools.cli import COMMANDS
 from tests.parsers.ncu_rep.test_instances import REAL
 from tests.support.binary_expectations import made
+from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports
 from tests.support.timelines import KERNELS, database, kernel
@@ -77,7 +78,7 @@ def test_a_command_that_takes_a_report_works(command: str, tmp_path: Path) -> No
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(3, REAL), ids=lambda path: path.name)
 def test_every_real_binary_report_is_read(path: Path, tmp_path: Path) -> None:
     output = tmp_path / "launches.parquet"
     for arguments in (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 
 from ncu_launch.bench.against.agreement import TOLERANCES, compared  # noqa: E402
 

@@ -326,7 +326,7 @@ class TestRealProcesses:
         [
             ("memory_of_a_cpu", "out of memory", "can't allocate memory"),
             ("crashes", "crashed", "SIGABRT"),
-            ("killed", "crashed", "memory runs out"),
+            pytest.param("killed", "crashed", "memory runs out", marks=pytest.mark.nightly),
         ],
     )
     def test_one_that_dies_is_a_row_that_says_so(
@@ -360,9 +360,7 @@ def pid_in(path: Path) -> int:
     raise AssertionError(f"nothing was written to {path}")
 
 
-@pytest.mark.parametrize(
-    "number", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-)
+@pytest.mark.parametrize("number", by_day([signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
 def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
     number: signal.Signals, targets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ from ncu_parsers.schema.tables import field_entries
 
 from ncu_tools.cli.collecting.sampled_power import power_notes
 from tests.support import stand_in_nvml
+from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 
 WORK_S = 0.02
@@ -55,6 +56,7 @@ def sampled(**options: Any) -> dict[str, Any]:
     return sampled_row(work, stand_in_nvml.UUID, **options)
 
 
+@pytest.mark.slow
 def test_energy_is_mean_power_times_the_time_of_an_iteration() -> None:
     found = sampled()[VALUES]
     each = found["sampled_s"] / found["sampled_iterations"]
@@ -63,6 +65,7 @@ def test_energy_is_mean_power_times_the_time_of_an_iteration() -> None:
     assert found["power_w"] == pytest.approx(stand_in_nvml.POWER_W, rel=0.25)
 
 
+@pytest.mark.slow
 def test_every_value_has_a_unit_and_rate_and_time_stand_beside_it() -> None:
     row = sampled()
     assert row[UNITS] == {name: UNIT_OF[name] for name in row[VALUES]}
@@ -71,6 +74,7 @@ def test_every_value_has_a_unit_and_rate_and_time_stand_beside_it() -> None:
     assert row["notes"] == []
 
 
+@pytest.mark.slow
 def test_a_backward_pass_has_power_and_no_energy_of_its_own() -> None:
     row = sampled(is_backward=True)
     assert ENERGY not in row[VALUES]
@@ -107,6 +111,7 @@ class TestAPoint:
         point: Any = SimpleNamespace(step=SimpleNamespace(device=device), iteration=iteration, workload=workload)
         return point_process._with_power(point, {"notes": ["an earlier note"]})
 
+    @pytest.mark.slow
     def test_on_a_gpu_is_sampled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         row = self.row("cuda", monkeypatch)
         assert row[VALUES][ENERGY] > 0
@@ -151,7 +156,10 @@ class TestTheTable:
 
 @pytest.mark.slow
 class TestTheCommand:
-    def test_shows_energy_and_power_of_points_that_have_them(self, tmp_path: Path) -> None:
+    def test_shows_energy_and_power_of_points_that_have_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        models_run_here(monkeypatch)
         run = tmp_path / "sweep"
         arguments = ("bench", "gemm:8,8,8,fp32", "--device", "cpu", "--max-time", "0.1", "-o", str(run))
         done = ran(*arguments, "--power")

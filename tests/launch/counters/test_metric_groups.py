@@ -97,6 +97,7 @@ class TestEveryRequestedMetricExists:
 
     @pytest.mark.skipif(find_tool("ncu") is None, reason="ncu is not installed: apt-get install nsight-compute")
     @pytest.mark.parametrize("name", ["gv100", "tu104", "tu116", "ga100", "ga102", "ga10b", "gh100"])
+    @pytest.mark.slow
     def test_in_what_the_installed_ncu_lists(self, name: str) -> None:
         ncu = find_tool("ncu")
         assert ncu is not None

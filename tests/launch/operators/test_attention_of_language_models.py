@@ -88,6 +88,7 @@ def stock_counter(work: Callable[[], Any]) -> float:
     ("rows", "columns", "heads_of_keys", "causal"),
     [(32, 32, 8, True), (32, 32, 2, True), (1, 48, 8, False), (1, 48, 2, False), (1, 48, 1, False), (16, 48, 4, False)],
 )
+@pytest.mark.slow
 class TestOnACpu:
     def test_scaled_dot_product_attention_is_counted_where_pytorch_counts_nothing(
         self, rows: int, columns: int, heads_of_keys: int, causal: bool
@@ -127,7 +128,7 @@ class TestOnACpu:
         assert sum(record["contraction_flops"] for record in records) == 4 * BATCH * HEADS * rows * columns * DEPTH
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compiled_attention_on_a_cpu_calls_the_operator_whose_shapes_tell_its_flops() -> None:
     torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     query, keys = torch.randn(BATCH, HEADS, 32, DEPTH), torch.randn(BATCH, 2, 48, DEPTH)

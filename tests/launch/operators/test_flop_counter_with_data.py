@@ -28,7 +28,7 @@ DETECTORS = (
     "maskrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2", "ssd300_vgg16",
     "ssdlite320_mobilenet_v3_large",
 )  # fmt: skip
-BY_DAY = ("fasterrcnn_mobilenet_v3_large_320_fpn", "ssdlite320_mobilenet_v3_large")
+BY_DAY = ("fasterrcnn_mobilenet_v3_large_320_fpn",)
 FIXED_SIZE = ("ssd300_vgg16", "ssdlite320_mobilenet_v3_large")
 
 

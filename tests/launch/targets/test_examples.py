@@ -6,8 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
-from tests.tools.cli.test_cli import PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch")
@@ -23,8 +20,6 @@ pytest.importorskip("torch")
 EXAMPLES = ROOT / "docs" / "examples"
 PAGE = (EXAMPLES / "README.md").read_text("utf-8")
 ON_A_CPU, ON_A_GPU = PAGE.split("## On a GPU")
-MAIN = (sys.executable, "-c", "from ncu_tools.cli import main; main()")
-LIMIT_S = 300
 
 
 def commands(text: str) -> list[str]:
@@ -41,19 +36,11 @@ def shown_under(command: str) -> list[str]:
 def test_a_command_for_a_cpu_gives_the_columns_that_the_page_shows(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A profile and a measurement are real processes, the others, for speed, run here."""
     for file in EXAMPLES.glob("*.py"):
         shutil.copy(file, tmp_path)
     words = [*shlex.split(command), *(("--max-time", "0.2") if command.startswith("bench") else ())]
-    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "COLUMNS": "118", "OMP_NUM_THREADS": "1"}
-    if "matmul.py" in command:
-        done = subprocess.run(
-            [*MAIN, *words], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=LIMIT_S
-        )
-        here = Result(done.returncode, done.stdout, done.stderr)
-    else:
-        models_run_here(monkeypatch)
-        here = called_here(*words, cwd=tmp_path, environment=environment)
+    models_run_here(monkeypatch)
+    here = called_here(*words, cwd=tmp_path, environment={**os.environ, "COLUMNS": "118"})
     said = here.out
     assert here.code == 0, here.err
     titles, _, first, *_ = shown_under(command)

@@ -132,6 +132,7 @@ class TestAsProcesses:
         assert "aten::mul" in done.stdout
         assert "not one of ours" not in done.stdout + done.stderr
 
+    @pytest.mark.nightly
     def test_a_function_that_exits_is_an_error_of_its_own(self, folder: Path) -> None:
         done = process(folder, "profile", "k.py:leaves")
         assert done.returncode == 1

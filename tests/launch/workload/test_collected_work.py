@@ -12,6 +12,7 @@ from ncu_launch.operators.user_formulas import SETTING
 from ncu_launch.workload.collected_work import FREE_OF_CONTRACTIONS, MOVES, CollectedWork, work_of_call
 
 from tests.support.models.meta_models import parameters_on_meta
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
@@ -155,9 +156,11 @@ ONE_OF_A_KIND = (
     "shufflenet_v2_x0_5", "squeezenet1_0", "swin_t", "vgg11", "vit_b_32",
 )  # fmt: skip
 """The smallest of each architecture."""
+BY_DAY = ("convnext_tiny", "googlenet", "mnasnet0_5", "resnet18", "swin_t", "vit_b_32")
+"""Plain, depthwise and many small convolutions, attention in windows and of all patches."""
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", by_day(BY_DAY, ONE_OF_A_KIND))
 def test_a_torchvision_models_flops_and_parameters_are_its_published_ones(name: str) -> None:
     assert_published_figures(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from ncu_tools.model.language.step_work import precision_of, resident_weight_byt
 from tests.support.installed import WITHOUT_TORCH, WITHOUT_TORCHAO
 
 torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
-pytest.importorskip("transformers", reason="transformers is not installed")
-pytest.importorskip("torchao", reason=WITHOUT_TORCHAO)
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Importing them takes every process that collects tests a second.
+    pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed"),
+    pytest.mark.skipif(find_spec("torchao") is None, reason=WITHOUT_TORCHAO),
+]
 
 WIDTH, BETWEEN, LAYERS, WORDS, KEYS = 128, 256, 2, 512, 64
 SMALL = {

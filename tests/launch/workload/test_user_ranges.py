@@ -21,7 +21,7 @@ from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
 import ncu_tools
 from tests.support.called_here import called_here
-from tests.tools.cli.test_cli import PYTHONPATH
+from tests.tools.cli.test_cli import PYTHONPATH, Result
 
 PROGRAM = """
 import torch
@@ -147,21 +147,27 @@ def test_a_second_run_of_a_program_replaces_the_ranges_of_the_first(tmp_path: Pa
     assert json.loads(line)["range"] == "a"
 
 
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A folder with the run of `PROGRAM`, and what was printed."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("program")
+    result = program(folder)
+    assert result.code == 0, result.err
+    return folder, result
+
+
 @pytest.mark.slow
 class TestAProgramUnderTheOperatorCollector:
-    def test_has_the_operators_of_its_ranges_and_no_others(self, tmp_path: Path) -> None:
-        pytest.importorskip("torch")
-        result = program(tmp_path)
-        assert result.code == 0, result.err
+    def test_has_the_operators_of_its_ranges_and_no_others(self, profiled: tuple[Path, Result]) -> None:
+        folder, result = profiled
         launches = {row["kernel"]: row["launches"] for row in result.json()["rows"]}
         assert launches == {"aten::mm": 3, "aten::relu": 3, "aten::mul": 1}
-        layers = called_here("layers", "run", "--format", "json", cwd=tmp_path).json()["rows"]
+        layers = called_here("layers", "run", "--format", "json", cwd=folder).json()["rows"]
         assert {"step", "step.product", "decorated"} <= {row["module"] for row in layers}
 
-    def test_stands_beside_its_own_formulas(self, tmp_path: Path) -> None:
-        pytest.importorskip("torch")
-        program(tmp_path)
-        found = called_here("expected", "run", "--format", "json", cwd=tmp_path).json()
+    def test_stands_beside_its_own_formulas(self, profiled: tuple[Path, Result]) -> None:
+        found = called_here("expected", "run", "--format", "json", cwd=profiled[0]).json()
         rows = {row["range"]: row for row in found["rows"]}
         product = rows["step.product"]
         assert (product["passes"], product["launches"], product["expected_flops"]) == (3, 3, 2 * 64**3)
@@ -174,9 +180,11 @@ class TestAProgramUnderTheOperatorCollector:
     @pytest.mark.parametrize(
         "text",
         [
-            "print('marks nothing')",
+            pytest.param("print('marks nothing')", marks=pytest.mark.nightly),
             "import ncu_tools\nwith ncu_tools.range('numpy'):\n    sum([1, 2])",
-            "import torch, ncu_tools\nwith ncu_tools.range('empty'):\n    pass",
+            pytest.param(
+                "import torch, ncu_tools\nwith ncu_tools.range('empty'):\n    pass", marks=pytest.mark.nightly
+            ),
         ],
     )
     def test_that_ran_no_operator_in_a_range_is_told_how_to_mark_one(self, text: str, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_only_a_few_of_many_operators_are_named() -> None:
     assert "(aten.a 1 and then 0, aten.b 1 and then 0, aten.c 1 and then 0 and 2 more)" in note
 
 
+@pytest.mark.slow
 def test_a_function_compiled_inside_the_profiled_range_is_noted(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason=WITHOUT_TORCH)
     import torch._dynamo.utils  # noqa: F401  what is not imported has compiled nothing

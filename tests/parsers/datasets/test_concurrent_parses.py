@@ -13,6 +13,7 @@ from ncu_parsers.datasets.dataset_layout import read_log
 from ncu_parsers.parquet.reader import read_launches
 
 from tests.conftest import SAMPLES
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, process
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,7 @@ def parsed_at_once(*pairs: tuple[str, Path]) -> None:
         assert one.returncode == 0, said.decode()
 
 
-@pytest.mark.parametrize("same_report", [True, False], ids=["of one report", "of two reports"])
+@pytest.mark.parametrize("same_report", by_day([False], [True, False]), ids=["of one report", "of two reports"])
 def test_leave_one_complete_file_and_nothing_else(tmp_path: Path, *, same_report: bool) -> None:
     output = tmp_path / "launches.parquet"
     reports = [REPORTS[0] if same_report else REPORTS[number % 2] for number in range(6)]

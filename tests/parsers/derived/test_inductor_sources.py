@@ -420,7 +420,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_kernel_of_a_real_compilation_is_found_with_its_lines(compiled: Path) -> None:
     table = hotspots_json(str(compiled / "trace.json"), "--inductor", str(compiled / LOGS))
     made_of = {row["kernel"]: row["made_of"] for row in table["rows"] if "cpp_fused" in row["kernel"]}
@@ -437,7 +437,7 @@ def test_every_kernel_of_a_real_compilation_is_found_with_its_lines(compiled: Pa
     assert not any("generated kernel" in note for note in table["notes"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_debug_folders_and_the_log_of_one_compilation_agree(compiled: Path) -> None:
     (folder,) = (compiled / "debug" / "torch_compile_debug").glob("run_*")
     by_log, by_folder = (compiled_in(str(path)) for path in (compiled / LOGS, folder))
@@ -445,7 +445,7 @@ def test_debug_folders_and_the_log_of_one_compilation_agree(compiled: Path) -> N
     assert {name: by_log[name] for name in by_folder} == by_folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_profile_keeps_what_the_kernels_of_a_real_compilation_are_made_of(compiled: Path, tmp_path: Path) -> None:
     shutil.copytree(compiled / LOGS, tmp_path / LOGS)
     assert keep_compiled(tmp_path) == []
@@ -455,7 +455,7 @@ def test_a_profile_keeps_what_the_kernels_of_a_real_compilation_are_made_of(comp
     assert str(compiled) not in kept
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_location_of_a_compiled_region_is_the_program_and_of_its_kernels_the_model(compiled: Path) -> None:
     table = hotspots_json(str(compiled / "trace.json"), "--inductor", str(compiled / LOGS), "--group", "location")
     places = {row["kernel"] for row in table["rows"]}

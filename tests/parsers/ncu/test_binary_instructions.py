@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
@@ -29,6 +29,7 @@ from ncu_tools.kernels.source.kernel_code import kernel_code
 from tests.conftest import SHARED
 from tests.support.hottest_places import EXPECTATIONS, hottest_places
 from tests.support.installed import needs_ncu
+from tests.support.nightly import by_day
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, table_of
 
@@ -89,7 +90,7 @@ def printed_by_ncu(path: Path, folder: Path) -> pa.Table | None:
 
 
 @needs_ncu
-@pytest.mark.parametrize("path", EVERY_REPORT, ids=lambda path: path.name[:40])
+@pytest.mark.parametrize("path", by_day([JULIA, CUDA, *EXAMPLES[:1]], EVERY_REPORT), ids=lambda path: path.name[:40])
 def test_every_column_equals_the_source_page_of_ncu(path: Path, tmp_path: Path) -> None:
     printed, read = printed_by_ncu(path, tmp_path), read_instructions(Source(str(path)))
     if printed is None:
@@ -218,7 +219,6 @@ def test_a_kernel_that_the_cubin_does_not_hold_has_no_lines() -> None:
     assert kernel_debug(cubin(), "another") is None
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 17_000), st.binary(min_size=1, max_size=8))
 def test_a_damaged_cubin_ends_in_no_traceback(place: int, damage: bytes) -> None:
     whole = cubin()

@@ -18,6 +18,7 @@ from ncu_parsers.schema.tables import METADATA_KEY
 from ncu_parsers.sources.sources import Source
 
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, report_of
+from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 
@@ -148,7 +149,7 @@ def sums(path: Path, kind: str) -> dict[tuple[int, str], float]:
 
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(3, REAL), ids=lambda path: path.name)
 def test_instances_of_real_reports_add_up_to_the_metric_of_their_launch(path: Path) -> None:
     parsed = parse([Source(str(path))])
     assert parsed.table is not None

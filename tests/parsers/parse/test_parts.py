@@ -21,6 +21,7 @@ from ncu_parsers.streaming.cells.rows import NotStreamed
 
 from tests.conftest import SAMPLES
 from tests.parsers.streaming.test_streaming import CACHE, TIME, launch_cells, row, wide_header
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -237,7 +238,9 @@ def parsing(program: str, reports: Path, out: Path) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+)
 def test_an_interrupted_parse_leaves_no_process_and_no_partial_file(tmp_path: Path, how: signal.Signals) -> None:
     out = tmp_path / "out"
     running = parsing(PROGRAM[-1], big_reports(tmp_path / "reports"), out)
@@ -270,7 +273,7 @@ threading.Thread(target=threading.Event().wait, daemon=True).start()  # gets wha
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", by_day([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]))
 def test_a_parse_interrupted_while_a_process_starts_says_only_that_it_stopped(
     tmp_path: Path, how: signal.Signals
 ) -> None:

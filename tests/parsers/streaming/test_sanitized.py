@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SOURCES = ROOT / "parsers" / "ncu_parsers" / "streaming" / "cells" / "native"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
@@ -67,7 +67,6 @@ def test_no_access_is_outside_of_what_is_theirs(tmp_path: Path) -> None:
     assert "passed" in done.stdout
 
 
-@pytest.mark.nightly
 def test_an_access_outside_would_be_seen(tmp_path: Path) -> None:
     """The same with a mistake put in: a line compared with a beginning that is longer."""
     mistaken = shutil.copytree(SOURCES, tmp_path / "loops") / "texts.h"

@@ -29,6 +29,7 @@ from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots, kernels_table
 from ncu_tools.kernels.kernel_cache import cache_kernels
+from tests.support.nightly import one_in
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 pytestmark = pytest.mark.slow
@@ -118,12 +119,13 @@ class TestRealReports:
         assert found is None or found == plainly(path)
 
     @needs_shared_reports
-    @pytest.mark.parametrize("path", shared_reports("ncu_csv"), ids=lambda path: path.name)
+    @pytest.mark.parametrize("path", one_in(2, shared_reports("ncu_csv")), ids=lambda path: path.name)
     def test_every_shared_report_too(self, path: Path, tmp_path: Path) -> None:
         found = streamed(path, tmp_path)
         assert found is None or found == plainly(path)
 
     @needs_shared_reports
+    @pytest.mark.nightly
     def test_most_of_them_are_streamed(self, tmp_path: Path) -> None:
         reports = [path for path in shared_reports("ncu_csv") if "raw" in path.name or "details" in path.name]
         assert sum(streamed(path, tmp_path) is not None for path in reports) > len(reports) / 2
@@ -209,9 +211,7 @@ def _ended(draw: st.DrawFn, lines: list[str]) -> str:
     return text[: len(text) - draw(st.sampled_from([0, 0, 0, 1, 9, 60]))]
 
 
-same_for_any = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+same_for_any = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 class TestAnyReport:

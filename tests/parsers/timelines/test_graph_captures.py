@@ -130,6 +130,7 @@ def test_matches_are_every_gapless_part_of_the_launches(launches: list[str], gra
 
 
 @pytest.mark.parametrize("command", ["hotspots", "roofline", "layers", "report"])
+@pytest.mark.slow
 def test_commands_take_the_trace_of_a_capture(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     capture, trace = tmp_path / "capture.json", tmp_path / "trace.json"
     capture.write_text(json.dumps({"traceEvents": capture_of_two_products()}))

@@ -184,6 +184,7 @@ def cpu_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_operators_are_the_rows_of_a_trace_of_the_cpu(cpu_trace: Path) -> None:
     report = read_report(Source(str(cpu_trace)))
     found = rows(report)

@@ -418,6 +418,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_nsys
+@pytest.mark.slow
 class TestReportsOfRealNsys:
     def test_ranges_of_both_forms_domains_and_threads_are_read(self, recorded: Path, tmp_path: Path) -> None:
         exported = tmp_path / "t.sqlite"
@@ -512,6 +513,7 @@ def profiled(tmp_path: Path, export: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
 
 
+@pytest.mark.slow
 def test_a_profile_with_nsys_shows_the_kernels_of_its_timeline(tmp_path: Path) -> None:
     exported = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1), kernel(20, 2)]})
     done = profiled(tmp_path, f'cp "{exported}" "$7"')
@@ -521,6 +523,7 @@ def test_a_profile_with_nsys_shows_the_kernels_of_its_timeline(tmp_path: Path) -
     assert (tmp_path / "run" / "launches.parquet").is_file()
 
 
+@pytest.mark.slow
 def test_a_profile_with_nsys_without_gpu_work_succeeds_with_a_message(tmp_path: Path) -> None:
     exported = database(tmp_path / "t.sqlite", {RANGES: [pushed("a", 1, 2)]})
     done = profiled(tmp_path, f'cp "{exported}" "$7"')
@@ -529,6 +532,7 @@ def test_a_profile_with_nsys_without_gpu_work_succeeds_with_a_message(tmp_path: 
     assert "1 NVTX range" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_profile_whose_timeline_cannot_be_read_fails_with_the_reason(tmp_path: Path) -> None:
     done = profiled(tmp_path, "echo out of luck")
     assert done.returncode == 1

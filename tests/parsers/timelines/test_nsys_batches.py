@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,7 @@ def assert_same_in_parts(path: Path) -> pa.Table:
 def too_big(*_: object) -> None:
     with memory.limited(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "resident", lambda: 1 << 50)
+        patch.setattr(memory, "gc", SimpleNamespace(collect=int))  # that of all tests takes long to collect
         memory.require_memory("t.sqlite")
 
 

@@ -110,6 +110,7 @@ def test_an_unknown_capture_gives_a_note_and_no_column(tmp_path: Path, nodes: li
     assert any("where they were captured is not known" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_a_graph_is_captured_under_the_ranges_of_its_phases_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Capturing needs a GPU: a fake of PyTorch's capture runs the step instead."""
     torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)

@@ -144,6 +144,7 @@ def test_operators_have_the_function_of_the_model_that_called_them(recorded: Pat
     assert found["aten::sum"] == (*STEP, "call stack")
 
 
+@pytest.mark.slow
 def test_operators_of_the_backward_pass_have_the_location_of_their_forward_operator(recorded: Path) -> None:
     found = {row["kernel_name"]: location(row) for row in rows(read_report(Source(str(recorded))))
              if row["phase"] == "backward"}  # fmt: skip
@@ -152,6 +153,7 @@ def test_operators_of_the_backward_pass_have_the_location_of_their_forward_opera
     assert found["MulBackward0"] == (*DOUBLED, "forward operator")
 
 
+@pytest.mark.slow
 def test_hotspots_by_location_has_a_row_per_place_with_its_kernels(recorded: Path) -> None:
     result = CliRunner().invoke(cli, ["hotspots", str(recorded), "--group", "location", "--format", "json"])
     table = json.loads(result.stdout)
@@ -168,6 +170,7 @@ def test_hotspots_by_location_has_a_row_per_place_with_its_kernels(recorded: Pat
     assert any("of the time has a Python location" in note for note in table["notes"])
 
 
+@pytest.mark.slow
 def test_locations_are_kept_in_parquet(recorded: Path, tmp_path: Path) -> None:
     CliRunner().invoke(cli, ["parse", str(recorded), "-o", str(tmp_path / "launches.parquet")])
     arguments = ["--group", "location", "--format", "csv"]

@@ -127,6 +127,7 @@ class TestACluster:
         assert len(turns) == 2 * processes
         assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(turns))
 
+    @pytest.mark.nightly
     def test_a_point_that_crashes_is_a_row_and_resume_measures_what_is_left(
         self, cluster: Cluster, targets: Path
     ) -> None:
@@ -146,6 +147,7 @@ class TestACluster:
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
         assert list((targets / "sweep").iterdir()) == []
 
+    @pytest.mark.nightly
     def test_ends_running_points_when_the_sweep_is_stopped(self, cluster: Cluster, targets: Path) -> None:
         sweep = begun("targets.py:hangs_once", cluster)
         Cluster.wait_for(lambda: (targets / "pids").exists() and (targets / "pids").read_text("utf-8"))
@@ -193,6 +195,7 @@ def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
 
 
+@pytest.mark.nightly
 def test_each_point_gets_a_gpu_of_its_own(targets: Path, tmp_path: Path, stand_in_nvidia_smi: Path) -> None:
     path = f"{stand_in_nvidia_smi}{os.pathsep}{os.environ['PATH']}"
     for cluster in clusters(tmp_path, PATH=path):

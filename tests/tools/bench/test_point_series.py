@@ -110,6 +110,7 @@ class TestSeries:
         assert point_series(paths, "n", ["time"]).by == ["run"]
 
 
+@pytest.mark.slow
 class TestThePicture:
     def test_has_a_panel_per_quantity_with_units_and_a_line_per_series(self, sweep: str) -> None:
         found = point_series([sweep], "n", ["time", "flops"])

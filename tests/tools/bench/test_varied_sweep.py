@@ -200,18 +200,15 @@ class TestTheCommand:
         assert "--metrics counts on this machine" in told.err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_real_process_measures_counts_and_shows_a_varied_function(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "k.py").write_text(SOURCE, encoding="utf-8")
     main = [sys.executable, "-c", "from ncu_tools.cli import main; main()"]
     measure = ["bench", "k.py:product", "--vary", "n=64", "--metrics", "flops", "-o", "sweep", *QUICK]
     show = ["series", "sweep", "-x", "n", "-y", "time,flops,flops_per_s", "-o", "plot.svg", "--format", "csv"]
-    outputs = [
-        subprocess.run([*main, *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300).stdout
-        for words in (measure, show)
-    ]
-    header, only = outputs[1].splitlines()[:2]
+    subprocess.run([*main, *measure], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
+    header, only = called_here(*show, cwd=tmp_path).out.splitlines()[:2]
     assert header.startswith("n,time,flops,flops_per_s")
     assert only.split(",")[2] == "524288.0"
     assert (tmp_path / "plot.svg").is_file()

@@ -11,6 +11,7 @@ from pathlib import Path
 from struct import pack
 from termios import TIOCSWINSZ
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ def printed_on_a_terminal(*arguments: str) -> str:
     return printed.decode()
 
 
+@pytest.mark.slow
 def test_a_real_terminal_shows_few_notes_and_all_of_them_if_asked() -> None:
     lacking = str(SAMPLES / "d17-section-occupancy.csv")
     few = printed_on_a_terminal("hotspots", lacking, "--top", "1")

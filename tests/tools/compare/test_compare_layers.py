@@ -112,6 +112,7 @@ class TestForwardAgainstBackward:
         assert (found["net"].forward_flops, found["net"].flops_ratio) == (None, None)
 
     @pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed (the extra models)")
+    @pytest.mark.slow
     def test_flops_of_resnet18_are_1_935_times_forward_without_the_gradient_of_the_input(self, tmp_path: Path) -> None:
         """Arithmetic only: FLOPs of every convolution, twice in backward except for the first, on the meta device."""
         from ncu_launch.workload.meta_device_count import estimate

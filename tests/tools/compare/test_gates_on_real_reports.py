@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nightly import by_day
 from tests.support.ran import Ran, ran
 from tests.support.reports import needs_shared_reports, shared_reports
 
@@ -41,7 +42,7 @@ def compared(folder: str, base: str, new: str, *options: str, gates: Sequence[st
     return ran("compare", *map(str, runs), *limits, *options)
 
 
-@pytest.mark.parametrize("name", ["silu_CUDA", "silu_triton"])
+@pytest.mark.parametrize("name", by_day(["silu_CUDA"], ["silu_CUDA", "silu_triton"]))
 def test_a_binary_report_compared_with_its_launches_has_no_changes(name: str) -> None:
     gates = ["time>0%", "flops>0%", "dram_bytes>0%", "launches>0%", "kernel:silu:time>0%"]
     limits = [word for gate in gates for word in ("--fail-on", gate)]

@@ -380,11 +380,13 @@ class TestRoofline:
         assert both.bytes_title == "DRAM byte; of operators, per byte of inputs, weights and outputs"
 
     @pytest.mark.parametrize(("file_format", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+    @pytest.mark.slow
     def test_it_is_drawn_the_same_twice_in_every_format(self, file_format: str, magic: bytes) -> None:
         first, second = (draw(self.made(), file_format, title="$x$ <b>") for _ in range(2))  # type: ignore[arg-type]
         assert first.startswith(magic)
         assert first == second
 
+    @pytest.mark.slow
     def test_many_kernels_stay_a_small_picture(self) -> None:
         many = [
             launch(f"k{n}", NAME | sass(ffma=10.0 ** (n % 9)) | tensor(), ns=1e3 + n, dram=10.0 ** (n % 7))

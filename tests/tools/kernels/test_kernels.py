@@ -68,13 +68,13 @@ def assert_batches_change_nothing(path: Path, folder: Path) -> None:
     assert hotspots_of(run, machine) == of_whole(run, machine=machine)
 
 
-@pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(3, sample_files()), ids=lambda path: path.name)
 def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("path", one_in(5, shared_reports("ncu_csv")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(15, shared_reports("ncu_csv")), ids=lambda path: path.name)
 @pytest.mark.slow
 def test_sizes_of_batches_do_not_change_the_result_of_a_real_report(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)

@@ -33,6 +33,7 @@ from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.browser import Opened
 from tests.support.installed import needs_ncu
 from tests.support.launches import launch, table
+from tests.support.nightly import by_day
 from tests.support.ran import ran as ran_command
 from tests.support.reports import needs_shared_reports, shared_reports
 from tests.tools.report.test_html_report import ran
@@ -198,6 +199,7 @@ class TestTheSize:
         ]
         assert any("ncu-bench source shows" in note for note in notes)
 
+    @pytest.mark.nightly
     def test_stays_under_two_megabytes_beside_two_thousand_long_names(self) -> None:
         names = [f"void kernel_{number}<{'x' * 380}>(int)" for number in range(2000)]
         launches = table(*(ran(name, 1000) for name in names))
@@ -482,8 +484,13 @@ class TestInChromium:
         found.close()
 
 
+FULL = shared_reports("ncu_rep_full")
+
+
 @needs_shared_reports
-@pytest.mark.parametrize("report", shared_reports("ncu_rep_full"), ids=lambda report: report.name[-24:])
+@pytest.mark.parametrize(
+    "report", by_day([path for path in FULL if "triton" in path.name], FULL), ids=lambda report: report.name[-24:]
+)
 def test_the_page_of_a_real_full_report_has_its_samples_and_counters(
     report: Path, browser: Browser, tmp_path: Path
 ) -> None:

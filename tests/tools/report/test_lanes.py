@@ -181,6 +181,7 @@ class TestLanes:
 
     @needs_shared_reports
     @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
+    @pytest.mark.slow
     def test_of_real_recordings_have_the_sums_of_their_steps(self, path: Path) -> None:
         found = timeline(load_activity(str(path)))
         steps, wholes = steps_by_saving(found)

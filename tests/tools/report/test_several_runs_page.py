@@ -160,6 +160,7 @@ class TestTheContentOfSeveralRuns:
         assert found["devices"][8] == [H100]
         assert {one["device"] for one in found["ceilings"]} <= {A100, H100}
 
+    @pytest.mark.nightly
     def test_is_under_two_megabytes_for_forty_runs_of_long_names(self) -> None:
         names = [f"void kernel_{n}<{'at::native::' * 40}>(int)" for n in range(60)]
         runs = [

@@ -130,6 +130,7 @@ class TestALocalCluster:
             f"{n} is even." for n in items[::2]
         ]
 
+    @pytest.mark.nightly
     def test_an_item_that_kills_every_worker_becomes_an_error(self, local: Engine) -> None:
         found = list(local.map(_die_of_seven, [5, 6, 7]))
         assert found[:2] == [5, 6]

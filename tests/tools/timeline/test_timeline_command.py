@@ -250,6 +250,7 @@ def test_names_cannot_act_on_a_terminal_or_a_page() -> None:
     assert json.loads(to_lanes(found))["traceEvents"]
 
 
+@pytest.mark.slow
 def test_a_real_process_runs_it(sqlite: str) -> None:
     done = subprocess.run(
         [*PROGRAM, "timeline", sqlite, "--part", "steps"], capture_output=True, text=True, check=False

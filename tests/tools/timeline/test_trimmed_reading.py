@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ncu_parsers.timelines.activity.nsys_activity import read_sqlite
 
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
 from ncu_tools.timeline.timeline import timeline
+from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed
@@ -33,12 +35,13 @@ def parts(activity: Activity, trim: Window) -> dict[str, Any]:
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("begins", [0.0, 0.37, 0.8])
-@pytest.mark.parametrize("share", [0.2, 0.01, 0.0003])
+@pytest.mark.parametrize(
+    ("begins", "share"), one_in(4, [(begins, share) for begins in (0.0, 0.37, 0.8) for share in (0.2, 0.01, 0.0003)])
+)
 @pytest.mark.parametrize(
     "path", [one for one in shared_reports("nsys") if one.suffix == ".sqlite"], ids=lambda one: one.name[-28:]
 )
-def test_a_time_of_a_real_recording_has_the_same_figures_read_alone(path: Path, share: float, begins: float) -> None:
+def test_a_time_of_a_real_recording_has_the_same_figures_read_alone(path: Path, begins: float, share: float) -> None:
     whole = read(path)
     lasts = int(whole.operations.end.max()) - min(int(whole.operations.start.min()), int(whole.calls.start.min()))
     trim = Window(int(begins * lasts), int((begins + share) * lasts))
@@ -82,6 +85,7 @@ def test_a_recording_beyond_the_memory_limit_is_refused_with_the_way_to_read_a_p
     path = recorded(tmp_path)
     monkeypatch.setattr(memory, "resident", lambda: 10**12)
     monkeypatch.setattr(memory, "LIBRARIES", 10**12)
+    monkeypatch.setattr(memory, "gc", SimpleNamespace(collect=int))  # that of all tests takes long to collect
     refused = ran("timeline", str(path))
     assert refused.exit_code == 1
     assert "more memory than 2GB" in refused.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ from tests.support.installed import WITHOUT_TORCH
 from tests.support.nightly import by_day
 
 torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Importing it takes every process that collects tests half a second.
+    pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed"),
+]
 
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 500,
@@ -153,6 +157,8 @@ def built_with(target: str, **changes: Any) -> Built:
 
 class TestAConfiguration:
     def test_takes_names_that_other_families_use(self) -> None:
+        import transformers
+
         made = build_causal(transformers, "gpt2", Workload("hf:gpt2", arguments=(("hidden_size", "96"),)), 8)
         assert made.model.config.n_embd == 96
 

@@ -1,4 +1,7 @@
-"""The MCP server (`served_tools`) as a real process, spoken to by the client of the official SDK."""
+"""The MCP server (`served_tools`), spoken to by the client of the official SDK: as a process once, else in this one.
+
+Its tools start processes in both.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.server import MCPServer
 
+from ncu_tools.cli.programs.served_folder import ServedFolder
+from ncu_tools.cli.programs.served_tools import server_of
 from tests.conftest import SAMPLES
 
 pytestmark = pytest.mark.slow
@@ -29,15 +35,24 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(root: Path, questions: Callable[[Client], Awaitable[Any]], *options: str) -> Any:
-    """What a client learns from a server for this folder, started as a process."""
+def process(root: Path, *options: str) -> StdioServerParameters:
     words = ["-c", "from ncu_tools.cli import program; program()", "mcp", "--root", str(root), *options]
+    return StdioServerParameters(command=sys.executable, args=words)
+
+
+def ask(server: StdioServerParameters | MCPServer[Any], questions: Callable[[Client], Awaitable[Any]]) -> Any:
+    """What a client learns from a server."""
 
     async def talk() -> Any:
-        async with Client(StdioServerParameters(command=sys.executable, args=words)) as client:
+        async with Client(server) as client:
             return await questions(client)
 
     return asyncio.run(talk())
+
+
+def ask_here(root: Path, questions: Callable[[Client], Awaitable[Any]], *, allow_profile: bool = False) -> Any:
+    """What a client learns from a server for this folder, in this process."""
+    return ask(server_of(ServedFolder(root), allow_profile=allow_profile), questions)
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -58,8 +73,8 @@ def test_a_client_is_told_the_tools_and_profile_only_where_it_was_allowed(root: 
     async def names(client: Client) -> set[str]:
         return {tool.name for tool in (await client.list_tools()).tools}
 
-    assert ask(root, names) == TOOLS
-    assert ask(root, names, "--allow-profile") == {*TOOLS, "profile"}
+    assert ask_here(root, names) == TOOLS
+    assert ask(process(root, "--allow-profile"), names) == {*TOOLS, "profile"}
 
 
 def test_a_client_goes_from_the_folder_to_the_cause_of_a_kernel(root: Path) -> None:
@@ -79,14 +94,14 @@ def test_a_client_goes_from_the_folder_to_the_cause_of_a_kernel(root: Path) -> N
         compared = await answer(client, "compare", base="d02-long-rules.csv", new="d02-long-rules.csv")
         assert compared["rows"]
 
-    ask(root, questions)
+    ask(process(root), questions)
 
 
 def test_the_roofline_is_a_picture(root: Path) -> None:
     async def picture(client: Client) -> Any:
         return (await client.call_tool("roofline", {"run": "d04-long-metrics.csv"})).content[0]
 
-    content = ask(root, picture)
+    content = ask_here(root, picture)
     assert (content.type, content.mime_type) == ("image", "image/png")
 
 
@@ -103,7 +118,7 @@ def test_what_lies_outside_the_root_and_unknown_runs_are_errors_that_say_what_to
         assert "is no key of a kernel" in await error(client, "digest", run="d02-long-rules.csv", kernel_id="-x")
         assert "This is not one query" in await error(client, "query", run="d02-long-rules.csv", sql="--debug")
 
-    ask(root, questions)
+    ask_here(root, questions)
 
 
 def test_a_kernel_name_that_gives_orders_stays_a_quoted_value(root: Path) -> None:
@@ -120,7 +135,7 @@ def test_a_kernel_name_that_gives_orders_stays_a_quoted_value(root: Path) -> Non
         rows = (await answer(client, "hotspots", run=path.name))["rows"]
         assert HOSTILE in {row["kernel"] for row in rows}
 
-    ask(root, questions)
+    ask_here(root, questions)
 
 
 def test_many_calls_at_once_are_each_answered_for_their_own_run(root: Path) -> None:
@@ -129,12 +144,12 @@ def test_many_calls_at_once_are_each_answered_for_their_own_run(root: Path) -> N
         found = await asyncio.gather(*(answer(client, "digest", run=name, budget=300) for name in names))
         assert [one["text"].splitlines()[0] for one in found] == [f"# Digest of {name}" for name in names]
 
-    ask(root, questions)
+    ask_here(root, questions)
 
 
 def test_a_huge_result_comes_in_pages_that_hold_every_row_once(root: Path) -> None:
     async def questions(client: Client) -> None:
-        sql = "SELECT range AS number, repeat('x', 100) AS text FROM range(600)"
+        sql = "SELECT range AS number, repeat('x', 100) AS text FROM range(400)"
         read: list[int] = []
         pages = 0
         cursor: int | None = 0
@@ -144,9 +159,9 @@ def test_a_huge_result_comes_in_pages_that_hold_every_row_once(root: Path) -> No
             read += [row["number"] for row in page["rows"]]
             cursor, pages = page["next_cursor"], pages + 1
         assert pages > 2
-        assert read == list(range(600))
+        assert read == list(range(400))
 
-    ask(root, questions)
+    ask_here(root, questions)
 
 
 def test_an_allowed_client_profiles_into_a_new_folder_below_the_root_and_nowhere_else(root: Path) -> None:
@@ -160,4 +175,4 @@ def test_an_allowed_client_profiles_into_a_new_folder_below_the_root_and_nowhere
         await answer(client, "profile", target="gemm:64,64,64,fp32", output="run")
         assert "aten::" in (await answer(client, "digest", run="run"))["text"]
 
-    ask(root, questions, "--allow-profile")
+    ask_here(root, questions, allow_profile=True)

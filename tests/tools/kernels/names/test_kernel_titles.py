@@ -160,6 +160,7 @@ REPORTS = [*sample_files(), *(path for folder in FOLDERS for path in shared_repo
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name)
+@pytest.mark.slow
 def test_in_real_reports_no_short_name_is_only_kernel_or_shared_by_two_functions(path: Path) -> None:
     found = parse([Source(str(path))]).table
     if found is None:  # refused: it has no kernels to name

@@ -19,6 +19,7 @@ from ncu_tools.kernels.view.next_step import NextStep, next_step
 from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, table
+from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
@@ -151,7 +152,13 @@ def test_a_name_that_acts_on_a_terminal_is_escaped() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "report",
-    [*sample_files(), *(path for folder in ("ncu_rep", "ncu_rep_full", "ncu_csv") for path in shared_reports(folder))],
+    one_in(
+        4,
+        [
+            *sample_files(),
+            *(path for folder in ("ncu_rep", "ncu_rep_full", "ncu_csv") for path in shared_reports(folder)),
+        ],
+    ),
     ids=lambda path: path.name[:60],
 )
 def test_every_report_is_shown_within_80_columns(report: Path) -> None:

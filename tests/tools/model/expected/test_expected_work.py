@@ -50,6 +50,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.nightly
 def test_as_a_process_it_counts_the_same(tmp_path: Path) -> None:
     known = Workload("gemm:8,16,32,fp32", phases=("forward",))
     here = expected(tmp_path, known)

@@ -28,6 +28,7 @@ from ncu_tools.model.language.step_work import (
 )
 from ncu_tools.model.language.turning_points import cache_outweighs_context, compute_bound_batch
 from tests.support.installed import WITHOUT_TORCH
+from tests.support.nightly import by_day
 
 BF16 = Precision(2.0, 2.0, 2.0)
 H100 = (989.4e12, 3.35e12)
@@ -46,6 +47,8 @@ PUBLISHED = {
 }
 """Parameters of the published checkpoints, and bytes of keys and values per token in 16 bits: 2 x layers x heads of
 keys x depth x 2."""
+BY_DAY = ("hf:gpt2", "hf:llama-3-8b", "hf:mistral-7b", "hf:mixtral-8x7b")
+"""Heads that share nothing, heads of keys for several queries, windows, experts."""
 
 
 @cache
@@ -61,7 +64,7 @@ def facts_of(target: str) -> LanguageFacts:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", PUBLISHED)
+@pytest.mark.parametrize("target", by_day(BY_DAY, list(PUBLISHED)))
 def test_a_published_model_has_its_parameters_and_bytes_of_cache_per_token(target: str) -> None:
     parameters, cached = PUBLISHED[target]
     facts = facts_of(target)
@@ -71,7 +74,7 @@ def test_a_published_model_has_its_parameters_and_bytes_of_cache_per_token(targe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [one for one in PUBLISHED if one != "hf:mixtral-8x7b"])
+@pytest.mark.parametrize("target", by_day(BY_DAY, [one for one in PUBLISHED if one != "hf:mixtral-8x7b"]))
 def test_a_token_takes_two_flops_for_each_parameter_and_four_for_each_element_attended_to(target: str) -> None:
     facts = replace(facts_of(target), context_length=99)
     work = step_work(facts, "decode")

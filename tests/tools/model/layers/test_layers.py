@@ -129,6 +129,7 @@ class TestTheCommand:
         assert lines[2].split(",")[header.index("module")] == "net.a<b>"
 
     @pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+    @pytest.mark.slow
     def test_draws_bars(self, run: Path, suffix: str, magic: bytes) -> None:
         picture = run / f"bars.{suffix}"
         result = CliRunner().invoke(cli, ["layers", str(run), "-o", str(picture)])
@@ -148,6 +149,7 @@ class TestTheCommand:
         assert "no suffix of a picture" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_picture_of_many_layers_shows_the_hottest_ones() -> None:
     rows = layers(table(*(ran(f"net.l{number}", number + 1) for number in range(100)))).rows
     drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()

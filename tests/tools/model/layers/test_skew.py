@@ -127,6 +127,7 @@ def test_a_run_of_ncu_notes_the_time_of_the_kernels_it_left_out(
     assert [note.startswith(said) for note in notes] == [True] * (collectives == "exclude")
 
 
+@pytest.mark.slow
 def test_the_command_shows_kernels_layers_and_ranks(four_ranks: pa.Table, tmp_path: Path) -> None:
     path = str(tmp_path / "launches.parquet")
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), Path(path))
