@@ -73,7 +73,7 @@ def test_packed_fp32_of_blackwell_is_counted_and_requested() -> None:
 
 def test_packed_fp32_is_part_of_the_total_which_is_a_lower_bound_without_it() -> None:
     packed = {SASS.format(opcode): metric(1.0) for opcode in ("fadd2", "fmul2", "ffma2")}
-    none = {name: metric(0.0) for name in floating_tensor_totals("10.0")}
+    none = {name: metric(0.0) for name in floating_tensor_totals("10.0") or ()}
     whole = row(launch(metrics=sass(ffma=5) | packed | none, capability="10.0"))
     assert (whole["flops"], whole["flops_basis"]) == (10 + 8, "sass fp64+fp32+fp16; tensor ops")
     assert row(launch(metrics=sass(ffma=5) | none, capability="10.0"))["flops_basis"].endswith(

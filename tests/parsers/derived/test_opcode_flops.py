@@ -96,7 +96,7 @@ def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:
 
 
 def test_packed_fp32_that_was_not_counted_comes_from_opcodes() -> None:
-    none = {name: metric(0.0) for name in floating_tensor_totals("10.0")}
+    none = {name: metric(0.0) for name in floating_tensor_totals("10.0") or ()}
     found = row(kernel(listed({"FFMA": 5, "FFMA2": 7}), sass(ffma=5) | none, capability="10.0"))
     assert (found["flops_fp32"], found["flops_basis"]) == (10 + 28, "sass fp64+fp16; opcodes fp32; tensor ops")
 
