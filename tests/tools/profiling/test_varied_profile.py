@@ -252,6 +252,12 @@ class TestWithoutAGpu:
 
 
 class TestWithNcu:
+    @pytest.fixture(autouse=True)
+    def no_gpu_to_count_launches_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The process that counts the launches of a warm-up step would only find that there is no GPU."""
+        why = "no GPU is here"
+        monkeypatch.setattr("ncu_tools.profiling.planned_run.launch_counts_of", lambda workload, on_line: why)
+
     def test_each_point_has_its_own_command_of_ncu(self, here: Path) -> None:
         told = profile(here, "--vary", "n=8,32", "--metrics", "dram", "--dry-run", environment=with_stand_ins(here))
         lines = told.out.splitlines()
