@@ -26,12 +26,10 @@ from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues, leaves_no_more, percent
-from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
 from ncu_tools.numbers.number_format import counted
 
 WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
-NEAR_ITS_LIMIT = 0.8
-"""The busiest resource bounds a kernel from this share on. Source: NVIDIA's speed-of-light rule, 80 %."""
 AT_ITS_LIMIT = "near its limit"
 MOST_NAMED = 3
 """Most causes that a sentence names, besides the limit of the busiest resource. JSON has all of them."""
@@ -172,6 +170,7 @@ def diagnose(
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
     causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
     timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
+    complete = kernel.flops is not None and not kernel.flops_lower_bound
     compared = both_sides_are_known(known, busy, kernel)
     return Diagnosis(
         busiest=busy[0] if busy else None,
@@ -180,7 +179,7 @@ def diagnose(
         possible=[] if is_near_its_limit else found.possible,
         collect=_to_collect(found.missing, compared, kernel) if by_ncu and not is_near_its_limit else [],
         busiest_is_certain=none_can_be_busier(known, busy),
-        lacks_a_ceiling=timed and moved and not compared and not is_near_its_limit,
+        lacks_a_ceiling=timed and moved and complete and not compared and not is_near_its_limit,
     )
 
 

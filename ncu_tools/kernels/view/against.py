@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, NEAR_ITS_LIMIT, KernelCause
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, KernelCause
+from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, Shape
 from ncu_tools.kernels.view.part_rows import written
