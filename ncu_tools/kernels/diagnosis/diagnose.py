@@ -21,6 +21,7 @@ from ncu_tools.kernels.diagnosis.limits import (
     busy_resources,
     cost,
     none_can_be_busier,
+    shared_by_all_sms,
 )
 from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
@@ -209,7 +210,9 @@ def _known(
     completed_by_rules, standing_on = completed(collected)
     known = derived(completed_by_rules, kernel, inputs)
     busy = busy_resources(known, kernel)
+    shared = shared_by_all_sms(known, busy)
     known["busiest"] = busy[0].share if busy else math.nan
+    known["shared_busy"] = shared.share if shared is not None else math.nan
     return known, standing_on, busy
 
 

@@ -133,7 +133,7 @@ class TestCauses:
         assert rest == [("few blocks", 0.2), ("divergence", None)]
         assert list(costs(of({**known, **BUSY})).items()) == [
             ("tail", 0.375),
-            ("divergence", 0.275),
+            ("divergence", 0.34375),
             ("few blocks", 0.2),
         ]
 
