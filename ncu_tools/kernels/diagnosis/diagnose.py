@@ -144,10 +144,15 @@ def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[s
 
 
 def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, Diagnosis]:
-    """As `diagnoses`, from sums of launches with the same grouping as `kernels`."""
+    """As `diagnoses`, from sums of launches with the same grouping as `kernels`.
+
+    There is none of a kernel of which every launch failed.
+    """
     collected, metrics = sums.quantities(), sums.metrics()
     found = {}
     for kernel in kernels:
+        if not kernel.launches:
+            continue
         place = sums.number(kernel.kernel)
         known = {name: float(values[place]) for name, values in collected.items()}
         diagnosis = diagnose(known, kernel, sums.inputs(place), metrics, by_ncu=sums.is_of_ncu(place))
@@ -219,10 +224,13 @@ def _known(
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
     """Notes on the kernels without a diagnosis, by reason."""
     silent = [kernel for kernel in kernels if kernel.kernel not in found]
-    uncounted = [kernel for kernel in silent if not sums.is_of_ncu(sums.number(kernel.kernel))]
+    failed = [kernel for kernel in silent if not kernel.launches]
+    ran = [kernel for kernel in silent if kernel.launches]
+    uncounted = [kernel for kernel in ran if not sums.is_of_ncu(sums.number(kernel.kernel))]
     reasons = {
+        "all of their launches failed": len(failed),
         "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
-        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(silent)
+        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(ran)
         - len(uncounted),
     }
     return [

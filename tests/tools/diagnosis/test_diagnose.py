@@ -242,6 +242,9 @@ def test_kernels_without_a_diagnosis_are_counted_by_reason() -> None:
     assert undiagnosed(sums, rows, {"counted": Diagnosis(None, [])}) == [
         "no diagnosis of 1 kernel: no collected metric points to a cause, and how near they are to a ceiling is not known"
     ]
+    assert undiagnosed(sums, [replace(kernel_named("quiet"), launches=0)], {}) == [
+        "no diagnosis of 1 kernel: all of their launches failed"
+    ]
     timeline = table(launch("counted"), launch("timed"), launch("timed too"))
     sums = DiagnosisSums("name")
     sums.add(timeline.slice(0, 1))
