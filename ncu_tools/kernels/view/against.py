@@ -106,7 +106,7 @@ class Factor:
 class CauseChange:
     """A cause of the diagnosis in both runs: the share of the time that it can cost at most.
 
-    None where it was not found, which is no proof of its absence if its numbers were not collected.
+    None where it is no cause: not found, ruled out, or its numbers were not collected.
     """
 
     rule: str
