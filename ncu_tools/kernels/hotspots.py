@@ -316,11 +316,12 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
 
     Without any FLOPs, DRAM is the bound where it is near its limit.
     """
-    partial, dram_alone = sums.of("judged partial"), sums.dram_fractions()
+    partial, without_flops = sums.of("judged partial"), sums.of("flops known") == 0
+    least, measured = sums.of("dram least"), sums.of("dram measured")
     result: list[tuple[str | None, float | None]] = []
     for kernel, bound in enumerate(sums.bounds()):
-        if dram_alone[kernel] >= NEAR_ITS_LIMIT:
-            result.append((unit_title("dram"), float(dram_alone[kernel])))
+        if without_flops[kernel] and least[kernel] > 0 and least[kernel] >= NEAR_ITS_LIMIT * measured[kernel]:
+            result.append((unit_title("dram"), float(least[kernel] / measured[kernel])))
         elif bound is None or (partial[kernel] and bound[0] == "dram" and bound[1] < CERTAIN_FRACTION):
             result.append((None, None))
         else:

@@ -76,8 +76,6 @@ class Launches:
         """Mask of launches for which every needed ceiling is known."""
         for needed in self.needed.values():
             self.judged &= ~np.isnan(needed)
-        self.only_dram: Mask = np.isnan(self.flops) & (self.needed.get("dram", self.flops) > 0) & self.running
-        """Mask of launches without FLOPs whose share of the DRAM bandwidth is known."""
 
     def _basis_says(self, words: str) -> Mask:
         return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
@@ -299,10 +297,6 @@ class KernelSums(Generic[Title]):
             self._sums.add(f"{resource} needed", needed * launches.weight, launches.judged)
         self._sums.add("judged seconds", launches.seconds * launches.weight, launches.judged)
         self._sums.add("judged partial", launches.partial & launches.judged)
-        if launches.only_dram.any():
-            needed = launches.needed["dram"] * launches.weight
-            self._sums.add("only dram needed", needed, launches.only_dram)
-            self._sums.add("only dram seconds", launches.seconds * launches.weight, launches.only_dram)
 
     def _add_fractions(self, launches: Launches, keys: Keys) -> None:
         """Add the seconds that each resource needs and those measured, over launches with a known ceiling."""
@@ -416,11 +410,6 @@ class KernelSums(Generic[Title]):
             known = measured[kernel] > 0 and least > 0
             result.append((RESOURCES[longest], float(least / measured[kernel])) if known else None)
         return result
-
-    def dram_fractions(self) -> Floats:
-        """For each kernel without a bound of its FLOPs, the share of the DRAM bandwidth reached; NaN if unknown."""
-        alone = self.of("judged seconds") == 0
-        return np.where(alone, _ratio(self.of("only dram needed"), self.of("only dram seconds")), np.nan)
 
     def flags(self) -> dict[int, str]:
         """The flag of each kernel that is above a ceiling: for the resource with the largest excess."""
