@@ -58,6 +58,8 @@ WITHOUT_STACKS = (
 )
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
+NEAR_ITS_LIMIT = 0.8
+"""If no FLOPs are known, from this one on, whatever the compute units did. Source: NVIDIA's speed-of-light rule."""
 
 
 Rows = tuple[npt.NDArray[np.int64], Sequence[str]]
@@ -310,11 +312,17 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
 
 
 def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
-    """The bound of each kernel and the fraction reached; None if DRAM is nearest and FLOPs are a low lower bound."""
-    partial = sums.of("judged partial")
+    """The bound of each kernel and the fraction reached; None if DRAM is nearest and FLOPs are a low lower bound.
+
+    Without any FLOPs, DRAM is the bound where it is near its limit.
+    """
+    partial, without_flops = sums.of("judged partial"), sums.of("flops known") == 0
+    least, measured = sums.of("dram least"), sums.of("dram measured")
     result: list[tuple[str | None, float | None]] = []
     for kernel, bound in enumerate(sums.bounds()):
-        if bound is None or (partial[kernel] and bound[0] == "dram" and bound[1] < CERTAIN_FRACTION):
+        if without_flops[kernel] and least[kernel] > 0 and least[kernel] >= NEAR_ITS_LIMIT * measured[kernel]:
+            result.append((unit_title("dram"), float(least[kernel] / measured[kernel])))
+        elif bound is None or (partial[kernel] and bound[0] == "dram" and bound[1] < CERTAIN_FRACTION):
             result.append((None, None))
         else:
             result.append((unit_title(bound[0]), bound[1]))

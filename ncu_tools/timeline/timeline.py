@@ -50,6 +50,7 @@ from ncu_tools.timeline.verdict import (
     COMPUTE,
     COPY,
     LAUNCHES,
+    NO_KERNEL,
     StepVerdict,
     communication_evidence,
     copy_evidence,
@@ -57,6 +58,7 @@ from ncu_tools.timeline.verdict import (
     metrics_of,
     step_evidence,
     verdict_of,
+    without_kernels,
 )
 from ncu_tools.timeline.waits import HostWait, waits_of
 
@@ -234,7 +236,10 @@ def _gpu(
     busy = (work.compute | work.communication | work.copies) & window
     gaps = gaps_of(activity, operations, call, busy, window, threads)
     inside = np.flatnonzero(window.touches(operations.start, operations.end))
-    first, *steps = _steps([whole, *windows], operations, work, gaps)
+    found_steps = _steps([whole, *windows], operations, work, gaps)
+    if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
+        found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
+    first, *steps = found_steps
     described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
@@ -413,7 +418,7 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
         nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
         notes.append(f"steps are {how}" if how else nothing)
     for gpu in gpus:
-        if not trimmed and gpu.whole.copies and not gpu.whole.compute_ns + gpu.whole.communication_ns:
+        if not trimmed and gpu.whole.copies and gpu.whole.verdict.why == NO_KERNEL:
             notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:
             if one.in_line_ns >= WORTH_A_NOTE * gpu.whole.span_ns:

@@ -99,6 +99,14 @@ def verdict_of(
     return StepVerdict(first, f"{_of(most, span)} {WORDS[first]}", saving, parts)
 
 
+NO_KERNEL = "no kernel was recorded, so it is not known when kernels ran"
+
+
+def without_kernels(verdict: StepVerdict) -> StepVerdict:
+    """The verdict on time of a GPU of which no kernel is in the recording: none, as its idle time may not be idle."""
+    return StepVerdict(None, NO_KERNEL, None, verdict.parts)
+
+
 WORDS = {
     COMPUTE: "is kernels that compute",
     COPY: "is copies that no kernel hides",

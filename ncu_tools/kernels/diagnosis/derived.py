@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+from ncu_tools.kernels.diagnosis.limits import AS_BUSY
 from ncu_tools.kernels.diagnosis.rules import Known, stall_reasons
 from ncu_tools.kernels.diagnosis.sums import Inputs
 from ncu_tools.kernels.hotspots import Hotspot
 
+DATA_PIPE = "l1tex__data_pipe_lsu_wavefronts"
 SECTOR_BYTES, WARP_THREADS = 32, 32
 WIDEST_ACCESS_SECTORS = 16
 """Sectors of the widest coalesced access, 16 bytes per thread: 32 threads x 16 bytes / 32 bytes."""
@@ -102,14 +104,31 @@ def _of_accesses(known: Known) -> dict[str, float]:
         _unused(known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan))
         for access in ("load", "store")
     )
-    local = known.get("local_sectors", math.nan)
+    local, shared = known.get("local_sectors", math.nan), _shared_of_l1(known)
+    unused = max((one for one in (loads, stores) if not math.isnan(one)), default=math.nan)
     return {
         "unused_load_bytes": loads,
         "unused_store_bytes": stores,
-        "unused_bytes": max((one for one in (loads, stores) if not math.isnan(one)), default=math.nan),
+        "unused_bytes": unused,
+        "shared_of_l1": shared,
+        "unused_of_l1": unused * (1 - (0.0 if math.isnan(shared) else shared)),
+        "conflicts_of_l1": known.get("conflicts", math.nan) * (1.0 if math.isnan(shared) else shared),
         "inactive_lanes": 1 - known.get("lanes", math.nan) / WARP_THREADS,
         "local_traffic": known.get("local", math.nan) if math.isnan(local) else local,
     }
+
+
+def _shared_of_l1(known: Known) -> float:
+    """The share of shared memory's wavefronts in those of the L1 data pipe; NaN if unknown or another part is busier.
+
+    Tags and transfers, which may be the busiest part of L1, have nothing to do with shared memory.
+    """
+    parts = {place: share for place, share in known.items() if place.startswith("l1/") and not math.isnan(share)}
+    pipe = next((share for place, share in parts.items() if place.endswith(DATA_PIPE)), 0.0)
+    if not pipe or pipe < max(parts.values()) - AS_BUSY:
+        return math.nan
+    share = known.get("shared_wavefronts", math.nan) / pipe
+    return share if math.isnan(share) else min(1.0, share)
 
 
 def _unused(used_bytes: float, sectors_per_request: float) -> float:

@@ -21,17 +21,16 @@ from ncu_tools.kernels.diagnosis.limits import (
     busy_resources,
     cost,
     none_can_be_busier,
+    shared_by_all_sms,
 )
 from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues, leaves_no_more, percent
-from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
 from ncu_tools.numbers.number_format import counted
 
 WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
-NEAR_ITS_LIMIT = 0.8
-"""The busiest resource bounds a kernel from this share on. Source: NVIDIA's speed-of-light rule, 80 %."""
 AT_ITS_LIMIT = "near its limit"
 MOST_NAMED = 3
 """Most causes that a sentence names, besides the limit of the busiest resource. JSON has all of them."""
@@ -145,10 +144,15 @@ def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[s
 
 
 def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, Diagnosis]:
-    """As `diagnoses`, from sums of launches with the same grouping as `kernels`."""
+    """As `diagnoses`, from sums of launches with the same grouping as `kernels`.
+
+    There is none of a kernel of which every launch failed.
+    """
     collected, metrics = sums.quantities(), sums.metrics()
     found = {}
     for kernel in kernels:
+        if not kernel.launches:
+            continue
         place = sums.number(kernel.kernel)
         known = {name: float(values[place]) for name, values in collected.items()}
         diagnosis = diagnose(known, kernel, sums.inputs(place), metrics, by_ncu=sums.is_of_ncu(place))
@@ -172,6 +176,7 @@ def diagnose(
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
     causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
     timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
+    complete = kernel.flops is not None and not kernel.flops_lower_bound
     compared = both_sides_are_known(known, busy, kernel)
     return Diagnosis(
         busiest=busy[0] if busy else None,
@@ -180,7 +185,7 @@ def diagnose(
         possible=[] if is_near_its_limit else found.possible,
         collect=_to_collect(found.missing, compared, kernel) if by_ncu and not is_near_its_limit else [],
         busiest_is_certain=none_can_be_busier(known, busy),
-        lacks_a_ceiling=timed and moved and not compared and not is_near_its_limit,
+        lacks_a_ceiling=timed and moved and complete and not compared and not is_near_its_limit,
     )
 
 
@@ -210,17 +215,22 @@ def _known(
     completed_by_rules, standing_on = completed(collected)
     known = derived(completed_by_rules, kernel, inputs)
     busy = busy_resources(known, kernel)
+    shared = shared_by_all_sms(known, busy)
     known["busiest"] = busy[0].share if busy else math.nan
+    known["shared_busy"] = shared.share if shared is not None else math.nan
     return known, standing_on, busy
 
 
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
     """Notes on the kernels without a diagnosis, by reason."""
     silent = [kernel for kernel in kernels if kernel.kernel not in found]
-    uncounted = [kernel for kernel in silent if not sums.is_of_ncu(sums.number(kernel.kernel))]
+    failed = [kernel for kernel in silent if not kernel.launches]
+    ran = [kernel for kernel in silent if kernel.launches]
+    uncounted = [kernel for kernel in ran if not sums.is_of_ncu(sums.number(kernel.kernel))]
     reasons = {
+        "all of their launches failed": len(failed),
         "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
-        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(silent)
+        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(ran)
         - len(uncounted),
     }
     return [

@@ -18,8 +18,11 @@ from ncu_tools.ceilings.ceilings import UNIT_TITLES
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known
 from ncu_tools.kernels.hotspots import Hotspot
 
-DRAM, L2, L1, SM, MEMORY, ROOF = "dram", "l2", "l1", "sm", "memory", "roof"
+DRAM, L2, L1, LSU, SM, MEMORY, ROOF = "dram", "l2", "l1", "lsu", "sm", "memory", "roof"
 LEVELS = (DRAM, L2, L1)
+OF_ALL_SMS, WITHIN_AN_SM = (DRAM, L2), (L1, LSU, SM, ROOF)
+"""Resources that all SMs share, and those that each SM has for itself, whose use is a mean over all SMs."""
+MEMORY_METRIC = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 AS_BUSY = 0.01
 """A unit that is busier than its busiest part by no more than this is as busy: the part, which says more, is named."""
 
@@ -44,14 +47,15 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
     for place in sorted(known, key=lambda name: "throughput" in name):
         resource, _, rest = place.partition("/")
         title, _, metric = rest.partition("/")
-        exceeds = known[place] - (parts[resource].share if resource in parts else -1.0)
+        others = (L1, LSU) if resource == L1 and "throughput" in metric else (resource,)
+        exceeds = known[place] - max((parts[one].share for one in others if one in parts), default=-1.0)
         if metric and exceeds > (AS_BUSY if "throughput" in metric else 0.0):
             parts[resource] = BusyResource(resource, title, known[place], metric)
     _add_l1_of_active_cycles(parts, known)
     found = list(parts.values())
     for resource, title, name, members in (
         (SM, "SM", "sm__throughput.avg.pct_of_peak_sustained_elapsed", (SM,)),
-        (MEMORY, "memory system", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", LEVELS),
+        (MEMORY, "memory system", MEMORY_METRIC, (*LEVELS, LSU)),
     ):
         whole = known.get(f"{resource}_busy", math.nan)
         if whole > max((parts[one].share for one in members if one in parts), default=0.0) + AS_BUSY:
@@ -75,7 +79,8 @@ def none_can_be_busier(known: Known, busy: Sequence[BusyResource]) -> bool:
     DRAM alone tells nothing of L1 and L2: data that L2 holds can keep it at its peak with DRAM idle.
     """
     resources = {one.resource for one in busy}
-    memory = resources.issuperset(LEVELS) or not math.isnan(known.get("memory_busy", math.nan))
+    levels = resources | ({L1} if LSU in resources else set())
+    memory = levels.issuperset(LEVELS) or not math.isnan(known.get("memory_busy", math.nan))
     return memory and _compute_is_known(known, resources)
 
 
@@ -139,8 +144,33 @@ def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[Bu
         shares[one.resource] = max(one.share, shares.get(one.resource, 0.0))
     at_most = known.get("memory_busy", math.nan)
     at_most = 1.0 if math.isnan(at_most) else at_most
-    found = [waste * shares.get(one, at_most) for one, waste in freed.items() if one in shares or one in LEVELS]
+    found = [
+        waste * busy_where_it_counts(one, shares.get(one, at_most), known)
+        for one, waste in freed.items()
+        if one in shares or one in LEVELS
+    ]
     return max(found, default=math.nan)
+
+
+def busy_where_it_counts(resource: str, share: float, known: Known) -> float:
+    """The share of the time for which a resource is busy on the SMs that have work, which decide a kernel's time.
+
+    One block on one of 30 SMs that keeps L1 busy half of the time is 1.7 % of the GPU's L1, and half of its own time.
+    """
+    if resource not in WITHIN_AN_SM:
+        return share
+    idle, empty = known.get("idle", math.nan), known.get("empty_sms", math.nan)
+    at_work = 1.0 - (idle if not math.isnan(idle) else 0.0 if math.isnan(empty) else empty)
+    return min(1.0, share / at_work) if at_work > 0 else 1.0
+
+
+def shared_by_all_sms(known: Known, busy: Sequence[BusyResource]) -> BusyResource | None:
+    """The busiest of the resources that all SMs share, else the memory system, which they are part of; or None."""
+    whole = known.get("memory_busy", math.nan)
+    found = next((one for one in busy if one.resource in OF_ALL_SMS), None)
+    if found is None and not math.isnan(whole):
+        return BusyResource(MEMORY, "memory system", whole, MEMORY_METRIC)
+    return found
 
 
 def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> None:

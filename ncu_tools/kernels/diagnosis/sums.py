@@ -73,6 +73,7 @@ MEANS: dict[str, tuple[tuple[str, float], ...]] = {
     ),
     "sm_busy": (("sm__throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
     "memory_busy": (("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
+    "shared_wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed", PER_CENT),),
     "l1_busy_while_active": (("l1tex__throughput.avg.pct_of_peak_sustained_active", PER_CENT),),
 }
 """Quantity -> its metrics, of which the first that a report has counts, with the factor to a fraction."""

@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ncu_tools.kernels.diagnosis.limits import BusyResource
+from ncu_tools.kernels.diagnosis.limits import BusyResource, shared_by_all_sms
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, quantities, stall_reasons
 from ncu_tools.kernels.diagnosis.sums import LIMITERS, Inputs
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.number_format import counted, duration
+
+LONG_LAUNCH_NS = 50_000
+"""From here on, start and end of a launch, some microseconds, are below the tenth of its time that makes it uneven."""
+OR_SHORT = ", or the launch is so short that its start and end count"
 
 
 class SentenceValues:
@@ -18,19 +22,20 @@ class SentenceValues:
     def __init__(self, known: Known, inputs: Inputs, busy: Sequence[BusyResource]) -> None:
         waves = known.get("waves", math.nan)
         whole = math.ceil(waves) if waves > 0 else 0
+        shared = shared_by_all_sms(known, busy)
         self._values: dict[str, Any] = {
             **{name: _Number(value) for name, value in known.items()},
             "inputs": inputs.description,
             "limiter": limiter(known),
             "top_stall_reason": _stall_reason(known),
-            "busiest": percent(busy[0].share) if busy else "",
-            "busiest_name": busy[0].title if busy else "",
+            "shared_name": shared.title if shared is not None else "",
             "waves_up": whole,
             "last_wave": _Number(1 - (whole - waves)),
             "active": _Number(1 - known.get("idle", math.nan)),
             "fitting": _Number(known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan),
             "of_sms": _of_sms(known.get("blocks", math.nan), known.get("sm_count", math.nan)),
-            "of_duration": _if_known(" of the {:,.3g} us", known.get("launch_ns", math.nan) / 1e3),
+            "of_duration": _of_duration(known.get("launch_ns", math.nan)),
+            "or_short": "" if known.get("launch_ns", 0.0) > LONG_LAUNCH_NS else OR_SHORT,
         }
 
     def sentence(self, rule: CauseRule) -> str:
@@ -81,6 +86,10 @@ def limiter(known: Known) -> str:
     threads = known.get("threads", math.nan)
     size = "" if math.isnan(threads) else f" of {threads:.0f} threads"
     return f"{' and '.join(lowest)}: {counted(round(least), 'block', 'blocks')}{size} an SM"
+
+
+def _of_duration(nanoseconds: float) -> str:
+    return "" if math.isnan(nanoseconds) else f" of the {duration(nanoseconds)}"
 
 
 def _if_known(words: str, value: float) -> str:

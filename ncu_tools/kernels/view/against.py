@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, NEAR_ITS_LIMIT, KernelCause
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, KernelCause
+from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, Shape
 from ncu_tools.kernels.view.part_rows import written
@@ -105,7 +106,7 @@ class Factor:
 class CauseChange:
     """A cause of the diagnosis in both runs: the share of the time that it can cost at most.
 
-    None where it was not found, which is no proof of its absence if its numbers were not collected.
+    None where it is no cause: not found, ruled out, or its numbers were not collected.
     """
 
     rule: str

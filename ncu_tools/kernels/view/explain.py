@@ -9,10 +9,11 @@ from difflib import get_close_matches
 
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, NEAR_ITS_LIMIT, Diagnosis
-from ncu_tools.kernels.diagnosis.limits import busy_resources, cost
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis
+from ncu_tools.kernels.diagnosis.limits import busy_resources, busy_where_it_counts, cost
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Conditions, facts, failing, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.wording import percent
+from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.kernel_view import KernelView
 
@@ -125,7 +126,10 @@ def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
     for resource in rule.frees:
         one = next((one for one in every if one.resource == resource), None)
         share, title, metrics = (one.share, one.title, [one.metric]) if one else (None, resource, [])
-        found.append(ExplainedNumber(COSTS, f"{resource}_busy", f"{title} busy", "fraction", "", share, None, metrics))
+        counts = None if share is None else busy_where_it_counts(resource, share, view.quantities)
+        while_at_work = "" if counts == share else " while SMs have work"
+        title = f"{title} busy{while_at_work}"
+        found.append(ExplainedNumber(COSTS, f"{resource}_busy", title, "fraction", "", counts, None, metrics))
     left = cost(rule, view.quantities, every).left if every else None
     return [*found, ExplainedNumber(COSTS, LEFT, LEFT_TITLE, "fraction", "", left, None, [])]
 

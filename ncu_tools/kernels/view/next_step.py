@@ -35,10 +35,12 @@ class NextStep:
 def next_step(view: KernelView, run: str, *, over_time: bool) -> NextStep | None:
     """The command for the first cause of a kernel of the run at path `run`; what to collect if nothing is explained.
 
-    None if nothing is missing and no cause stands out. Single instructions are there if the view has places, samples
-    over time if `over_time`.
+    None if every launch failed, or nothing is missing and no cause stands out. Single instructions are there if the
+    view has places, samples over time if `over_time`.
     """
     ours = view.diagnosis
+    if not view.launches:
+        return None
     if ours is None or not ours.causes:
         if view.places:
             return NextStep(_filled(f"{SOURCE} {{run}} --kernel {{kernel}}", view, run), "")

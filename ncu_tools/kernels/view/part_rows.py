@@ -29,6 +29,7 @@ LONGEST_NAME = 400
 """The most characters of a full name that people are shown: five lines."""
 MISSING_NAMED = 4
 """Most facts of a part that the note on what was not collected names; JSON has all."""
+ALL_FAILED = "all of its launches failed, so nothing is known of it: see what the program and ncu printed"
 SAID_OF_RULES = {
     AGREED: "ours agrees", FINER: "ours is finer", SILENT: "ours is silent", WITH_REASON: "ours contradicts",
     WITHOUT: "ours contradicts without a reason",
@@ -67,7 +68,7 @@ def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]
         shapes = f"{len(view.times_by_shape)} shapes of grid and block"
         notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles and part in parts]
-    if missing:
+    if missing and view.launches:
         notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
     return [*notes, *estimate_notes(view.estimates)]
 
@@ -158,8 +159,8 @@ def _bound_rows(view: KernelView) -> Iterator[Row]:
     if spot.bound is not None:
         saves = None
         if spot.headroom_ns:
-            a_launch = " a launch" if spot.launches > 1 else ""
-            saves = f"reaching it saves {FORMATS['time'](spot.headroom_ns / spot.launches)}{a_launch}"
+            mean_of = "a mean of " if spot.launches > 1 else ""  # above the median, if some launches are long
+            saves = f"reaching it saves {mean_of}{FORMATS['time'](spot.headroom_ns / spot.launches)}"
         yield {"title": f"{spot.bound}, the nearest roof, reached", **_share(spot.bound_fraction), "against": saves}
 
 
@@ -186,6 +187,8 @@ def _step_words(step: OccupancyStep) -> str:
 
 def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
     ours = view.diagnosis
+    if not view.launches:
+        yield {"title": ALL_FAILED, "value": "failed"}
     for cause in ours.causes if ours else ():
         yield {"title": cause.says, "value": None if cause.cost is None else f"up to {percent(cause.cost)}"}
     if ours and not ours.causes and ours.unexplained:

@@ -94,8 +94,9 @@ def kernel_change_digest(
         values = {"key": value.key, "base": value.base, "new": value.new, "unit": value.unit}
         statements.append(Statement("change", text, 90.0 - 0.5 * place, about=key, kernel_id=key, values=values))
     for place, cause in enumerate(one for one in change.causes if one.changed):
-        before, after = ("not found" if one is None else f"up to {percent(one)}" for one in (cause.base, cause.new))
-        text = f"cause {cause.rule}: {before} of the time -> {after}"
+        sides = (cause.base, cause.new)
+        before, after = ("no cause" if one is None else f"up to {percent(one)} of the time" for one in sides)
+        text = f"{cause.rule}: {before} -> {after}"
         values = {"rule": cause.rule, "base": cause.base, "new": cause.new}
         statements.append(
             Statement("change", text, 89.9 - place, about=key, kernel_id=key, values=values, kind="cause")

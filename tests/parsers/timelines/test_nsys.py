@@ -126,6 +126,16 @@ class TestMissingTables:
         with pytest.raises(NoGpuWork, match=r"2 NVTX ranges.*No CUDA events collected\."):
             read(path)
 
+    def test_a_timeline_without_gpu_work_is_not_explained_by_what_nsys_says_by_the_way(self, tmp_path: Path) -> None:
+        said = ["Buffers holding CUDA trace data will be flushed on CudaProfilerStop() call.",
+                "CUDA device 0: Unified Memory cannot be traced on devices that don't support peer-to-peer transfers."]  # fmt: skip
+        path = database(
+            tmp_path / "t.sqlite", {CALLS: [call(1, 1)], "DIAGNOSTIC_EVENT": [{"text": one} for one in said]}
+        )
+        with pytest.raises(NoGpuWork, match=r"CUDA was not traced, could not be") as caught:
+            read(path)
+        assert "nsys says" not in str(caught.value)
+
     def test_an_operation_without_api_call_has_no_path_and_is_counted(self, tmp_path: Path) -> None:
         tables = {KERNELS: [kernel(5, 1), kernel(20, 2)], CALLS: [call(1, 2)], RANGES: [pushed("a", 0, 9)]}
         report = read(database(tmp_path / "t.sqlite", tables))

@@ -82,6 +82,15 @@ class TestARow:
         assert [row["flops"] for row in found] == [None, None]
         assert [row["operator_flops"] for row in found] == [2 * 2 * 64 * 4 * 2 * 9, 0]
 
+    def test_that_is_a_copy_does_no_flops_and_moves_bytes_that_its_operator_may_not_know(self, tmp_path: Path) -> None:
+        item = operator("aten::_local_scalar_dense", 0, 50, [[1]], [BF16])
+        (row,) = rows(trace(tmp_path, item, call(1, 10), gpu("gpu_memcpy", "Memcpy DtoH", 100, 5, 1)))
+        assert (row["flops"], row["operator_flops"], row["least_bytes"]) == (0, 0, None)
+
+    def test_that_is_a_copy_does_not_tell_the_flops_of_a_product_whose_kernel_is_not_here(self, tmp_path: Path) -> None:
+        (row,) = rows(trace(tmp_path, mm(0), call(1, 10), gpu("gpu_memset", "Memset", 100, 5, 1)))
+        assert (row["flops"], row.get("operator_flops")) == (None, None)
+
     def test_launched_by_a_graph_is_unknown_and_a_note_says_so(self, tmp_path: Path) -> None:
         launch = host("cuda_runtime", "cudaGraphLaunch", 10, 1, correlation=1)
         report = trace(tmp_path, mm(0), launch, gpu("kernel", "gemm", 100, 5, 1))

@@ -90,12 +90,18 @@ class TestGroupsToCollect:
         assert set(of({}, kernel(**row)).collect) & {"dram", "flops"} == groups
 
     def test_lack_a_ceiling_where_time_and_bytes_are_known_and_the_busiest_resource_is_not(self) -> None:
-        measured = {"time_total_ns": 1e6, "dram_bytes": 1.0}
+        measured = {"time_total_ns": 1e6, "dram_bytes": 1.0, "flops": 0.0}
         assert of({}, kernel(**measured)).lacks_a_ceiling
         assert not of({}, kernel(**{**measured, "time_total_ns": 0.0})).lacks_a_ceiling
         assert not of({}, kernel(time_total_ns=1e6)).lacks_a_ceiling
         assert not of({"sm_busy": 0.1, "memory_busy": 0.1}, kernel(**measured)).lacks_a_ceiling
         assert not of({"sm_busy": 0.9}, kernel(**measured)).lacks_a_ceiling
+
+    @pytest.mark.parametrize("flops", [{"flops": None}, {"flops": 1.0, "flops_lower_bound": True}])
+    def test_are_what_lacks_and_not_a_ceiling_where_flops_were_not_counted(self, flops: dict[str, Any]) -> None:
+        found = of({}, kernel(**{"time_total_ns": 1e6, "dram_bytes": 1.0, **flops}))
+        assert not found.lacks_a_ceiling
+        assert "flops" in found.collect
 
 
 class TestCauses:
@@ -127,7 +133,7 @@ class TestCauses:
         assert rest == [("few blocks", 0.2), ("divergence", None)]
         assert list(costs(of({**known, **BUSY})).items()) == [
             ("tail", 0.375),
-            ("divergence", 0.275),
+            ("divergence", 0.34375),
             ("few blocks", 0.2),
         ]
 
@@ -233,6 +239,9 @@ def test_kernels_without_a_diagnosis_are_counted_by_reason() -> None:
     rows = [kernel_named(name) for name in ("counted", "quiet")]
     assert undiagnosed(sums, rows, {"counted": Diagnosis(None, [])}) == [
         "no diagnosis of 1 kernel: no collected metric points to a cause, and how near they are to a ceiling is not known"
+    ]
+    assert undiagnosed(sums, [replace(kernel_named("quiet"), launches=0)], {}) == [
+        "no diagnosis of 1 kernel: all of their launches failed"
     ]
     timeline = table(launch("counted"), launch("timed"), launch("timed too"))
     sums = DiagnosisSums("name")

@@ -73,10 +73,15 @@ class TestTheGridIsTooSmall:
         assert found.causes[0].says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work"
         assert found.causes[0].cost == pytest.approx(0.2)
 
-    def test_is_ruled_out_with_the_reason_if_the_sms_are_busy_nevertheless(self) -> None:
-        found = diagnosed(grid(64), {SM_WHOLE: 75.0, MEMORY_WHOLE: 10.0})
+    def test_is_ruled_out_with_the_reason_if_what_all_sms_share_is_busy_nevertheless(self) -> None:
+        found = diagnosed(grid(64), {SM_WHOLE: 20.0, DRAM: 75.0, L2: 10.0})
         assert "few blocks" not in costs(found)
-        assert "ruled out, as SM is at 75 % all the same: few blocks (64 for 80 SMs)" in found.text
+        assert "ruled out, as DRAM is at 75 % all the same: few blocks (64 for 80 SMs)" in found.text
+        assert "ruled out, as memory system is at 75 % all the same" in diagnosed(grid(64), {MEMORY_WHOLE: 75.0}).text
+
+    def test_is_a_cause_however_busy_the_other_sms_are(self) -> None:
+        """With work on all 80 SMs, those that are busy for 75 % of all SMs' time would be done in 80 % of the time."""
+        assert costs(diagnosed(grid(64), {SM_WHOLE: 75.0, MEMORY_WHOLE: 10.0})) == {"few blocks": 0.2}
 
     def test_is_not_diagnosed_for_less_than_a_wave_with_a_block_on_every_sm(self) -> None:
         found = diagnosed(grid(160), occupancy(50.0, 25.0), WAITING, {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0})
@@ -119,7 +124,9 @@ class TestIdleSMs:
     def test_while_others_work_are_a_separate_cause(self) -> None:
         idle = {"sm__cycles_active.avg": 60.0, "sm__cycles_elapsed.max": 100.0}
         found = diagnosed(grid(640), idle, {SM_WHOLE: 30.0, MEMORY_WHOLE: 10.0})
-        assert found.causes[0].says.startswith("idle SMs: on average an SM has work for 60 % of the 100 us")
+        assert found.causes[0].says.startswith(
+            "idle SMs: on average an SM has work for 60 % of the 100 µs; blocks or SMs get"
+        )
         assert found.causes[0].cost == pytest.approx(0.4)
 
     def test_without_a_block_are_not_counted_twice(self) -> None:
@@ -446,7 +453,7 @@ class TestQuantities:
         assert diagnoses(made, rows, "name")["k"].text.startswith("uncoalesced: 20.0 sectors per load")
 
     def test_are_means_over_the_launches_that_have_them(self) -> None:
-        few = {name: metric(value) for name, value in {**grid(8), SM_WHOLE: 5.0}.items()}
+        few = {name: metric(value) for name, value in {**grid(8), SM_WHOLE: 5.0, MEMORY_WHOLE: 5.0}.items()}
         made, rows = kernels(launch("k", {**sass(), **few}, ns=1e6, dram=1e6), launch("k", sass(), ns=1e6, dram=1e6))
         assert "few blocks: 8 for 80 SMs, so 90 % of the SMs have no work" in diagnoses(made, rows, "name")["k"].text
 

@@ -79,6 +79,9 @@ class TestAGrid:
         assert math.isnan(follows({"theoretical": 0.0, "achieved": 0.0})["achieved_missing"])
 
 
+PIPE = "l1/L1 data pipe/l1tex__data_pipe_lsu_wavefronts"
+
+
 class TestAccesses:
     @pytest.mark.parametrize(
         ("known", "unused"),
@@ -101,6 +104,30 @@ class TestAccesses:
 
     def test_waste_what_the_worse_of_loads_and_stores_does(self) -> None:
         assert follows({"used_load_bytes": 24.0, "used_store_bytes": 8.0})["unused_bytes"] == 0.75
+
+    @pytest.mark.parametrize(
+        ("parts", "shared", "unused", "conflicts"),
+        [
+            ({PIPE: 0.8}, 0.75, 0.125, 0.3),
+            ({PIPE: 0.8, "l1/L1 data banks/l1tex__data_bank_reads": 0.81}, 0.75, 0.125, 0.3),
+            ({PIPE: 0.4, "l1/L1/l1tex__throughput": 0.8}, math.nan, 0.5, 0.4),
+            ({PIPE: 0.5}, 1.0, 0.0, 0.4),
+            ({PIPE: 0.0}, math.nan, 0.5, 0.4),
+            ({}, math.nan, 0.5, 0.4),
+        ],
+    )
+    def test_to_global_and_to_shared_memory_divide_the_data_pipe_where_it_is_the_busiest_part_of_l1(
+        self, parts: dict[str, float], shared: float, unused: float, conflicts: float
+    ) -> None:
+        found = follows({**parts, "shared_wavefronts": 0.6, "used_load_bytes": 16.0, "conflicts": 0.4})
+        assert same(found["shared_of_l1"], shared)
+        assert same(found["unused_of_l1"], unused)
+        assert same(found["conflicts_of_l1"], conflicts)
+
+    def test_to_shared_memory_are_an_unknown_share_of_the_data_pipe_where_they_were_not_counted(self) -> None:
+        found = follows({PIPE: 0.8, "used_load_bytes": 16.0, "conflicts": 0.4})
+        assert math.isnan(found["shared_of_l1"])
+        assert (found["unused_of_l1"], found["conflicts_of_l1"]) == (0.5, 0.4)
 
     def test_of_warps_leave_lanes_inactive(self) -> None:
         assert follows({"lanes": 24.0})["inactive_lanes"] == 0.25
@@ -229,8 +256,18 @@ class TestBusyResources:
 
     @pytest.mark.parametrize(("whole", "title"), [(0.835, "LSU"), (0.85, "L1")])
     def test_are_a_unit_as_a_whole_only_where_that_is_above_every_part_of_it(self, whole: float, title: str) -> None:
-        (found,) = busy_resources({"l1/L1/l1tex__throughput": whole, "l1/LSU/l1tex__lsuin_requests": 0.83}, kernel())
+        (found,) = busy_resources({"l1/L1/l1tex__throughput": whole, "l1/LSU/l1tex__data_pipe": 0.83}, kernel())
         assert found.title == title
+
+    def test_are_requests_to_l1_apart_from_what_it_does_with_them(self) -> None:
+        """The throughput of L1 as a whole is the larger of both, so it tells of L1 only where it is above the requests."""
+        requests = {"lsu/LSU/l1tex__lsuin_requests": 0.83}
+        (found,) = busy_resources({"l1/L1/l1tex__throughput": 0.835, **requests}, kernel())
+        assert found.resource == "lsu"
+        found, _ = busy_resources({"l1/L1/l1tex__throughput": 0.9, **requests}, kernel())
+        assert found.resource == "l1"
+        known = {"dram/DRAM/a": 0.1, "l2/L2/b": 0.1, "sm/ALU/d": 0.4, **requests}
+        assert none_can_be_busier(known, busy_resources(known, kernel()))
 
 
 def rule(**fields: Any) -> CauseRule:
@@ -267,6 +304,26 @@ class TestCosts:
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25, memory_busy=0.6).own == pytest.approx(0.15)
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
         assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
+
+    @pytest.mark.parametrize(
+        ("resource", "known", "own"),
+        [
+            ("l1", {"empty_sms": 0.9}, 0.25),
+            ("l1", {"empty_sms": 0.9, "idle": 0.95}, 0.5),
+            ("l1", {"idle": 0.99}, 0.5),
+            ("l1", {"idle": 1.0}, 0.5),
+            ("l1", {}, 0.025),
+            ("sm", {"empty_sms": 0.9}, 0.25),
+            ("dram", {"empty_sms": 0.9}, 0.4),
+        ],
+    )
+    def test_of_waste_within_an_sm_are_the_time_of_the_sms_that_have_work(
+        self, resource: str, known: dict[str, float], own: float
+    ) -> None:
+        """L1 is busy 0.05 of all SMs' time, which is half of the time of the tenth of them that has a block."""
+        busy = {"l1/L1/c": 0.05, "sm/ALU/d": 0.05}
+        found = self.of(rule(frees={resource: "waste"}), waste=0.5, **busy, **known)
+        assert found.own == pytest.approx(own)
 
     def test_of_waste_in_the_memory_system_are_held_to_the_whole_of_it_and_of_waste_in_the_sms_are_not(self) -> None:
         whole = {"waste": 0.5, "memory_busy": 0.95}

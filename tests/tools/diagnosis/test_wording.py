@@ -132,13 +132,19 @@ class TestSentences:
     def test_leave_out_sms_and_times_that_are_not_known(self) -> None:
         words = "blocks{of_sms}; work for {active:.0%}{of_duration}"
         known = {"idle": 0.25, "sm_count": 80.0, "launch_ns": 12345.0}
-        assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.3 us"
+        assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.35 µs"
         assert sentence(words, {"idle": 0.25}) == "blocks; work for 75 %"
 
-    def test_name_the_busiest_resource_and_the_one_that_leaves_no_more(self) -> None:
-        busy = [BusyResource("dram", "DRAM", 0.914, "m"), BusyResource("sm", "SM", 0.5, "m")]
-        assert sentence("{busiest_name} at {busiest}", {}, busy) == "DRAM at 91 %"
-        assert sentence("[{busiest_name}{busiest}]", {}) == "[]"
+    def test_blame_start_and_end_of_a_launch_for_idle_sms_only_if_it_is_short_or_its_time_unknown(self) -> None:
+        short = ", or the launch is so short that its start and end count"
+        assert sentence("{or_short}", {"launch_ns": 4e3}) == sentence("{or_short}", {}) == short
+        assert sentence("{of_duration}{or_short}", {"launch_ns": 8.26e12}) == " of the 8,260 s"
+
+    def test_name_the_resource_that_all_sms_share_and_the_one_that_leaves_no_more(self) -> None:
+        busy = [BusyResource("sm", "SM", 0.95, "m"), BusyResource("dram", "DRAM", 0.914, "m")]
+        assert sentence("{shared_name} at {shared_busy:.0%}", {"shared_busy": 0.914}, busy) == "DRAM at 91 %"
+        assert sentence("[{shared_name}]", {}, busy[:1]) == "[]"
+        busy = [busy[1], BusyResource("sm", "SM", 0.5, "m")]
         assert leaves_no_more(busy[1]) == "SM at 50 % leaves no more to gain"
 
     def test_name_the_longest_wait_and_the_inputs(self) -> None:

@@ -189,7 +189,7 @@ class TestFlags:
 
     def test_dram_is_compared_with_its_ceiling_without_flop_counts_too(self) -> None:
         row = one(launch("copy", NAME, ns=1e6, dram=1.555e9 * 1.2))
-        assert (row.bound, (row.flag or "")[:7]) == (None, "120.0 %")
+        assert (row.bound, (row.flag or "")[:7]) == ("DRAM", "120.0 %")
 
     def test_the_unit_with_the_largest_excess_is_named(self) -> None:
         work = sass(ffma=19.5e9 / 2 * 1.1) | tensor(bf16_dst_fp32=312e9 * 1.5)
@@ -271,11 +271,17 @@ class TestBound:
         row = one(launch("gemm", sass(fmul=1e6) | tensor(bf16_dst_fp32=312e9 * 0.7), ns=1e6, dram=1e3))
         assert (row.bound, row.bound_fraction, row.unit) == ("tensor BF16", pytest.approx(0.7), "tensor_bf16")
 
-    def test_without_flop_counts_no_kernel_is_memory_bound(self) -> None:
-        result = spots(launch("copy", ns=1e6, dram=1.5e9))
-        assert (result.rows[0].bound, result.rows[0].flops, result.rows[0].arithmetic_intensity) == (None, None, None)
+    def test_without_flop_counts_a_kernel_is_memory_bound_only_if_dram_is_near_its_limit(self) -> None:
+        assert one(launch("copy", ns=1e6, dram=1.555e9 * 0.79)).bound is None
+        result = spots(launch("copy", ns=1e6, dram=1.555e9 * 0.9))
+        assert (result.rows[0].bound, result.rows[0].bound_fraction) == ("DRAM", pytest.approx(0.9))
+        assert (result.rows[0].flops, result.rows[0].arithmetic_intensity) == (None, None)
         (note,) = (note for note in result.notes if "have no FLOP counts; ask ncu for --metrics smsp__sass" in note)
         assert note.endswith("and 13 more, which ncu-bench metrics flops tensor --chip ga100 lists")
+
+    def test_of_launches_with_flops_is_not_that_of_those_without(self) -> None:
+        counted, not_counted = launch("k", sass(ffma=19.5e9 / 4), ns=1e6, dram=1e3), launch("k", ns=1e6, dram=1.5e9)
+        assert one(counted, not_counted).bound == "FP32"
 
     def test_a_lower_bound_of_flops_gives_dram_as_bound_only_if_dram_is_busy(self) -> None:
         metrics = sass(ffma=10)

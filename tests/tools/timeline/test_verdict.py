@@ -41,8 +41,18 @@ def test_a_recording_of_copies_alone_says_that_no_kernel_was_recorded() -> None:
     copies = [copy(0, 10 * MS, 1), copy(12 * MS, 20 * MS, 1)]
     said = "GPU 0: no kernel was recorded, so nothing is known to run beside its copies"
     assert said in timeline(recording(copies)).notes
+    assert said in timeline(recording([*copies, Operation(10 * MS, 12 * MS, kind=activity.MEMSET)])).notes
     assert said not in timeline(recording([*copies, Operation(20 * MS, 21 * MS)])).notes
     assert said not in timeline(recording([*copies, Operation(20 * MS, 21 * MS)]), trim=Window(0, 15 * MS)).notes
+
+
+def test_a_recording_without_a_kernel_has_no_verdict_as_its_idle_time_may_not_be_idle() -> None:
+    """Some recordings hold the copies of a program and not its kernels."""
+    copies = [copy(0, 1 * MS, 1), copy(90 * MS, 91 * MS, 1)]
+    verdict = gpu_of(recording(copies)).whole.verdict
+    assert (verdict.bound, verdict.saving_ns) == (None, None)
+    assert verdict.why == "no kernel was recorded, so it is not known when kernels ran"
+    assert gpu_of(recording([*copies, Operation(2 * MS, 3 * MS)])).whole.verdict.why != verdict.why
 
 
 def test_copies_that_a_kernel_hides_bound_nothing() -> None:

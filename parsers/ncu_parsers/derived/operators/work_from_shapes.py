@@ -284,7 +284,8 @@ def _rebuilt(call: LaunchingOperator) -> Call | None:
 def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
     """The work of launches, each with the call that launched it; None for what no operator or a graph launched.
 
-    Copies do none, and a call that launched nothing else has none that is known: what it moved may not be here.
+    Copies do no FLOPs, and of a call that launched nothing else the bytes are not known: what it moved may not be here.
+    Kernels of a contraction of which only a copy is here may be missing.
     """
     result = WorkOfLaunches(len(launched_by))
     launches: dict[int, list[int]] = {}
@@ -305,8 +306,12 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
         if len(rows) > 1:
             rows.sort(key=lambda row: not names[row])  # kernels in front of copies
         kernels = tuple(names[row] for row in rows if names[row])
-        if not kernels or call.name in FREE:
+        if call.name in FREE:
             continue  # a view launches nothing
+        if not kernels:
+            if call.name not in contractions:
+                result.flops[rows] = result.operator_flops[rows] = 0.0
+            continue
         work, unit, main = known.done_by(call, kernels)
         if work is None or (work.is_contraction and number in wrappers):
             continue  # the work of a wrapper is that of the product which it calls

@@ -10,6 +10,7 @@ documentation).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -378,10 +379,16 @@ def _omissions(database: Database) -> list[str]:
     ]
 
 
+def _says_why_not(message: str) -> bool:
+    """True for a message of nsys on CUDA that is a complaint; most say what it did or can do."""
+    complaint = re.compile(r"no cuda|fail|unable|cannot|could not|not support|error|insufficient", re.IGNORECASE)
+    return "CUDA" in message and "Unified Memory" not in message and complaint.search(message) is not None
+
+
 def _no_gpu_work(database: Database, name: str, ranges: NvtxRanges | None) -> NoGpuWork:
     """The error for a timeline without GPU operations, with the likely reason."""
     held = f"{count} NVTX ranges" if ranges is not None and (count := ranges.count()) else "no NVTX range"
-    message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)
+    message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and _says_why_not(text)), None)
     cause = f'nsys says: "{message.strip()[:200]}".' if message else (
         "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."
     )  # fmt: skip

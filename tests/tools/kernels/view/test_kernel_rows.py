@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ncu_launch.files.manifest import Manifest, write_manifest
 
+from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.tables.kernel.part_text import of_sentences, of_values
 from ncu_tools.kernels.diagnosis.agreement import OUTCOMES, WITH_REASON
 from ncu_tools.kernels.diagnosis.rules import facts, rules
@@ -18,7 +19,7 @@ from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, kernel_vi
 from ncu_tools.kernels.view.next_step import NextStep, next_step
 from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
 from tests.conftest import SAMPLES, SHARED
-from tests.support.launches import launch, metric, table
+from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
@@ -45,6 +46,21 @@ def test_a_count_stands_beside_its_ideal_and_a_rate_beside_its_most() -> None:
     found = view({**UNCOALESCED, "smsp__issue_active.avg.per_cycle_active": 0.25})
     assert rows(found, "memory")["sectors asked of L2 by global accesses"]["against"] == "ideal 40, 2.5 x"
     assert rows(found, "scheduler")["warps that issue per cycle"]["against"] == "of 1 (25.0 %)"
+
+
+def test_a_kernel_of_which_every_launch_failed_asks_for_no_metrics() -> None:
+    found = kernel_view(table(launch("k", failed=True), launch("k", failed=True)))
+    (verdict,) = rows_of_part(found, "verdict")
+    assert (verdict["value"], verdict["title"].split(",")[0]) == ("failed", "all of its launches failed")
+    assert notes_of(found) == ["k: 0 launches"]
+    assert next_step(found, "run", over_time=False) is None
+
+
+def test_what_a_roof_saves_of_several_launches_is_their_mean() -> None:
+    """One long launch: the mean of what it saves may be above the median time."""
+    made = table(*(launch("k", sass() | tensor(), ns=ns, dram=1.0) for ns in (1e3, 1e3, 1e6)))
+    found = rows(kernel_view(made, machine=find_machine("a100-pcie-40gb")), "limits")
+    assert found["DRAM, the nearest roof, reached"]["against"] == "reaching it saves a mean of 334 µs"
 
 
 def test_a_spread_that_prints_alike_is_not_shown() -> None:
