@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from ncu_launch.bench.machine_measurement import QUICK_LIMIT_S, measured_quickly
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.workload.cpu_load import CpuLoad, cpu_count
+from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import MEASURED_QUICKLY, unit_title
 from ncu_tools.ceilings.launch_devices import Device, devices_of, measured_of
@@ -30,6 +33,8 @@ LEFT = 0.8
 """The part of the CPUs it needs that others must leave to a measurement: no ceiling is better than a wrong one."""
 LOOKED_S = 0.3
 """How long the load is looked at before a measurement."""
+LEAST_SHARE, TOLERATED = 0.05, 1.05
+"""The share of a run's time from which an operator tests a measured peak, and how far above it may be."""
 PRODUCTS = ("fp32", "bf16", "tf32", "fp16", "fp64")
 LATER = "ncu-bench machines measure"
 
@@ -78,6 +83,9 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
         others = found.get("other_load")
         if is_starved(others, device.threads):
             return _too_busy(others, "what was measured is no ceiling and was not kept")
+        beaten = beaten_by_run(found, collected.table) if collected.table is not None else ""
+        if beaten:
+            return f"{beaten}, so that what was measured is no ceiling and was not kept: {LATER} does it again"
         target = keep_measured(found, quickly=True)
     except KeyboardInterrupt:
         listener.message(f"The run is in {collected.folder}; its ceilings were not measured.")
@@ -87,6 +95,31 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
         return f"the ceilings of {device.name} were not measured: {why}"
     seconds = time.monotonic() - began
     return f"{MEASURED_QUICKLY} in {seconds:.1f} s: {_rates(found)}; kept in {target}, which {LATER} refines"
+
+
+def beaten_by_run(found: dict[str, Any], launches: pa.Table) -> str:
+    """What operators of the run reached beyond a measured peak, in words; "" if none did.
+
+    A machine is slower while its host is busy elsewhere, of which the load of its own CPUs says nothing. Operators that
+    take less than `LEAST_SHARE` of the time do not count: short times are not that exact.
+    """
+    codes, names = tables.codes(launches, "kernel_name")
+
+    def of_operators(column: str) -> tables.Floats:
+        values = np.nan_to_num(tables.floats(launches, column))
+        return np.bincount(codes, weights=values, minlength=len(names)).astype(np.float64)
+
+    times = of_operators("duration_ns")
+    for unit, peak in peaks(found).items():
+        if f"flops_{unit}" not in launches.column_names:
+            continue
+        rates = 1e9 * of_operators(f"flops_{unit}") / np.maximum(times, 1.0)
+        rates[times < LEAST_SHARE * times.sum()] = 0.0
+        fastest, burst = int(rates.argmax()), float(peak["burst"])
+        if rates[fastest] > TOLERATED * burst:
+            reached, measured = scaled(float(rates[fastest]), "FLOP/s"), scaled(burst, "FLOP/s")
+            return f"{names[fastest]} of this run reached {reached}, and {unit_title(unit)} products {measured}"
+    return ""
 
 
 def is_starved(others: float | None, threads: int | None) -> bool:

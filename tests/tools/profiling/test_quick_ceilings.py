@@ -28,12 +28,12 @@ from ncu_tools.cli import cli
 from ncu_tools.profiling import quick_ceilings
 from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
-from ncu_tools.profiling.quick_ceilings import is_starved, measure_unknown_devices
+from ncu_tools.profiling.quick_ceilings import beaten_by_run, is_starved, measure_unknown_devices
 from ncu_tools.roofline.roofline import roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
-from tests.support.launches import launch, metric, table
+from tests.support.launches import launch, metric, sass, table
 from tests.support.models.models_here import models_run_here, profiled_here
 from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import MAIN
@@ -211,6 +211,23 @@ class TestNoFileIsLeft:
         assert note.startswith(
             "other programs take 30.0 % of the CPU, so that what was measured is no ceiling and was not"
         )
+
+    def test_by_a_measurement_that_an_operator_of_the_run_itself_was_faster_than(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """FP32 products reached 150 GFLOP/s; the operators do 160 and 900 of them a nanosecond."""
+
+        def run(ffma: float) -> pa.Table:
+            here: dict[str, Any] = {"capability": None, "attributes": {"Device Name": "Processor X"}}
+            metrics = {**sass(ffma=ffma), "threads": metric(2.0)}
+            short = launch("aten::sum", {**sass(fadd=900e3), "threads": metric(2.0)}, ns=1e3, **here)
+            return table(launch("aten::mm", metrics, ns=1e6, **here), short)
+
+        measuring(monkeypatch, found())
+        note, _ = measure_unknown_devices(profile(run(80e6)), Heard()).notes
+        assert note.startswith("aten::mm of this run reached 160 GFLOP/s, and FP32 products 150 GFLOP/s, so that")
+        assert beaten_by_run(found(), run(78e6)) == "", "156 of 150 GFLOP/s is within what times scatter"
+        assert beaten_by_run(found(), run(80e6).slice(1)).startswith("aten::sum of this run reached 900 GFLOP/s")
 
     def test_by_one_that_is_interrupted_and_where_the_run_is_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         measuring(monkeypatch, KeyboardInterrupt())
