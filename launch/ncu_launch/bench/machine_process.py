@@ -45,6 +45,8 @@ PRODUCT_TYPES = {
 PRODUCT_S = 0.02
 PIXEL_ROWS = 16
 """Rows of the picture whose pixels are the columns of a matrix, for a product as a convolution."""
+FAR_AT_FIRST = 3.0
+"""At the smallest size, only operators slower by this factor are left out: the allocator has to get used to each."""
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
 QUICKLY = "quickly"
 QUICK_S = 6.0
@@ -314,7 +316,8 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
         works = _operators(name, one, two)
-        candidates = _not_far_behind({operator: works[operator] for operator in candidates or works}, device, pace)
+        factor = max(pace.far_behind, FAR_AT_FIRST) if side == SIDES[0] else pace.far_behind
+        candidates = _not_far_behind({operator: works[operator] for operator in candidates or works}, device, factor)
         each = replace(pace, seconds=pace.seconds / len(candidates))
         samples = [
             replace(_sampled(name, side, 2 * side**3, works[operator], each, device), by=operator)
@@ -351,8 +354,8 @@ def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, pace: Pace) -> list[str]:
-    """Operators that are not far behind the fastest, in the better of two runs each.
+def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, factor: float) -> list[str]:
+    """Operators that are not slower than the fastest by this factor, in the better of two runs each.
 
     Operators that do not run here are left out. Raises PyTorch's `RuntimeError` if none runs.
     """
@@ -366,7 +369,7 @@ def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, pace: P
             failure = error
     if failure is not None and not seconds:
         raise failure
-    return [operator for operator, taken in seconds.items() if taken < pace.far_behind * min(seconds.values())]
+    return [operator for operator, taken in seconds.items() if taken < factor * min(seconds.values())]
 
 
 def _matrix(name: str, side: int, device: str) -> Any:

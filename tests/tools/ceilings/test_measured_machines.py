@@ -334,3 +334,20 @@ def test_the_command_keeps_the_file_and_later_runs_use_its_ceilings(
     elsewhere = tmp_path / "other.toml"
     assert CliRunner().invoke(cli, ["machines", "measure", "-o", str(elsewhere)]).exit_code == 0
     assert elsewhere.read_text("utf-8") == kept.read_text("utf-8")
+
+
+def test_an_operator_that_is_slow_at_the_smallest_size_may_win_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As oneDNN's products do while the allocator still gives their buffers back after each."""
+
+    def operators(name: str, one: Any, two: Any) -> dict[str, Any]:
+        first = len(one) == 8
+        return {
+            "steady": lambda: time.sleep(0.004),
+            "late": lambda: time.sleep(0.008 if first else 0.002),
+            "slow": lambda: time.sleep(0.02 if first else 0.001),
+        }
+
+    monkeypatch.setattr(measuring, "SIDES", (8, 16))
+    monkeypatch.setattr(measuring, "_operators", operators)
+    samples = list(measuring._products_of("fp32", "cpu", measuring.Pace(0.03, least=2, far_behind=1.3)))
+    assert [(one.size, one.by) for one in samples] == [(8, "steady"), (16, "late")]
