@@ -212,8 +212,6 @@ def test_launches_of_the_shape_with_the_most_time_are_compared_if_a_run_has_seve
 # ------------------------------------------------------------------------------------------------ command line
 
 
-@needs_shared_reports
-@pytest.mark.slow
 def test_a_cause_that_one_run_lacks_or_rules_out_is_told_as_no_cause() -> None:
     """A limit of occupancy is still found where warps are ready, and is then ruled out."""
     limited = {"sm__maximum_warps_per_active_cycle_pct": 50.0, "smsp__warps_eligible.avg.per_cycle_active": 0.2}
@@ -222,6 +220,8 @@ def test_a_cause_that_one_run_lacks_or_rules_out_is_told_as_no_cause() -> None:
     assert (row["base"], row["new"]) == ("50.0 %", "no cause")
 
 
+@needs_shared_reports
+@pytest.mark.slow
 def test_the_comparison_fits_80_columns_and_json_has_every_value() -> None:
     arguments = ["kernel", str(JULIA), "--against", str(JULIA), "--pair", "julia_bb_4477=julia__5_6739"]
     result = ran(*arguments)
