@@ -1,8 +1,9 @@
 """The machine file (TOML text) of measured rates.
 
 DRAM is the best of copy, triad and read over arrays larger than any cache, L2 the best over arrays that fill at most
-half of it. Compute peaks are products of square matrices by the fastest operator. The burst rate is the ceiling; the
-sustained one stands in the note. Implausible rates are left out, with a note.
+half of it. Compute peaks are products of square matrices, or on a CPU convolutions of as many operations, by the
+fastest operator. The burst rate is the ceiling; the sustained one stands in the note. Implausible rates are left out,
+with a note.
 """
 
 from __future__ import annotations

@@ -274,7 +274,9 @@ class TestMeasuring:
         for name in ("fp32", "bf16", "int8"):
             one, two = (measuring._matrix(name, 64, "cpu") for _ in range(2))
             operators = measuring._operators(name, one, two)
-            assert all(work().numel() == 64 * 64 for work in operators.values())
+            products = [work for operator, work in operators.items() if operator != "F.conv2d, 4x4"]
+            assert len(products) >= len(operators) - 1
+            assert all(work().numel() == 64 * 64 for work in products)
             assert {one.by for one in measuring._products_of(name, "cpu", measuring.Pace(0.01))} <= set(operators)
 
     def test_keeps_the_better_of_two_samples_of_each_operation(self) -> None:
@@ -351,3 +353,18 @@ def test_an_operator_that_is_slow_at_the_smallest_size_may_win_at_the_next(monke
     monkeypatch.setattr(measuring, "_operators", operators)
     samples = list(measuring._products_of("fp32", "cpu", measuring.Pace(0.03, least=2, far_behind=1.3)))
     assert [(one.size, one.by) for one in samples] == [(8, "steady"), (16, "late")]
+
+
+@pytest.mark.parametrize("side", [512, 1024])
+def test_a_convolution_that_stands_for_a_product_has_as_many_operations(side: int) -> None:
+    (work,) = measuring._convolution(side, torch.float32).values()
+    out = work()
+    assert (out.shape[0], out.shape[1]) == (1, measuring.CHANNELS)
+    operations = 2 * out.numel() * measuring.CHANNELS * measuring.WINDOW**2
+    assert operations == 2 * side**3
+    assert float(out[0, 0, 0, 0]) == measuring.CHANNELS * measuring.WINDOW**2, "every input is multiplied"
+
+
+@pytest.mark.parametrize("side", [8, 96, 8192])
+def test_a_side_whose_operations_no_convolution_fits_or_that_is_too_large_has_none(side: int) -> None:
+    assert measuring._convolution(side, torch.float32) == {}
