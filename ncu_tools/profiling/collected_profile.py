@@ -24,6 +24,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.sources.sources import find_sources
 
+from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.kernels.kernel_cache import cache_kernels
 from ncu_tools.model.expected.both_sides import collection_of
 from ncu_tools.model.expected.measured_vs_expected import compare, summary
@@ -184,10 +185,12 @@ def _uneven(table: pa.Table, manifest: Manifest, warm: LaunchCounts | None) -> l
     """A note on iterations of a whole run under ncu or nsys that launched other numbers of kernels than expected.
 
     Expected is what the last warm-up step launched, or, where that was not counted, what the other iterations did.
+    Copies of a timeline do not count.
     """
     if manifest.source == OPERATORS_TOOL or manifest.partial or collection_of(manifest).filters:
         return []
-    launches = Counter(one for one in table.column("iteration").to_pylist() if one is not None)
+    kernels = table.filter(~is_one_of(table, "operation", COPIES))
+    launches = Counter(one for one in kernels.column("iteration").to_pylist() if one is not None)
     expected = {sum(warm.warm.values())} if warm is not None else set[int]()
     if len(expected | set(launches.values())) < 2:
         return []

@@ -318,8 +318,9 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
         works = _operators(name, one, two)
+        kept = [operator for operator in candidates if operator in works]  # no convolution is that large
         factor = max(pace.far_behind, FAR_AT_FIRST) if side == SIDES[0] else pace.far_behind
-        candidates = _not_far_behind({operator: works[operator] for operator in candidates or works}, device, factor)
+        candidates = _not_far_behind({operator: works[operator] for operator in kept or works}, device, factor)
         each = replace(pace, seconds=pace.seconds / len(candidates))
         samples = [
             replace(_sampled(name, side, 2 * side**3, works[operator], each, device), by=operator)

@@ -89,6 +89,8 @@ def count(step: Step, activity: Any = None, category: str = KERNELS) -> LaunchCo
     `activity` is the kind of activity to record, CUDA if None; `category` that of the events to count. Raises
     `NcuBenchError` if the profiler sees none at all.
     """
+    for phase in step.workload.profiled_phases if step.generation is not None else ():
+        step.cache(phase)  # filled before the profiled range, too
     for _ in range(step.workload.warmup - 1):
         step.run(lambda phase: nullcontext())
     warm = _counted(step, activity, category)
@@ -99,24 +101,24 @@ def count(step: Step, activity: Any = None, category: str = KERNELS) -> LaunchCo
 
 
 def _counted(step: Step, activity: Any, category: str) -> Counter[str]:
-    """The events of one run of a step by their names, of the phases that are profiled."""
+    """The events of one run of a step by name: of all of it, or of the phases alone that ncu would profile."""
     import torch
 
     found = Counter[str]()
+    wanted = step.workload.profiled_phases
+    whole = wanted == step.workload.run_phases
+    recorded = torch.profiler.ProfilerActivity.CUDA if activity is None else activity
 
     @contextmanager
-    def during(phase: str) -> Iterator[None]:
-        if phase not in step.workload.profiled_phases:
-            yield
-            return
-        recorded = torch.profiler.ProfilerActivity.CUDA if activity is None else activity
+    def counting() -> Iterator[None]:
         with torch.profiler.profile(activities=[recorded]) as profiler:
             yield
             if step.device == "cuda":
                 torch.cuda.synchronize()
         found.update(_names_of(profiler, category))
 
-    step.run(during)
+    with counting() if whole else nullcontext():
+        step.run(lambda phase: counting() if not whole and phase in wanted else nullcontext())
     return found
 
 

@@ -355,6 +355,19 @@ def test_an_operator_that_is_slow_at_the_smallest_size_may_win_at_the_next(monke
     assert [(one.size, one.by) for one in samples] == [(8, "steady"), (16, "late")]
 
 
+def test_an_operator_that_larger_sizes_lack_leaves_them_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As convolutions do, where a machine is fast enough for products of 8,192 rows."""
+
+    def operators(name: str, one: Any, two: Any) -> dict[str, Any]:
+        small = {"small": lambda: time.sleep(0.001)} if len(one) == 8 else {}
+        return {"any": lambda: time.sleep(0.008), **small}
+
+    monkeypatch.setattr(measuring, "SIDES", (8, 16))
+    monkeypatch.setattr(measuring, "_operators", operators)
+    samples = list(measuring._products_of("fp32", "cpu", measuring.Pace(0.03, least=2, far_behind=1.3)))
+    assert [(one.size, one.by) for one in samples] == [(8, "small"), (16, "any")]
+
+
 @pytest.mark.parametrize("side", [512, 1024])
 def test_a_convolution_that_stands_for_a_product_has_as_many_operations(side: int) -> None:
     (work,) = measuring._convolution(side, torch.float32).values()

@@ -16,6 +16,7 @@ from ncu_launch.profilers.installed_tools import Gpu
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import Parsed
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.profiling.budgeted_profile import plan_timeline, timeline_folder
@@ -28,7 +29,7 @@ from tests.support.launches import launch, table
 
 
 def manifest(**more: Any) -> Manifest:
-    return Manifest(asked=["ncu-bench"], source="ncu", started="2026-11-24T10:00:00+00:00", **more)
+    return Manifest(**{"asked": ["ncu-bench"], "source": "ncu", "started": "2026-11-24T10:00:00+00:00", **more})
 
 
 def ran(report: str) -> ToolRun:
@@ -158,6 +159,15 @@ class TestIterationsWithDifferentNumbersOfLaunches:
         (note,) = self.noted(tmp_path, self.TUNED[:4], LaunchCounts({"work": 1}, ({"work": 1},)))
         assert "(1 in the last warm-up step, counted outside of ncu, 4 in iteration 0)" in note
         assert self.noted(tmp_path, self.TUNED[3:4], LaunchCounts({"work": 1}, ({"work": 1},))) == []
+
+    def test_copies_of_a_timeline_are_no_launches_of_kernels(self, tmp_path: Path) -> None:
+        timeline = table(launch("[CUDA memcpy host to device]", iteration=0), *self.TUNED[3:])
+        timeline = timeline.append_column("operation", arrays.dictionary(["memcpy", "kernel", "kernel"]))
+        made = with_metadata(timeline, {"schema_version": SCHEMA_VERSION, "reports": []})
+        warm = LaunchCounts({"work": 1}, ({"work": 1},))
+        kept = keep_profile(made, [], manifest(source="nsys"), tmp_path, warm=warm)
+        assert not any("different numbers" in note for note in kept.notes)
+        assert self.noted(tmp_path, [*self.TUNED[2:]], warm) != [], "a kernel more is told"
 
     def test_of_a_filtered_or_cut_run_say_nothing(self, tmp_path: Path) -> None:
         filtered = ToolRun(["ncu", "--launch-count", "5", "python"], 0, 1.0, report="ncu.csv")
