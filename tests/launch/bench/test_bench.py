@@ -32,7 +32,7 @@ from ncu_parsers.schema.bench_table import COLUMNS, appended, bench_table, with_
 from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from tests.conftest import ROOT
-from tests.support.installed import WITHOUT_TORCH
+from tests.support.installed import WITHOUT_TORCH, needs_torch
 from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
 
@@ -312,6 +312,7 @@ class TestAPoint:
         assert "CUDA graphs need a CUDA device" in row["reason"]
 
 
+@needs_torch
 class TestRealProcesses:
     """Each imports PyTorch, which takes most of these seconds."""
 
@@ -360,6 +361,7 @@ def pid_in(path: Path) -> int:
     raise AssertionError(f"nothing was written to {path}")
 
 
+@needs_torch
 @pytest.mark.parametrize("number", by_day([signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
 def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
     number: signal.Signals, targets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

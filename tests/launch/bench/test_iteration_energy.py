@@ -36,6 +36,7 @@ from ncu_parsers.schema.tables import field_entries
 
 from ncu_tools.cli.collecting.sampled_power import power_notes
 from tests.support import stand_in_nvml
+from tests.support.installed import needs_torch
 from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 
@@ -156,6 +157,7 @@ class TestTheTable:
 
 @pytest.mark.slow
 class TestTheCommand:
+    @needs_torch
     def test_shows_energy_and_power_of_points_that_have_them(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

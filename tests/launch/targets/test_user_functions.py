@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from ncu_launch.errors import WrongUsage
 from ncu_launch.targets.function_arguments import arguments_of, parsed, split, values_of
 from ncu_launch.targets.models import build
 from ncu_launch.targets.user_functions import called, refuse_unknown_arguments
 from ncu_launch.workload_spec import Workload
+
+from tests.support.installed import WITHOUT_TORCH
+
+torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
 
 SOURCE = """
 import torch

@@ -21,6 +21,7 @@ from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
 import ncu_tools
 from tests.support.called_here import called_here
+from tests.support.installed import needs_torch
 from tests.tools.cli.test_cli import PYTHONPATH, Result
 
 PROGRAM = """
@@ -183,7 +184,8 @@ class TestAProgramUnderTheOperatorCollector:
             pytest.param("print('marks nothing')", marks=pytest.mark.nightly),
             "import ncu_tools\nwith ncu_tools.range('numpy'):\n    sum([1, 2])",
             pytest.param(
-                "import torch, ncu_tools\nwith ncu_tools.range('empty'):\n    pass", marks=pytest.mark.nightly
+                "import torch, ncu_tools\nwith ncu_tools.range('empty'):\n    pass",
+                marks=[pytest.mark.nightly, needs_torch],
             ),
         ],
     )

@@ -30,10 +30,11 @@ pytest.importorskip("distributed", reason="dask's schedulers are not installed (
 
 import itertools
 
+from tests.support.installed import needs_torch
 from tests.support.nightly import by_day
 from tests.tools.runs.test_dask import Cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_torch]
 
 QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 

@@ -14,8 +14,9 @@ from ncu_launch.errors import WrongUsage
 import ncu_tools
 from ncu_tools.profiling.kernel_decorator import ProfiledKernel
 from tests.conftest import ROOT
+from tests.support.installed import needs_torch
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_torch]
 
 
 def example() -> str:

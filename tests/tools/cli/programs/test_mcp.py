@@ -21,6 +21,7 @@ from mcp.server import MCPServer
 from ncu_tools.cli.programs.served_folder import ServedFolder
 from ncu_tools.cli.programs.served_tools import server_of
 from tests.conftest import SAMPLES
+from tests.support.installed import needs_torch
 
 pytestmark = pytest.mark.slow
 
@@ -164,6 +165,7 @@ def test_a_huge_result_comes_in_pages_that_hold_every_row_once(root: Path) -> No
     ask_here(root, questions)
 
 
+@needs_torch
 def test_an_allowed_client_profiles_into_a_new_folder_below_the_root_and_nowhere_else(root: Path) -> None:
     async def questions(client: Client) -> None:
         for output in ("../out", "/elsewhere/out", "."):
