@@ -34,7 +34,7 @@ from tests.whole.test_house import FOLDERS, MODULES, assert_no_cycle, entries, m
 
 SMALL_SAMPLE = SAMPLES / "d01-wide-raw.csv"
 NOT_ANALYSIS = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
-READERS = "ncu/csv_pages:judge streaming/cells/compiled_loops:scan"
+READERS = "ncu/csv_pages:judge streaming/cells/rows:scan"
 """What makes lines of a details page rows: Python, whose rows become launches (`feed`) or columns (`plain_rows`), and
 the compiled loop. Kept by hand, as RULES are.
 """
@@ -43,10 +43,10 @@ RULES = {
     "is a row one of a rule": "ncu/csv_pages:is_rule",
     "does a line open a page": "ncu/csv_pages:open_page",
     "which columns are identity": "ncu/csv_pages:IDENTITY_COLUMNS",
-    "what is a number": "report_data/units:_form",
-    "which locale": "report_data/units:DecimalVotes",
-    "what is a whole number": "report_data/csv_text:whole",
-    "what is a shape": "report_data/csv_text:triple",
+    "what is a number": "report_data/cell_text:_form",
+    "which locale": "report_data/cell_text:DecimalVotes",
+    "what is a whole number": "report_data/cell_text:whole",
+    "what is a shape": "report_data/cell_text:triple",
     "where do lines end": "sources/sources:Lines",
 }
 """Where Python states each rule of the CSV format, beside the one loop in C."""

@@ -51,7 +51,7 @@ DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "t
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
-        ("parsers/ncu_parsers/derived/*flops.py", "parsers/ncu_parsers/derived/measures.py"),
+        ("parsers/ncu_parsers/derived/flops.py", "parsers/ncu_parsers/derived/measures.py"),
         (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py"),
     ),
     "ceilings": (
@@ -67,7 +67,7 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "intervals": (("ncu_tools/numbers/statistics.py",), ("tests/tools/numbers",)),
     "units": (
-        ("parsers/ncu_parsers/report_data/units.py",),
+        ("parsers/ncu_parsers/report_data/cell_text.py",),
         ("tests/parsers/report_data/test_units.py", "tests/parsers/ncu/test_every_dialect_reads_back.py"),
     ),
     "matching": (

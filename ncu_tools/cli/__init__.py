@@ -21,7 +21,8 @@ from typing import Any, TextIO
 
 import click
 
-from ncu_tools.cli.shell.program_options import COMPLETE, PROGRAM_OPTIONS, Asked, with_program_options
+from ncu_tools.cli.options import PROGRAM_OPTIONS, Asked, with_program_options
+from ncu_tools.cli.shell import COMPLETE
 
 COMMANDS = {
     "profile": "Run a model or a program under a profiler, and show its kernels.",

@@ -42,7 +42,7 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import page_rows, streaming_reader
-from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.timelines.kineto import kineto
 from ncu_parsers.timelines.nsys import nsys_sqlite
@@ -153,7 +153,7 @@ def fast_path(data: bytes, thorough: bool) -> None:
         patch.object(page_rows, "BLOCK_BYTES", 1000),
         patch.object(streaming_reader, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(streaming_reader, "ThreadPoolExecutor", _Inline),
-        patch.object(compiled_loops, "loops", compiled_loops.loops if len(data) % 3 else None),
+        patch.object(rows, "loops", rows.loops if len(data) % 3 else None),
     ):
         tables: list[pa.Table] = []
         try:

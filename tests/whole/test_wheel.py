@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from ncu_parsers.streaming.cells.compiled_loops import NOT_COMPILED
+from ncu_parsers.streaming.cells.rows import NOT_COMPILED
 
 from tests.conftest import ROOT, SAMPLES
 from tests.whole.test_house import FOLDERS

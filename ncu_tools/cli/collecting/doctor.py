@@ -46,9 +46,9 @@ def command(strict: bool, output_format: str) -> None:
     """
     from ncu_launch.errors import NcuBenchError
     from ncu_launch.profile.doctor import PROBLEM, examine, gather
-    from ncu_parsers.streaming.cells import compiled_loops
+    from ncu_parsers.streaming.cells.rows import loops
 
-    checks = [*examine(gather()), check_loops(is_compiled=compiled_loops.loops is not None)]
+    checks = [*examine(gather()), check_loops(is_compiled=loops is not None)]
     rows = [
         {"check": check.name, "status": check.status, "found": check.found, "advice": check.advice or None}
         for check in checks

@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import replacing
 
-from ncu_tools.cli.shell.program_options import COMPLETE
+from ncu_tools.cli.shell import COMPLETE
 
 PROGRAM = "ncu-bench"
 SHELLS = ("bash", "zsh", "fish")

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parse.rank_origin import HOST
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import HOST, Floats
 
 from ncu_tools.kernels import operator_times
 from ncu_tools.kernels.names.categories import CATEGORY, COMMUNICATION, categories_in

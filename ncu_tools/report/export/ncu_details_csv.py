@@ -17,10 +17,9 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import DOMAIN
 from ncu_parsers.datasets.dataset_layout import RUN
-from ncu_parsers.parse.rank_origin import HOST
-from ncu_parsers.report_data.metric_labels import COMMAND_LINE_SECTION, metric_of_label
+from ncu_parsers.report_data.report import COMMAND_LINE_SECTION, metric_of_label
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import COLUMN_NAMES, IDENTITY_COLUMNS, field_entries
+from ncu_parsers.schema.tables import COLUMN_NAMES, HOST, IDENTITY_COLUMNS, field_entries
 
 RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 KERNEL_TIME = "Kernel Time"

@@ -16,16 +16,13 @@ from urllib.parse import unquote, urlsplit
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import copy_whole
 
+from ncu_parsers.sources.sources import is_url
+
 LOCAL_SCHEMES = ("file://", "local://")
 PACKAGES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
 }  # fmt: skip
 """Scheme of a URL -> the package with its file system; fsspec itself names other packages."""
-
-
-def is_url(text: str) -> bool:
-    """True if the text is a URL, not a path on disk."""
-    return "://" in text
 
 
 @dataclass(frozen=True)

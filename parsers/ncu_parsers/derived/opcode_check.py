@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
 
-from ncu_parsers.derived.counter_columns import Counters, Mask
-from ncu_parsers.derived.tensor_flops import TENSOR_PRECISIONS, counted_operations, tensor_column
+from ncu_parsers.derived.flops import counted_operations
+from ncu_parsers.derived.measures import TENSOR_PRECISIONS, Counters, Mask, tensor_column
 from ncu_parsers.derived.tensor_opcodes import tensor_operations
 from ncu_parsers.schema.tables import Floats
 

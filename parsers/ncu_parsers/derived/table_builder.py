@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ncu_parsers.derived.counter_columns import Counters
-from ncu_parsers.derived.measures import measures
+from ncu_parsers.derived.flops import flops_columns
+from ncu_parsers.derived.measures import Counters, bytes_clocks_and_ceilings
 from ncu_parsers.derived.opcode_check import Disagreement, disagreements, notes_on
 from ncu_parsers.derived.opcode_lists import COLUMN_OF_LIST, NO_LISTS, opcode_lists
 from ncu_parsers.report_data.operator_records import DIALECT, ESTIMATE_DIALECT
@@ -159,6 +159,12 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
     if pa.types.is_integer(kind.value_type):
         return arrays.integer_lists(values)
     return arrays.text_lists(values) if kind.value_type == pa.string() else arrays.struct_lists(values, kind)
+
+
+def measures(counters: Counters) -> dict[str, tables.Floats | pa.Array]:
+    """Every measure column, by name: float64 (ns, FLOP, byte, hz, rates per s), one per launch, NaN if missing; texts
+    as Arrow arrays."""
+    return {**bytes_clocks_and_ceilings(counters), **flops_columns(counters)}
 
 
 def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> dict[str, Any]:

@@ -15,10 +15,9 @@ from __future__ import annotations
 import re
 
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.csv_text import DELIMITERS, present, split_row, triple, whole
-from ncu_parsers.report_data.metric_labels import metric_of_label
+from ncu_parsers.report_data.cell_text import DELIMITERS, present, split_row, triple, whole
 from ncu_parsers.report_data.nvtx_path import place
-from ncu_parsers.report_data.report import Launch, Page, Rule
+from ncu_parsers.report_data.report import Launch, Page, Rule, metric_of_label
 
 PUSH_POP = "thread Domain:Push/Pop_Range"
 START_STOP = "Id:Domain:Start/Stop_Range"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.csv_text import split_row
+from ncu_parsers.report_data.cell_text import split_row
 from ncu_parsers.report_data.report import Launch, Page
 
 opens_session_page = re.compile(r"""(?x)\s*(?:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ncu_parsers.ncu.csv_pages import read_summary
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.csv_text import triple, whole
+from ncu_parsers.report_data.cell_text import triple, whole
 from ncu_parsers.report_data.report import Launch, Page
 
 _PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"

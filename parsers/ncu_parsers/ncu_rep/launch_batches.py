@@ -19,8 +19,8 @@ from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.ncu_rep.result_details import nvtx_ranges, rules_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import InstructionTexts, first_address
+from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat
 from ncu_parsers.report_data.report import Rule
-from ncu_parsers.report_data.units import ABSENT, NumberFormat
 from ncu_parsers.sources import memory
 from ncu_parsers.streaming.cells.rows import MISSING, Codes, Texts
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, NvtxRanges, Rules

@@ -24,9 +24,9 @@ from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_N
 from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.ncu_rep.result_details import replace_links
 from ncu_parsers.ncu_rep.results import Lost, results_of
+from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat, unit
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import Launch, Metric, Rule
-from ncu_parsers.report_data.units import ABSENT, NumberFormat, unit
 from ncu_parsers.sources.sources import Source
 
 PACKAGE = "ncu_report"

@@ -16,7 +16,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.blocks import Blocks, blocks_of, opened
 from ncu_parsers.ncu_rep.launch_batches import launches_of
 from ncu_parsers.ncu_rep.results import Lost
-from ncu_parsers.report_data.csv_text import whole
+from ncu_parsers.report_data.cell_text import whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Launch, Metric, Report, Rule, StreamedReport

@@ -34,11 +34,9 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
-from ncu_parsers.sources.memory import TooBig, limited, share_among
-from ncu_parsers.sources.process_settings import process_wide
+from ncu_parsers.sources.memory import TooBig, limited, process_wide, share_among
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming.cells.compiled_loops import note_loops
-from ncu_parsers.streaming.cells.rows import Mask, NotStreamed
+from ncu_parsers.streaming.cells.rows import Mask, NotStreamed, note_loops
 from ncu_parsers.streaming.streaming_reader import beside_others
 
 WORTH_A_PROCESS = 16_000_000

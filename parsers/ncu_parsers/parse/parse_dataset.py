@@ -24,8 +24,7 @@ from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at, move
 from ncu_parsers.parquet.reader import one_value, spans_of_ids
 from ncu_parsers.parse.parallel_parse import drop_launches
-from ncu_parsers.parse.parse import Parsed, parse_into, share_ids
-from ncu_parsers.parse.rank_origin import origin_of
+from ncu_parsers.parse.parse import Parsed, origin_of, parse_into, share_ids
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ncu_launch.nvtx_ranges import DOMAIN, RUN_PHASES
 
-from ncu_parsers.report_data.csv_text import whole
+from ncu_parsers.report_data.cell_text import whole
 from ncu_parsers.report_data.report import Launch
 
 

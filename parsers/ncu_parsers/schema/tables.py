@@ -32,6 +32,8 @@ FIELD_KEY = b"ncu_bench"
 
 LEAST_BYTES = "least_bytes"
 """The column of what an operator moves at least, by its shapes: never counted, and no DRAM bytes."""
+HOST = "host"
+"""The column, beyond the contract, of the host name of a launch of a distributed run."""
 SHAPES_BASIS = "shapes"
 """What `flops_basis` says where FLOPs follow from the shapes of an operator in a trace."""
 

@@ -56,6 +56,11 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
+def is_url(text: str) -> bool:
+    """True if the text is a URL, not a path on disk."""
+    return "://" in text
+
+
 @dataclass(frozen=True)
 class Source:
     """One report to read: a path, or standard input, which is buffered so that it can be read again."""

@@ -18,10 +18,9 @@ import pyarrow as pa
 from ncu_parsers.derived import table_builder
 from ncu_parsers.derived.opcode_check import Disagreement
 from ncu_parsers.ncu import csv_pages
-from ncu_parsers.report_data.csv_text import present, whole
+from ncu_parsers.report_data.cell_text import NumberFormat, present, whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import NAN_TEXTS, Launch, Metric, Reading, Report, metric_of, more_precise, printed
-from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 from ncu_parsers.streaming.cells.rows import Codes, Integers, Mask, Numbers, Texts, joined_texts

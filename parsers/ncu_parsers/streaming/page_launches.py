@@ -12,9 +12,8 @@ from operator import attrgetter
 import numpy as np
 
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
-from ncu_parsers.report_data.metric_labels import metric_of_label
-from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, Rule, metric_of
-from ncu_parsers.report_data.units import NumberFormat, unit
+from ncu_parsers.report_data.cell_text import NumberFormat, unit
+from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, Rule, metric_of, metric_of_label
 from ncu_parsers.streaming.cells.rows import MISSING, Integers, Mask, NotStreamed, Places, Rows, Texts, joined
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, Rules, best_reading
 from ncu_parsers.streaming.page_rows import (

@@ -16,24 +16,26 @@ import numpy as np
 from ncu_parsers.detect.text_reader import TextReading, before_any_page, open_page
 from ncu_parsers.ncu.csv_pages import IDENTITY_OF_LAUNCHES, NVTX_TITLES, LongPage, WidePage, is_rule
 from ncu_parsers.report_data import report as kinds
-from ncu_parsers.report_data.metric_labels import metric_of_label
-from ncu_parsers.report_data.report import ReadingProblems, Report
-from ncu_parsers.report_data.units import DecimalVotes
+from ncu_parsers.report_data.cell_text import DecimalVotes
+from ncu_parsers.report_data.report import ReadingProblems, Report, metric_of_label
 from ncu_parsers.sources.sources import Lines, LongLine, encoding_of
-from ncu_parsers.streaming.cells.compiled_loops import OTHER_MARK, ScannedBlock, lines_of, scan
 from ncu_parsers.streaming.cells.plain_rows import JudgedRow, plain_rows
 from ncu_parsers.streaming.cells.rows import (
     AMBIGUOUS,
     CONTRARY,
     IDENTITY_KINDS,
     NO_ROWS,
+    OTHER_MARK,
     OWN_VOTE,
     Kind,
     Layout,
     Mask,
     NotStreamed,
     Rows,
+    ScannedBlock,
     joined,
+    lines_of,
+    scan,
 )
 
 BLOCK_BYTES = 1 << 22

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ncu_parsers.derived.opcode_check import Disagreement, notes_on
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report, StreamedReport
-from ncu_parsers.sources.process_settings import one_heap
+from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.sources import DAMAGE, Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, joinable, joined, table_of

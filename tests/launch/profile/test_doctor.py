@@ -19,7 +19,7 @@ from ncu_launch.profile import doctor
 from ncu_launch.profile.doctor import OK, PROBLEM, UNKNOWN, Check, Importer, Lock, MachineFacts, Models
 from ncu_launch.profilers import installed_tools
 from ncu_launch.profilers.installed_tools import Gpu, Tool
-from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells import rows
 
 from ncu_tools.cli.collecting.doctor import LOOPS, check_loops, command
 from tests.conftest import ROOT
@@ -515,7 +515,7 @@ class TestTheCommand:
 
     def test_it_reports_missing_compiled_loops(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert check_loops(is_compiled=True) == Check("reading big reports", OK, "by compiled loops")
-        monkeypatch.setattr(compiled_loops, "loops", None)
+        monkeypatch.setattr(rows, "loops", None)
         row = next(row for row in json.loads(invoke("--format", "json").stdout)["rows"] if row["check"] == LOOPS)
         assert row["status"] == OK
         assert "a wheel, or a C compiler" in row["advice"]

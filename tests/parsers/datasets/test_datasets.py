@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.datasets import remote_files
 from ncu_parsers.datasets.dataset_layout import LogLine, Partition, encoded, find_dataset, read_log
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parquet.reader import contents, filled_columns, read_launches
@@ -24,7 +23,7 @@ from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.parse.parse_dataset import parse_into_dataset, reports_to_read, run_of
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import with_metadata
-from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.sources import Source, is_url
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
@@ -547,7 +546,7 @@ class TestErrors:
 
 def test_file_urls_are_paths_on_disk() -> None:
     assert file_at("file:///data/a%20b") == Path("/data/a b")
-    assert not remote_files.is_url("C:\\data")
+    assert not is_url("C:\\data")
 
 
 # ------------------------------------------------------------------------------------------------------- the commands

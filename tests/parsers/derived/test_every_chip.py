@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ncu_launch.counters.chips import Chip, chips, exists
-from ncu_parsers.derived.counter_columns import Counters
-from ncu_parsers.derived.measures import measures
+from ncu_parsers.derived.measures import Counters
+from ncu_parsers.derived.table_builder import measures
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import Source
 

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from ncu_parsers.derived.counter_columns import Counters
-from ncu_parsers.derived.measures import measures
-from ncu_parsers.derived.table_builder import CHIP_BY_NUMBER
+from ncu_parsers.derived.measures import Counters
+from ncu_parsers.derived.table_builder import CHIP_BY_NUMBER, measures
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import Source
 
@@ -413,7 +412,7 @@ def action_of(action: Any) -> Action:
 
 
 def measured(launches: list[Action]) -> list[dict[str, Any]]:
-    """The measures that ncu_parsers.derived.measures computes for the launches."""
+    """The measures that ncu_parsers.derived computes for the launches."""
     values = {
         name: np.array([float(launch.cells[name].value) if name in launch.cells else np.nan for launch in launches])
         for name in sorted({name for launch in launches for name in launch.cells})

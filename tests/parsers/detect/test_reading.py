@@ -10,9 +10,8 @@ from ncu_launch.profilers.tool_failures import FAILURES, ToolFailed, recognise
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data import report as kinds
-from ncu_parsers.report_data.metric_labels import metric_of_label
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import Report, metric_of_label
 from ncu_parsers.sources.sources import Source
 
 from sample_reports import dialects

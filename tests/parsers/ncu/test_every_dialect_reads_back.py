@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.report_data.cell_text import unit
 from ncu_parsers.report_data.report import Launch, Report
-from ncu_parsers.report_data.units import unit
 from ncu_parsers.sources.sources import Source
 
 from sample_reports import dialects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ncu_parsers.ncu_rep.metric_units import unit_of
-from ncu_parsers.report_data.units import unit
+from ncu_parsers.report_data.cell_text import unit
 
 UNITS = {
     "gpu__time_duration.sum": "ns",

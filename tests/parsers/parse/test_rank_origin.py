@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.parse.rank_origin import RankOrigin, by_origin, origin_of, with_origin
+from ncu_parsers.parse.parse import RankOrigin, by_origin, origin_of, with_origin
 from ncu_parsers.report_data.report import Report
 
 from tests.support.launches import launch, table

@@ -9,8 +9,8 @@ from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse import parse
 from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming.cells import compiled_loops
-from ncu_parsers.streaming.cells.compiled_loops import NOT_COMPILED
+from ncu_parsers.streaming.cells import rows
+from ncu_parsers.streaming.cells.rows import NOT_COMPILED
 
 from tests.conftest import SAMPLES
 
@@ -25,7 +25,7 @@ def all_are_big(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_loops, "loops", None)
+    monkeypatch.setattr(rows, "loops", None)
 
 
 @pytest.mark.usefixtures("all_are_big", "not_compiled")
@@ -39,7 +39,7 @@ def test_a_big_report_read_without_compiled_loops_has_one_note_of_it(tmp_path: P
 
 @pytest.mark.usefixtures("all_are_big")
 def test_a_big_report_read_by_compiled_loops_has_no_such_note(tmp_path: Path) -> None:
-    assert compiled_loops.loops is not None
+    assert rows.loops is not None
     result = parse.parse_into(tmp_path / "out.parquet", SOURCES, join=False)
     assert [NOT_COMPILED in report.notes for report in result.reports] == [False, False]
 

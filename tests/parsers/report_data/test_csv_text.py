@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.csv_text import DELIMITERS, present, split_row, triple, whole
+from ncu_parsers.report_data.cell_text import DELIMITERS, present, split_row, triple, whole
 
 from sample_reports.dialects import quoted
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 from ncu_parsers.parse.parallel_parse import SAFE_PATH, hide_current_folder
-from ncu_parsers.sources.process_settings import process_wide
+from ncu_parsers.sources.memory import process_wide
 
 
 @pytest.mark.parametrize("before", [None, "", "1"])

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 from ncu_parsers.report_data import report as kinds
+from ncu_parsers.report_data.cell_text import DecimalVotes
 from ncu_parsers.report_data.report import Report
-from ncu_parsers.report_data.units import DecimalVotes
-from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed, Rows
 from ncu_parsers.streaming.page_rows import LineAccount, PageRows, RowBatch, accepts
 from ncu_parsers.streaming.streaming_reader import InThisThread
@@ -27,9 +27,9 @@ def metric(number: int, value: str = "1.5", kernel: str = "k") -> str:
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["compiled", "plain"])
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compiled_loops.loops is not None
+    assert rows.loops is not None
     if not request.param:
-        monkeypatch.setattr(compiled_loops, "loops", None)
+        monkeypatch.setattr(rows, "loops", None)
 
 
 def read(blocks: Iterable[str]) -> tuple[Report, PageRows, list[RowBatch]]:

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.csv_text import split_row
-from ncu_parsers.streaming.cells import compiled_loops
-from ncu_parsers.streaming.cells.compiled_loops import ScannedBlock, lines_of, scan
+from ncu_parsers.report_data.cell_text import split_row
+from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.plain_rows import JudgedRow, plain_rows
-from ncu_parsers.streaming.cells.rows import NO_ROWS, Kind, Layout, Rows, joined
+from ncu_parsers.streaming.cells.rows import NO_ROWS, Kind, Layout, Rows, ScannedBlock, joined, lines_of, scan
 
-if compiled_loops.loops is None:
+if rows.loops is None:
     pytest.skip(
         "no C compiler was there at installation: apt-get install gcc, then pip install --editable .",
         allow_module_level=True,
     )
-loops = compiled_loops.loops
+loops = rows.loops
 
 COLUMNS = (
     ("ID", Kind.WHOLE), ("Kernel Name", Kind.TEXTS), ("Grid Size", Kind.SHAPES), ("Metric Name", Kind.TEXTS),

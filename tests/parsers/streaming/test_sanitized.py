@@ -25,8 +25,8 @@ import ncu_parsers.streaming.cells
 spec = importlib.util.spec_from_file_location("ncu_parsers.streaming.cells._rows", sys.argv[1])
 sys.modules["ncu_parsers.streaming.cells._rows"] = ncu_parsers.streaming.cells._rows = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(ncu_parsers.streaming.cells._rows)
-from ncu_parsers.streaming.cells import compiled_loops
-assert compiled_loops.loops.__file__ == sys.argv[1]
+from ncu_parsers.streaming.cells import rows
+assert rows.loops.__file__ == sys.argv[1]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", *sys.argv[2:]]))
 """
 

@@ -20,10 +20,10 @@ from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table, writing_row_groups
 from ncu_parsers.parse import parse
 from ncu_parsers.parse.parse import account
-from ncu_parsers.report_data.units import NumberFormat
+from ncu_parsers.report_data.cell_text import NumberFormat
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import page_rows, streaming_reader
-from ncu_parsers.streaming.cells import compiled_loops, plain_rows
+from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -93,11 +93,11 @@ def short_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     without.
     """
     cells, is_compiled = request.param
-    assert compiled_loops.loops is not None
+    assert rows.loops is not None
     monkeypatch.setattr(streaming_reader, "CELLS_OF_A_TABLE", cells)
     monkeypatch.setattr(page_rows, "BLOCK_BYTES", 1500)
     if not is_compiled:
-        monkeypatch.setattr(compiled_loops, "loops", None)
+        monkeypatch.setattr(rows, "loops", None)
 
 
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:
@@ -230,7 +230,7 @@ class TestAnyReport:
     def test_cells_read_together_are_the_cells_read_one_by_one(self, texts: list[str], decimal: str) -> None:
         if decimal == ",":
             texts = [text.translate(str.maketrans(".,", ",.")) for text in texts]
-        numbers = plain_rows.numbers_of(texts, decimal)
+        numbers = rows.numbers_of(texts, decimal)
         for place, text in enumerate(texts):
             number = NumberFormat(decimal).parse(text)
             if text not in numbers.non_numeric:

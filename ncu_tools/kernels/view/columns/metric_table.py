@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from ncu_launch.counters.metric_groups import group_names, select
-from ncu_parsers.report_data.metric_labels import labels_of_metrics
+from ncu_parsers.report_data.report import labels_of_metrics
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, field_entries
 

@@ -1,4 +1,4 @@
-"""The compiled loop over every byte of a CSV page; `compiled_loops.py` calls it."""
+"""The compiled loop over every byte of a CSV page; `rows.py` calls it."""
 
 def read_rows(
     block: bytes, start: int, kinds: str, required: int, leading: int, label: int, point: str

@@ -12,26 +12,20 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ncu_parsers.report_data.csv_text import triple, whole
-from ncu_parsers.report_data.units import NumberFormat, simple_form, vote
+from ncu_parsers.report_data.cell_text import triple, whole
 from ncu_parsers.streaming.cells.rows import (
-    AMBIGUOUS,
-    CONTRARY,
     MISSING,
-    NO_VOTE,
-    OWN_VOTE,
     Codes,
     Integers,
     Kind,
     Layout,
     NotStreamed,
-    Numbers,
     Rows,
     Texts,
-    grouped,
+    numbers_of,
+    repeated,
 )
 
-NOT_A_NUMBER = float("nan")
 NO_SHAPE = (MISSING,) * 3
 ABSENT_SHAPE = "n/a"
 
@@ -80,40 +74,6 @@ def coded(cells: Sequence[str | None]) -> Texts:
     codes = [places.setdefault(cell, len(places) - 1) for cell in cells]
     del places[None]
     return Texts(np.array(codes, np.int32), [word for word in places if word is not None])
-
-
-def numbers_of(cells: Sequence[str], decimal: str, *, count_votes: bool = True) -> Numbers:
-    """What cells say as numbers in the simple form of `units`; any other cell is non-numeric here."""
-    number_format, simple = NumberFormat(decimal), simple_form(decimal).fullmatch
-    values = [number_format.value_of(cell) if simple(cell) else NOT_A_NUMBER for cell in cells]
-    non_numeric: dict[str, list[int]] = {}
-    for at, value in enumerate(values):
-        if value != value:
-            non_numeric.setdefault(cells[at], []).append(at)
-    votes = [vote_of(cell, decimal) for cell in cells] if count_votes else [NO_VOTE] * len(cells)
-    return Numbers(
-        np.array(values, np.float64),
-        np.array(votes, np.int8),
-        {cell: np.array(places) for cell, places in non_numeric.items()},
-    )
-
-
-def vote_of(text: str, decimal: str) -> int:
-    """What a cell says about the decimal mark that it was read with."""
-    mark = vote(text)
-    if not mark:
-        return NO_VOTE
-    return OWN_VOTE if mark == decimal else AMBIGUOUS if mark == "?" else CONTRARY
-
-
-def repeated(distinct: Numbers, codes: Codes) -> Numbers:
-    """Numbers of distinct texts at all rows of these texts."""
-    rows_of = grouped(codes, [int(place) for (place,) in distinct.non_numeric.values()])
-    return Numbers(
-        distinct.values[codes],
-        distinct.votes[codes],
-        {text: rows_of[int(place)] for text, (place,) in distinct.non_numeric.items()},
-    )
 
 
 def _whole_of(cells: Sequence[str | None]) -> Integers:

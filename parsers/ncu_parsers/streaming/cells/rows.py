@@ -1,21 +1,31 @@
-"""Rows of a CSV page, column by column: texts, numbers, whole numbers and shapes."""
+"""Rows of a CSV page, column by column: texts, numbers, whole numbers and shapes.
+
+The loop of `native/` finds the plain ones in a block, if it was compiled; `plain_rows.py` reads the other lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ncu_parsers.report_data.cell_text import NumberFormat, simple_form, vote
+from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.tables import Floats
 
 Codes = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
+
+NOT_A_NUMBER = float("nan")
 
 NO_VOTE, OWN_VOTE, AMBIGUOUS, CONTRARY = range(4)
 """What a number says about the decimal mark it was read with: nothing, that it is right, that the other one would read
@@ -212,3 +222,137 @@ def grouped(codes: Codes, groups: Collection[int]) -> dict[int, Places]:
     ordered = codes[order]
     begins, ends = (np.searchsorted(ordered, list(groups), side=side) for side in ("left", "right"))
     return {code: order[begin:end] for code, begin, end in zip(groups, begins.tolist(), ends.tolist(), strict=True)}
+
+
+def numbers_of(cells: Sequence[str], decimal: str, *, count_votes: bool = True) -> Numbers:
+    """What cells say as numbers in the simple form of `cell_text`; any other cell is non-numeric here."""
+    number_format, simple = NumberFormat(decimal), simple_form(decimal).fullmatch
+    values = [number_format.value_of(cell) if simple(cell) else NOT_A_NUMBER for cell in cells]
+    non_numeric: dict[str, list[int]] = {}
+    for at, value in enumerate(values):
+        if value != value:
+            non_numeric.setdefault(cells[at], []).append(at)
+    votes = [vote_of(cell, decimal) for cell in cells] if count_votes else [NO_VOTE] * len(cells)
+    return Numbers(
+        np.array(values, np.float64),
+        np.array(votes, np.int8),
+        {cell: np.array(places) for cell, places in non_numeric.items()},
+    )
+
+
+def vote_of(text: str, decimal: str) -> int:
+    """What a cell says about the decimal mark that it was read with."""
+    mark = vote(text)
+    if not mark:
+        return NO_VOTE
+    return OWN_VOTE if mark == decimal else AMBIGUOUS if mark == "?" else CONTRARY
+
+
+def repeated(distinct: Numbers, codes: Codes) -> Numbers:
+    """Numbers of distinct texts at all rows of these texts."""
+    rows_of = grouped(codes, [int(place) for (place,) in distinct.non_numeric.values()])
+    return Numbers(
+        distinct.values[codes],
+        distinct.votes[codes],
+        {text: rows_of[int(place)] for text, (place,) in distinct.non_numeric.items()},
+    )
+
+
+# --------------------------------------------------------------------------------------------------- the compiled loop
+
+loops: ModuleType | None
+"""The compiled loop; None where a compiler was missing at installation."""
+try:
+    from ncu_parsers.streaming.cells import _rows as loops
+except ImportError:
+    loops = None
+
+OTHER_MARK = {".": ",", ",": "."}
+
+NOT_COMPILED = (
+    "read by the pure-Python loops, several times slower than the compiled ones: most likely no C compiler was there "
+    "at installation; install a wheel, or a C compiler and then ncu-bench again"
+)
+
+
+def note_loops(report: Report) -> None:
+    """Add a note to a streamed report of lines if this installation has no compiled loops."""
+    if loops is None and report.lines and report.origin == Report.origin:
+        report.notes.append(NOT_COMPILED)
+
+
+class ScannedBlock(NamedTuple):
+    """The plain rows of a block, and every other line: how many rows are before it, where it begins and ends.
+
+    The scan ends at `end`: behind the block, or behind a line that may be a header, which is the last of the others.
+    """
+
+    rows: Rows
+    others: Iterable[tuple[int, int, int]]
+    end: int
+
+
+def scan(block: bytes, start: int, layout: Layout, decimal: str) -> ScannedBlock:
+    """Find the plain rows of a block from `start` on; without the compiled loop every line is another one."""
+    if loops is not None and layout.is_compiled:
+        kinds = "".join("t" if kind is Kind.MIXED else kind.value for _, kind in layout.columns)
+        try:
+            end, count, begins, columns, cells, others = loops.read_rows(
+                block, start, kinds, layout.required, layout.leading, layout.label, decimal
+            )
+        except UnicodeDecodeError:
+            return ScannedBlock(NO_ROWS, lines_of(block, start), len(block))
+        rows = Rows(count, {}, {}, {}, {}, (block,), np.frombuffer(begins, np.int64)[:count] + start)
+        _fill(rows, layout, columns, cells, decimal)
+        return ScannedBlock(rows, others, end)
+    return ScannedBlock(NO_ROWS, lines_of(block, start), len(block))
+
+
+def lines_of(block: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
+    """Every line of a block from `begin` on, as `ScannedBlock.others` has them."""
+    while begin < len(block):
+        end = block.find(b"\n", begin) + 1 or len(block)
+        yield 0, begin, end
+        begin = end
+
+
+def _fill(
+    rows: Rows,
+    layout: Layout,
+    columns: Sequence[tuple[bytearray, bytearray, list[str]]],
+    cells: Sequence[tuple[int, int, str, bool]],
+    decimal: str,
+) -> None:
+    """Put the columns of the compiled loop into `rows`; `cells` are those it read as no simple number."""
+    non_numeric: defaultdict[int, list[tuple[int, str, bool]]] = defaultdict(list)
+    for at, row, text, is_number in cells:
+        non_numeric[at].append((row, text, is_number))
+    for at, ((title, kind), (values, votes, words)) in enumerate(zip(layout.columns, columns, strict=True)):
+        if kind is Kind.WHOLE:
+            rows.whole[title] = np.frombuffer(values, np.int64)[: rows.count]
+        elif kind is Kind.SHAPES:
+            rows.shapes[title] = np.frombuffer(values, np.int32)[: 3 * rows.count].reshape(-1, 3)
+        elif kind is Kind.NUMBERS:
+            numbers = Numbers(np.frombuffer(values)[: rows.count], np.frombuffer(votes, np.int8)[: rows.count], {})
+            rows.numbers[title] = numbers
+            _put_non_numeric(numbers, non_numeric[at], decimal)
+        else:
+            codes = np.frombuffer(values, np.int32)[: rows.count]
+            texts = Texts(codes, [word.replace('""', '"') for word in words])
+            if kind is Kind.TEXTS:
+                rows.texts[title] = texts
+            else:
+                rows.numbers[title] = repeated(numbers_of(texts.words, decimal), codes)
+
+
+def _put_non_numeric(numbers: Numbers, cells: Sequence[tuple[int, str, bool]], decimal: str) -> None:
+    """Complete a column: numbers of more digits than the loop divides exactly, and texts that are no numbers."""
+    rows_of: defaultdict[str, list[int]] = defaultdict(list)
+    for row, text, is_number in cells:
+        if is_number:
+            numbers.values[row] = float(text.replace(OTHER_MARK[decimal], "").replace(decimal, "."))
+        else:
+            rows_of[text.replace('""', '"')].append(row)
+    for text, rows in rows_of.items():
+        places = numbers.non_numeric[text] = np.array(rows, np.intp)
+        numbers.votes[places] = vote_of(text, decimal)

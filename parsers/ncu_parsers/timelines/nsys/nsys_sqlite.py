@@ -25,7 +25,7 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.process_settings import one_heap
+from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.gpu_busy_time import BusyAccount
