@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.engine import attempted, cores
-from ncu_parsers.parse.parallel_parse import SAFE_PATH, block_interrupts, hide_current_folder
+from ncu_parsers.datasets.process_engine import SAFE_PATH, block_interrupts, hide_current_folder
 
 from ncu_tools.runs import dask_worker_preload
 

@@ -170,7 +170,7 @@ def test_a_printing_module_would_be_detected(text: str) -> None:
 def test_processes_are_started_only_in_the_listed_modules() -> None:
     started = {module for module in MODULES if imports_of(module) & {"subprocess", "multiprocessing"}}
     assert started == {
-        "ncu_launch.profilers.subprocesses", "ncu_launch.profilers.installed_tools", "ncu_parsers.parse.parallel_parse",
+        "ncu_launch.profilers.subprocesses", "ncu_launch.profilers.installed_tools", "ncu_parsers.datasets.process_engine",
     }  # fmt: skip
 
 

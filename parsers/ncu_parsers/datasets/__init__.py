@@ -1,1 +1,1 @@
-"""Parquet datasets of many reports, on disk or at a URL."""
+"""Parquet datasets of many reports, on disk or at a URL, and the processes that work on them."""

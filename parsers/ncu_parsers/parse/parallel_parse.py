@@ -1,31 +1,22 @@
 """Parse several reports independently: big ones into Parquet files, in parallel processes where that is faster.
 
 Starting a process takes longer than reading a small report, so this process reads small ones meanwhile; if they are
-many, each child process reads a batch of them. Child processes end when their parent ends, for whatever reason.
+many, each child process reads a batch of them.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_groups
@@ -34,7 +25,7 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
-from ncu_parsers.sources.memory import TooBig, limited, process_wide, share_among
+from ncu_parsers.sources.memory import TooBig, limited
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed, note_loops
 from ncu_parsers.streaming.streaming_reader import beside_others
@@ -43,7 +34,6 @@ WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
 """Bytes from which a report is read in its own process: for streamed CSV, and for formats that are read slower."""
 
-SAFE_PATH = "PYTHONSAFEPATH"
 BATCH_BYTES = 4_000_000
 """Small reports are assigned to a process in batches of this many bytes."""
 
@@ -88,21 +78,29 @@ def read_parts(
 
     `reading` is called with each source when it is its turn. Raises `NcuBenchError` if `folder` is not writable.
     """
-    numbers = {source: number for number, source in enumerate(sources)}
-    places = {source: folder / str(number) for source, number in numbers.items()}
-    small = _Small()
+    places = {source: folder / str(number) for number, source in enumerate(sources)}
     batches = _batches(sources) if processes > 1 else []
-    work = [[(source, places[source]) for source in batch] for batch in batches] if len(batches) > 1 else []
+    batches = batches if len(batches) > 1 else []
+    others = {source for batch in batches for source in batch}
     found: dict[Source, Part] = {}
-    with _started(work, big, min(processes, MOST_PROCESSES)) as running:
-        for source in sorted(sources, key=lambda source: source in running):
-            reading(source)
-            try:
-                found[source] = running[source]() if source in running else read_here(source, places[source], big)
-            except BrokenProcessPool:  # a process was killed
+    small = _Small()
+    with child_processes(min(processes, MOST_PROCESSES, len(batches))) as engine:
+        work = [[(source, places[source]) for source in batch] for batch in batches]
+        answers = engine.map(partial(read_apart, big=big), work)
+        for number, source in enumerate(sources):
+            if source not in others:
+                reading(source)
                 found[source] = read_here(source, places[source], big)
-            small.take(numbers[source], found[source], places[source])
-    small.finish()
+                small.take(number, found[source], places[source])
+        small.finish()
+        for batch, parts in zip(batches, answers, strict=True):
+            for place, source in enumerate(batch):
+                reading(source)
+                # A process that was killed leaves its reports to this one.
+                if isinstance(parts, NcuBenchError):
+                    found[source] = read_here(source, places[source], big)
+                else:
+                    found[source] = parts[place]
     return [found[source] for source in sources]
 
 
@@ -298,128 +296,3 @@ def drop_launches(report: Report) -> StreamedReport:
         streamed_names=report.metric_names,
         streamed_failures=report.failures,
     )
-
-
-# -------------------------------------------------------------------------------------------------------- processes
-
-
-@process_wide
-def hide_current_folder() -> Callable[[], None]:
-    """Within the block, child processes start without the current folder, which may contain a json.py, on sys.path.
-
-    Effective from Python 3.11 on.
-    """
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
-
-    def put_back() -> None:
-        os.environ.pop(SAFE_PATH, None)
-        if before is not None:
-            os.environ[SAFE_PATH] = before
-
-    return put_back
-
-
-@contextmanager
-def _started(
-    work: Sequence[Sequence[tuple[Source, Path]]], big: int, processes: int
-) -> Iterator[dict[Source, Callable[[], Part]]]:
-    """Start processes for `work`; yields, per source, a function that waits for its part.
-
-    The processes end with the block, also after an error or Ctrl-C.
-    """
-    if not work:
-        yield {}
-        return
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
-    lifeline, our_end = context.Pipe(duplex=False)
-    count = min(processes, len(work))
-    pool = _pool(context, lifeline, count)
-    if pool is None:
-        our_end.close()
-        lifeline.close()
-        yield {}
-        return
-    try:
-        with hide_current_folder(), block_interrupts():
-            running = [(pool.submit(read_apart, one, big), one) for one in work]
-        yield {
-            source: partial(_of_batch, future, place)
-            for future, one in running
-            for place, (source, _) in enumerate(one)
-        }
-    except BaseException:
-        our_end.close()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        our_end.close()
-        lifeline.close()
-
-
-def _pool(context: SpawnContext, lifeline: Connection, count: int) -> ProcessPoolExecutor | None:
-    """A process pool; None without semaphores, as in some containers: then the caller reads files one by one."""
-    try:
-        return ProcessPoolExecutor(count, context, _begin, (lifeline, count))
-    # Python was built without semaphores, the system has too few, or /dev/shm is missing.
-    except (ImportError, NotImplementedError, OSError):
-        return None
-
-
-def _of_batch(future: Future[list[Part]], place: int) -> Part:
-    return future.result()[place]
-
-
-@contextmanager
-def block_interrupts() -> Iterator[None]:
-    """Processes started in the block ignore Ctrl-C, which a terminal sends to all; this one gets it after the block.
-
-    The same holds for processes that threads of the block start later. SIGTERM comes after the block too.
-    """
-    with _handled_later():
-        if not hasattr(signal, "pthread_sigmask"):
-            yield
-            return
-        resource_tracker.ensure_running()  # started inside, it would unblock Ctrl-C
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _handled_later() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are handled after the block: a process prints a traceback if its parent leaves its start.
-
-    A blocked signal is not enough: another thread may get it, and Python handles it in the main thread all the same.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread alone
-        return
-    came: list[int] = []
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    raising = {number: handler for number, handler in usual.items() if callable(handler)}
-    for number in raising:
-        signal.signal(number, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in raising.items():
-            signal.signal(number, handler)
-        for one in came:
-            signal.raise_signal(one)
-
-
-def _begin(lifeline: Connection, processes: int) -> None:
-    share_among(processes)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-
-
-def _end_with(lifeline: Connection) -> None:
-    """End this process when its parent closes the connection or dies."""
-    try:
-        lifeline.recv_bytes()
-    except (EOFError, OSError):
-        os._exit(1)

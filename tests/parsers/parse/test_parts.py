@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from ncu_parsers.datasets import process_engine
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse import parallel_parse, parse
@@ -139,7 +140,7 @@ class TestSeveralBigReports:
             asked.append(count)
             raise missing
 
-        monkeypatch.setattr(parallel_parse, "ProcessPoolExecutor", none_to_be_had)
+        monkeypatch.setattr(process_engine, "ProcessPoolExecutor", none_to_be_had)
         sources = different_reports(tmp_path / "reports")
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
         assert asked
@@ -202,7 +203,7 @@ def test_ids_are_recorded_exactly_however_large() -> None:
     assert ids == {7: (large + 1, large + 3), None: (3, 5)}
 
 
-def die(*_: object) -> None:
+def die(_: object, *, big: int) -> None:
     os._exit(3)
 
 
@@ -303,6 +304,6 @@ def test_many_small_reports_are_combined_in_order(tmp_path: Path, monkeypatch: p
 def test_child_processes_have_no_current_folder_on_sys_path() -> None:
     program = [sys.executable, "-c", "import sys; print('' in sys.path)"]
     before = dict(os.environ)
-    with parallel_parse.hide_current_folder():
+    with process_engine.hide_current_folder():
         assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "False\n"
     assert dict(os.environ) == before

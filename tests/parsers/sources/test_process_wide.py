@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from ncu_parsers.parse.parallel_parse import SAFE_PATH, hide_current_folder
+from ncu_parsers.datasets.process_engine import SAFE_PATH, hide_current_folder
 from ncu_parsers.sources.memory import process_wide
 
 
