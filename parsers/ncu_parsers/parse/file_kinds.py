@@ -10,14 +10,13 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ncu_parsers.report_data.report import StreamedReport
 
 HEAD_BYTES = 4096
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
@@ -49,11 +48,8 @@ class FileKind(NamedTuple):
         return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
 
 
-NCU_REP = (b"NVR\0",)
-"""The first bytes of a binary report of ncu."""
-
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True, by_others=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=(MAGIC,), streams=True, in_parts=True, by_others=True),
     FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",), in_parts=True, ranges_apart=True),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_rep",
@@ -124,7 +120,7 @@ def has_ranges_apart(source: Source) -> bool:
 def is_binary_report(source: Source) -> bool:
     """Whether `source` is a binary report of ncu. Raises `NcuBenchError` if it cannot be opened."""
     kind = kind_of(source)
-    return kind is not None and kind.magic == NCU_REP
+    return kind is not None and kind.magic == (MAGIC,)
 
 
 def read_with(sources: Sequence[Source]) -> str:
