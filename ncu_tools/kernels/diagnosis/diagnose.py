@@ -78,8 +78,9 @@ class RuledOut:
 class Diagnosis:
     """Why a kernel takes its time, as far as metrics show it.
 
-    `possible` are causes that depend on metrics that were not collected; `collect` are the groups of metrics to
-    collect. `busiest_is_certain` is True if the SMs and all levels of memory were measured.
+    `possible` are causes that depend on metrics that were not collected, or that what was collected does not decide.
+    `collect` are the groups of metrics to collect. `busiest_is_certain` is True if the SMs and all levels of memory
+    were measured.
     """
 
     busiest: BusyResource | None
@@ -254,7 +255,7 @@ class _Tried:
             if failing(known, rule.when) or rule.instead_of in found:
                 continue
             if unknown(known, rule.when):
-                self.missing.update(unknown(known, {**rule.when, **rule.harms_if}))
+                self.missing.update(unknown(known, {**rule.when, **rule.harms_if, **rule.certain_if}))
                 continue
             found.add(rule.id)
             self._judge(rule)
@@ -273,9 +274,9 @@ class _Tried:
         elif share is not None and share < worth:
             if costs.own >= worth and costs.kept_by is not None:
                 self._rule_out(rule, leaves_no_more(costs.kept_by))
-        elif not holds(self._known, rule.harms_if):
+        elif not holds(self._known, {**rule.harms_if, **rule.certain_if}):
             self.possible.append(self._words.label(rule))
-            self.missing.update(unknown(self._known, rule.harms_if))
+            self.missing.update(unknown(self._known, {**rule.harms_if, **rule.certain_if}))
         else:
             evidence = _evidence(rule, self._known, self._sources)
             cause = KernelCause(rule.id, self._words.sentence(rule), share, evidence, rule.source)

@@ -31,9 +31,9 @@ STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 class CauseRule:
     """One cause: suspected if all conditions in `when` hold, harmful only if those in `harms_if` hold too.
 
-    Its cost is a quantity (`costs`), or follows from the share of a resource's work that is wasted (`frees`: resource
-    -> quantity). `label` names the cause where it is ruled out, `says` is its sentence; `next` are commands that look
-    into it, with braces for the run and the kernel.
+    Without those in `certain_if` it is a possible cause. Its cost is a quantity (`costs`), or follows from the share of
+    a resource's work that is wasted (`frees`: resource -> quantity). `label` names the cause where it is ruled out or
+    only possible, `says` is its sentence; `next` are commands that look into it, with braces for the run and kernel.
     """
 
     id: str
@@ -42,6 +42,7 @@ class CauseRule:
     says: str
     source: str
     harms_if: Conditions = field(default_factory=dict)
+    certain_if: Conditions = field(default_factory=dict)
     costs: str = ""
     frees: Mapping[str, str] = field(default_factory=dict)
     evidence: Sequence[str] = ()

@@ -47,7 +47,7 @@ class SentenceValues:
         return rule.label.format_map(self._values)
 
     def fact(self, quantity: str) -> str:
-        """The value of a quantity as a reason: "2.4 warps are ready to issue"."""
+        """The value of a quantity as a reason: "70 % of the issue slots are used"."""
         return quantities()[quantity].fact.format_map(self._values)
 
 

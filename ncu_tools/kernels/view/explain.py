@@ -19,7 +19,8 @@ from ncu_tools.kernels.view.kernel_view import KernelView
 
 SIGNS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 GUIDE = "NVIDIA, Kernel Profiling Guide (Metrics Reference); ncu_tools/kernels/view/parts.toml"
-WHEN, ONLY_IF, EVIDENCE, COSTS, BUSY = "found when", "a cause only if", "its other numbers", "costs at most", "busy"
+WHEN, ONLY_IF, CERTAIN_IF, EVIDENCE = "found when", "a cause only if", "certain if", "its other numbers"
+COSTS, BUSY = "costs at most", "busy"
 LEFT = "left"
 LEFT_TITLE = (
     "what busy resources leave to gain: 1 - max over resources of busy x (1 - share of its work that a fix removes)"
@@ -108,7 +109,11 @@ def _rules_file() -> str:
 
 
 def _rule(view: KernelView, rule: CauseRule) -> ExplainedName:
-    numbers = [*_conditions(view, WHEN, rule.when), *_conditions(view, ONLY_IF, rule.harms_if)]
+    numbers = [
+        *_conditions(view, WHEN, rule.when),
+        *_conditions(view, ONLY_IF, rule.harms_if),
+        *_conditions(view, CERTAIN_IF, rule.certain_if),
+    ]
     used = {number.key for number in numbers}
     of_costs = [rule.costs] if rule.costs else list(dict.fromkeys(rule.frees.values()))
     numbers += [_number(view, COSTS, key) for key in of_costs]
@@ -158,9 +163,13 @@ def _outcome(view: KernelView, rule: CauseRule) -> str:
         return f"not known here, as {', '.join(lacking)} was not collected"
     if rule.instead_of and _is_found(known, rule.instead_of):
         return f"not tried here, as {rule.instead_of} is found"
-    missing = unknown(known, rule.harms_if)
+    missing = unknown(known, {**rule.harms_if, **rule.certain_if})
     if missing:
         return f"possible here and not certain, as {', '.join(missing)} was not collected"
+    doubts = failing(known, rule.certain_if)
+    if doubts:
+        conditions = ", ".join(_condition(rule.certain_if, key) for key in doubts)
+        return f"possible here and not certain, as {conditions} does not hold"
     share = cost(rule, known, busy_resources(known, view.hotspot)).at_most
     return f"found here and not named, as it can cost {percent(share or 0)}, below {percent(facts()['worth_naming'])}"
 

@@ -177,9 +177,16 @@ class TestCauses:
         assert of({"theoretical": 0.5, **WAITING, **BUSY}).possible == []
 
     def test_that_fail_a_condition_are_ruled_out_with_its_value(self) -> None:
-        found = of({"theoretical": 0.5, "issue": 0.1, "eligible": 2.4, **BUSY})
+        found = of({"theoretical": 0.5, "issue": 0.7, "eligible": 0.4, **BUSY})
         (one,) = found.ruled_out
-        assert (one.rule, one.reason) == ("theoretical occupancy", "2.4 warps are ready to issue")
+        assert (one.rule, one.reason) == ("theoretical occupancy", "70 % of the issue slots are used")
+
+    def test_that_are_not_certain_are_possible_and_ask_for_no_more_metrics(self) -> None:
+        found = of({"theoretical": 0.5, "issue": 0.1, "eligible": 2.4, **BUSY})
+        assert (found.causes, found.ruled_out) == ([], [])
+        (one,) = found.possible
+        assert one.startswith("occupancy (50 % at most")
+        assert found.collect == of({"theoretical": 0.5, "issue": 0.1, "eligible": 0.4, **BUSY}).collect
 
 
 def cause(rule: str, cost: float | None = 0.2) -> KernelCause:

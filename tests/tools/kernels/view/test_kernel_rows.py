@@ -93,11 +93,11 @@ def test_a_grid_that_the_reports_own_count_of_blocks_contradicts_is_not_shown() 
     assert rows(view({"launch__grid_size": 128.0}, grid=(128, 1, 1)), "identity")["grid"]["value"] == "128 x 1 x 1"
 
 
-def test_a_kernel_without_a_cause_says_so_once_beside_what_was_ruled_out() -> None:
+def test_a_kernel_without_a_cause_says_so_once_beside_what_is_possible() -> None:
     ready = {"smsp__warps_eligible.avg.per_cycle_active": 2.4, "sm__maximum_warps_per_active_cycle_pct": 50.0}
     (none, out, lacks, *_) = rows_of_part(view({**QUIET, **ready}), "verdict")
     assert (none["value"], none["title"]) == ("no cause", "not explained by what was collected: busiest is SM, at 30 %")
-    assert (out["value"], lacks["value"]) == ("ruled out", "not counted")
+    assert (out["value"], lacks["value"]) == ("perhaps", "not counted")
 
 
 def test_a_name_that_would_fill_the_screen_is_shown_short() -> None:
