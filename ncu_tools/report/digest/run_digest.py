@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
@@ -75,10 +76,12 @@ def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, s
 def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> Iterator[Statement]:
     known = conditions_of_run(table, manifest)
     rest = ", ".join(f"{name} {value}" for name, value in known.items() if name not in NOT_REPEATED)
-    kernels = len(set(tables.words(table, "kernel_name")))
-    launches = int(tables.launch_counts(table).sum())
+    copied = is_one_of(table, "operation", COPIES)
+    kernels = len(set(tables.words(table.filter(~copied), "kernel_name")))
+    launches, copies = (int(tables.launch_counts(table)[which].sum()) for which in (~copied, copied))
     called = (
         f"{counted(launches, 'launch', 'launches')} of {counted(kernels, 'kernel', 'kernels')}"
+        + (f" and {counted(copies, 'copy or fill', 'copies and fills')} of memory" if copies else "")
         if time_title == "time"
         else f"{counted(launches, 'call', 'calls')} of {counted(kernels, 'operator', 'operators')}"
     )
@@ -90,7 +93,7 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
         + (f"; not known: {', '.join(unknown)}" if unknown else "")
         + (f"; times are {time_title}" if time_title != "time" else "")
     )
-    yield Statement("run", text, 100.0, values={"launches": launches, "kernels": kernels, **known})
+    yield Statement("run", text, 100.0, values={"launches": launches, "kernels": kernels, "copies": copies, **known})
 
 
 def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement]:

@@ -179,3 +179,19 @@ def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_n
         line for line in called_here("digest", str(trace), cwd=SAMPLES).out.splitlines() if "`sm90_xmma_gemm" in line
     )
     assert "nearest bound tensor BF16, of which it reaches 63.0 % (by shapes, an estimate)" in product
+
+
+def test_copies_and_fills_of_a_trace_are_no_launches_of_kernels(tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "cat": kind, "name": name, "ts": 10 * start, "dur": 5, "pid": 0, "tid": 7, "args": {"stream": 7}}
+        for start, (kind, name) in enumerate([
+            ("kernel", "gemm"), ("kernel", "gemm"), ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)"),
+            ("gpu_memset", "Memset (Device)"),
+        ])
+    ]  # fmt: skip
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    found = json.loads(called_here("digest", str(trace), "--format", "json", cwd=tmp_path).out)
+    (run,) = (row for row in found["rows"] if row["kind"] == "run" and "launches" in row["values"])
+    assert run["text"].startswith("2 launches of 1 kernel and 2 copies and fills of memory on ")
+    assert [run["values"][name] for name in ("launches", "kernels", "copies")] == [2, 1, 2]
