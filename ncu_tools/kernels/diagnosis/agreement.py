@@ -42,9 +42,9 @@ def agreement(rule: Mapping[str, Any], ours: Diagnosis) -> Agreement:
     """What our diagnosis says of the result of one rule (`name`, `kind`, `description` and `speedup` as in reports)."""
     text = rule["description"] or ""
     for finding in _table()["finding"]:
-        if rule["name"] not in finding["rules"] or rule["kind"] not in finding.get("kinds", ("OPT", "WRN", "INF")):
-            continue
-        match = re.search(finding.get("text", ""), text)
+        is_meant = rule["name"].startswith(tuple(finding["rules"]))
+        is_meant = is_meant and rule["kind"] in finding.get("kinds", ("OPT", "WRN", "INF"))
+        match = re.search(finding.get("text", ""), text) if is_meant else None
         if match:
             return _judged(finding, match.groupdict(), rule, ours)
     return Agreement(SILENT)

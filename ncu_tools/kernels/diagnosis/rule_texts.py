@@ -59,7 +59,7 @@ def _gives(entry: Mapping[str, Any], quantity: str) -> bool:
 
 def _numbers(rule: str, text: str) -> Iterator[tuple[str, float]]:
     for entry in facts()["rule_text"]:
-        match = _pattern(entry["pattern"]).search(text) if entry["rule"] == rule else None
+        match = _pattern(entry["pattern"]).search(text) if rule.startswith(entry["rule"]) else None
         if match is None:
             continue
         numbers = {name: float(value) for name, value in match.groupdict().items() if name != "why"}

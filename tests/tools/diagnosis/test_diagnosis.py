@@ -425,7 +425,7 @@ class TestEvidence:
         docs = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
         for rule in rules():
             (row,) = [line for line in docs.splitlines() if line.startswith(f"| {rule.id} |")]
-            for name, limits in {**rule.when, **rule.harms_if}.items():
+            for name, limits in {**rule.when, **rule.harms_if, **rule.certain_if}.items():
                 signs = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
                 for kind, limit in limits.items():
                     assert f"`{name}` {signs[kind]} {limit:g}" in row

@@ -104,6 +104,19 @@ class TestNumbersInTextsOfRules:
         assert stalls == ({f"stall {reason}": [6.5]} if reason else {})
         assert found["latency"].tolist() == [10.0]
 
+    def test_of_stalls_are_read_from_a_rule_for_each_as_in_2020(self) -> None:
+        text = (
+            "On average each warp of this kernel spends {} cycles being stalled waiting for {}. This represents about {}% "
+            "of the total average of 40.0 cycles between issuing two instructions."
+        )
+        of_barrier = text.format(24.0, "sibling warps at a CTA barrier", "60.0")
+        of_constants = text.format(14.0, "an immediate constant cache (IMC) miss", "35.0")
+        rules = [rule("CPIStallBarrier", of_barrier), rule("CPIStallImcMiss", of_constants)]
+        found = printed_numbers(table(launch(rules=rules)))
+        assert {name: values.tolist() for name, values in found.items()} == {
+            "stall barrier": [24.0], "stall imc_miss": [14.0], "latency": [40.0],
+        }  # fmt: skip
+
 
 def sentence(says: str, known: dict[str, float], busy: list[BusyResource] | None = None) -> str:
     one = CauseRule("r", says, {}, says, "")
