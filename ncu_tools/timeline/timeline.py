@@ -68,7 +68,7 @@ LONGEST = 10
 NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the time of --trim"
 
 WORTH_A_NOTE = 0.01
-"""Share of the time that a stream has to stand in line for to be named in a note."""
+"""Share of the time that what stands in line in a stream could save to be named in a note."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -105,8 +105,8 @@ class TimelineStep:
 class LaunchSums:
     """Launches of one GPU whose API calls are known: medians in ns.
 
-    `delay_ns`: from the begin of a call to the start of its kernel, which includes waiting in the queue. `shorter`: the
-    share of kernels that run shorter than the call that launched them.
+    `delay_ns`: from the begin of a call to the start of its first kernel, which includes waiting in the queue.
+    `shorter`: the share of calls whose kernels together, many where it launched a graph, run shorter than the call.
     """
 
     kernels: int
@@ -281,7 +281,7 @@ def _evidence(
     if bound == LAUNCHES and launches is not None:
         found += (
             f"medians: API call {duration(launches.call_ns)}, kernel {duration(launches.kernel_ns)}; "
-            f"{percent(launches.shorter)} of the kernels are shorter than the call that launched them",
+            f"{percent(launches.shorter)} of the calls take longer than the kernels that they launch",
         )
     return found
 
@@ -390,14 +390,16 @@ def _launches(activity: Activity, operations: GpuOperations, call: Integers, com
     rows = np.flatnonzero(computes & (call >= 0) & (operations.kind == KERNEL))
     if not len(rows):
         return None
-    begun, ended = activity.calls.start[call[rows]], activity.calls.end[call[rows]]
+    used, of_call = np.unique(call[rows], return_inverse=True)
+    begun, calling = activity.calls.start[used], activity.calls.end[used] - activity.calls.start[used]
     lasts = operations.end[rows] - operations.start[rows]
-    used = np.unique(call[rows])
-    calling = activity.calls.end[used] - activity.calls.start[used]
+    first = np.full(len(used), np.iinfo(np.int64).max)
+    np.minimum.at(first, of_call, operations.start[rows])
+    together = np.bincount(of_call, lasts, len(used))
     return LaunchSums(
-        len(rows), len(used), float(np.median(calling)), float(np.median(operations.start[rows] - begun)),
-        float(np.median(lasts)), float((lasts < ended - begun).mean()),
-    )  # fmt: skip
+        len(rows), len(used), float(np.median(calling)), float(np.median(first - begun)), float(np.median(lasts)),
+        float((together < calling).mean()),
+    )
 
 
 def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], dict[int, IntervalSet]]:
@@ -421,11 +423,12 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
         if not trimmed and gpu.whole.copies and gpu.whole.verdict.why == NO_KERNEL:
             notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:
-            if one.in_line_ns >= WORTH_A_NOTE * gpu.whole.span_ns:
+            hidden_at_most = min(one.in_line_ns, gpu.whole.compute_ns)
+            if hidden_at_most >= WORTH_A_NOTE * gpu.whole.span_ns:
                 notes.append(
                     f"{gpu.title}, stream {one.stream}: {duration(one.in_line_ns)} of copies and communication stand "
-                    "in line with the kernels of their own stream; on another one they could overlap, unless a kernel "
-                    "needs them"
+                    f"in line with the kernels of their own stream; on another one {duration(hidden_at_most)} at most "
+                    "could hide behind kernels, unless these need them"
                 )
     return notes
 
