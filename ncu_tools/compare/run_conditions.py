@@ -138,14 +138,21 @@ def known_of_one(base: Conditions, new: Conditions) -> list[str]:
     return [name for name in base if name != END and (base[name] is None) != (new[name] is None)]
 
 
+def clock_ratio(base: float | None, new: float | None) -> float:
+    """New / base SM clock; 1 where one is not known, or they are alike."""
+    if base is None or new is None or max(base, new) / min(base, new) - 1 <= CLOCKS_ALIKE:
+        return 1.0
+    return new / base
+
+
 def clock_note(base: Observed, new: Observed) -> str | None:
     """A note if the median SM clocks of two runs differ; None if they agree or are unknown."""
     before, after = base.median_clock, new.median_clock
-    if before is None or after is None or max(before, after) / min(before, after) - 1 <= CLOCKS_ALIKE:
+    if before is None or after is None or clock_ratio(before, after) == 1:
         return None
     return (
         f"the median SM clock is {before / 1e9:.3g} GHz in the base and {after / 1e9:.3g} GHz in the new run: "
-        "times scale with it"
+        "times scale with it, those that DRAM bounds less"
     )
 
 

@@ -262,7 +262,8 @@ PARTS_OF_TIMELINE = {
         "Launches of kernels, medians",
         (
             GPU, Column("kernels", "kernels", "count"), Column("calls", "API calls", "count"), _time("call_ns", "call"),
-            _time("delay_ns", "to start"), _time("kernel_ns", "kernel"), Column("shorter", "longer than kernels", "fraction"),
+            _time("delay_ns", "to start"), _time("kernel_ns", "kernel"),
+            Column("shorter", "longer than kernels", "fraction"),
         ),
         (PROCESS, DEVICE_NAME),
         _launches,

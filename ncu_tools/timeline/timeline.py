@@ -397,7 +397,11 @@ def _launches(activity: Activity, operations: GpuOperations, call: Integers, com
     np.minimum.at(first, of_call, operations.start[rows])
     together = np.bincount(of_call, lasts, len(used))
     return LaunchSums(
-        len(rows), len(used), float(np.median(calling)), float(np.median(first - begun)), float(np.median(lasts)),
+        len(rows),
+        len(used),
+        float(np.median(calling)),
+        float(np.median(first - begun)),
+        float(np.median(lasts)),
         float((together < calling).mean()),
     )
 

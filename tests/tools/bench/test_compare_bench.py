@@ -235,6 +235,14 @@ class TestSeveralProcesses:
         base, new = write("base", of_processes(*self.BASE)), write("new", of_processes(18.0, 20.0, 22.0))
         assert invoked(base, new, *self.GATE).exit_code == 3
 
+    def test_a_point_at_a_lower_clock_is_no_regression(self, write: Write) -> None:
+        base = write("base", of_processes(9.9, 10.0, 10.1, gpu_clock_hz=1.5e9))
+        new = write("new", of_processes(10.9, 11.0, 11.1, gpu_clock_hz=1.35e9))
+        found = invoked(base, new, *self.GATE)
+        assert (found.exit_code, "the clock decides" in found.stdout) == (1, True)
+        assert "the GPU's clock is apart by more than 2 % in 1 point" in found.stderr
+        assert invoked(base, new, *self.GATE, "--anyway").exit_code == 3
+
     @pytest.mark.parametrize("alone", [{"process_means_ns": None}, {"process_means_ns": [1e7]}])
     def test_one_process_on_a_side_falls_back_to_the_scatter_of_samples_with_a_note(
         self, write: Write, alone: Row
