@@ -325,7 +325,7 @@ def _notes_on_noise(result: Comparison) -> list[str]:
     if silent:
         notes.append(
             f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval: it takes two "
-            "launches of a kernel in each run, and times that differ; profile more iterations"
+            "launches of a kernel in each run, each with its own time, and times that differ; profile more iterations"
         )
     if any(kernel.changes["flops"].unlike for kernel in both):
         notes.append(f"FLOPs of some kernels are not compared: {COUNTED_DIFFERENTLY}")

@@ -12,6 +12,7 @@ from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, table_metadata
 
+from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.operator_times import clocks_of
 
 END = "end"
@@ -65,7 +66,8 @@ class Observed:
             self.failed += int(np.nansum(tables.floats(table, "failed")))
         self.times |= clocks_of(table)
         clocks = tables.floats(table, "sm_clock_hz")
-        values, counts = np.unique(_rounded(clocks[clocks > 0]), return_counts=True)
+        shown = (clocks > 0) & (tables.floats(table, "duration_ns") >= LONG_ENOUGH_NS)
+        values, counts = np.unique(_rounded(clocks[shown]), return_counts=True)
         self._clocks.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
     def merge(self, other: Observed) -> None:
@@ -79,7 +81,7 @@ class Observed:
 
     @property
     def median_clock(self) -> float | None:
-        """The median SM clock in Hz, rounded to the kept digits; None if no launch has one."""
+        """The median SM clock in Hz, rounded to the kept digits; None if no launch is long enough to show its own."""
         passed, total = 0, self._clocks.total()
         for value, count in sorted(self._clocks.items()):
             passed += count

@@ -47,10 +47,10 @@ def several(name: str, *times: float, **attributes: Any) -> list[Launch]:
     return [one(name, ns, **attributes) for ns in times]
 
 
-def at_clock(hz: float, *times: float) -> list[Launch]:
+def at_clock(hz: float, *times_ms: float) -> list[Launch]:
     """Launches of the kernel `k` at an SM clock."""
     clock = {"sm__cycles_elapsed.avg.per_second": metric(hz, "hz")}
-    return [launch("k", sass(ffma=100) | clock, ns=ns, grid=GRID) for ns in times]
+    return [launch("k", sass(ffma=100) | clock, ns=1e6 * ms, grid=GRID) for ms in times_ms]
 
 
 def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
@@ -328,7 +328,7 @@ class TestConditions:
 
     def test_a_difference_of_reported_clocks_is_noted(self) -> None:
         clock = "sm__cycles_elapsed.avg.per_second"
-        base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5) for hz in (1.1e9, 1.4e9))
+        base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5e5) for hz in (1.1e9, 1.4e9))
         assert any("1.1 GHz" in note and "1.4 GHz" in note for note in compared([base], [new]).notes)
 
 
