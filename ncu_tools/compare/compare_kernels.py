@@ -25,6 +25,7 @@ from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairin
 from ncu_tools.compare.per_launch import (
     OF_ALL,
     OF_COMMON_SIGNATURES,
+    OF_ITERATIONS,
     OF_OTHER_SIGNATURES,
     PER_LAUNCH,
     WITHIN_SIGNATURES,
@@ -247,7 +248,14 @@ def _step_of_sum(run: SignatureSums, column: str) -> float:
 def _interval_of_runs(
     pairing: Pairing, base: SignatureSums, new: SignatureSums, column: str
 ) -> tuple[float, float, str] | None:
-    """The interval of the ratio of two runs' sums; None if kernels without a known scatter take much of either."""
+    """The interval of the ratio of two runs' sums, by the scatter of whole iterations or else of launches.
+
+    None if kernels without a known scatter take much of either.
+    """
+    ours, theirs = (run.iterations.total(column, len(run.sums.titles)) for run in (base, new))
+    if ours is not None and theirs is not None:
+        interval = ratio_interval(ours, theirs)
+        return None if interval is None else (*interval, OF_ITERATIONS)
     codes = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
     strata_count = 1 + max((int(of_strata.max(initial=-1)) for _, _, of_strata in codes), default=-1)
     for basis, strata in ((WITHIN_SIGNATURES, strata_count), (OF_ALL, len(pairing.pairs))):

@@ -19,6 +19,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
 from ncu_tools.compare.layer_sums import CategorySums, LayerSums
+from ncu_tools.compare.per_launch import OF_ITERATIONS
 from ncu_tools.compare.run_conditions import Conditions, Difference, clock_ratio, differences
 from ncu_tools.kernels.names.categories import CATEGORY
 from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
@@ -28,7 +29,6 @@ from ncu_tools.numbers.statistics import mean_of, ratio_interval
 MEASURES = {"launches": "launches", "time": "time_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
 """Measure -> the field of `Layer` with its mean over the iterations."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
-OF_ITERATIONS = "iterations"
 NO_PHASE = ""
 
 Sums = Mapping[str, Mapping[str, Floats]]
