@@ -53,6 +53,8 @@ MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
 """Measure that scatters from launch to launch -> its column."""
 MOST_RENAMED = 3
+RECORDED = {"nsys", TRACE}
+"""Sources of launches that are recordings of a program, with gaps between its kernels."""
 LITTLE = 0.01
 """Share of a run that kernels launched once may take for its sum to have an interval all the same."""
 
@@ -298,6 +300,10 @@ def notes_on_conditions(
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
+    if any(RECORDED & side.texts["source"] for side in observed):
+        notes.append(
+            "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
+        )
     if any(TRACE in side.texts["source"] for side in observed):
         notes.append("FLOPs of traces follow from the shapes of operators and are estimates, not counted")
     estimates = {estimate_in(basis) for side in observed for basis in side.texts["flops_basis"]}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
+from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
@@ -37,8 +38,6 @@ VIEWED = 5
 CAUSES_TOLD, RULES_TOLD = 3, 3
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
-RECORDED = {"nsys", "kineto"}
-"""Sources of launches that are recordings of a program, with gaps between its kernels."""
 GPU_BUSY = "GPU was busy"
 """What the note says that sets the time of kernels beside that of the recording (`timelines.gpu_busy_time`)."""
 SAYS_OF_RULES = {

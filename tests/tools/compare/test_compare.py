@@ -331,6 +331,15 @@ class TestConditions:
         base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5e5) for hz in (1.1e9, 1.4e9))
         assert any("1.1 GHz" in note and "1.4 GHz" in note for note in compared([base], [new]).notes)
 
+    @pytest.mark.parametrize(("source", "is_noted"), [("nsys", True), ("kineto", True), ("ncu", False)])
+    def test_of_recordings_a_note_says_that_gaps_are_in_no_time(self, source: str, is_noted: bool) -> None:
+        found = table(one())
+        place = found.schema.get_field_index("source")
+        found = found.set_column(place, found.schema.field(place), pa.array([source]).dictionary_encode())
+        sums = taken(SignatureSums, found)
+        notes = compare(sums, sums, (known_of(found), known_of(found))).notes
+        assert any("gaps between them are in none" in note for note in notes) == is_noted
+
 
 class TestGates:
     def test_a_gate_is_a_measure_and_a_limit_optionally_for_kernels(self) -> None:
