@@ -286,6 +286,7 @@ class TestSentences:
         base, new = loaded("a", point(ms=83.99)), loaded("b", fp16(ms=39.19))
         sentence = only(compare_runs(base, new)).sentence
         told = r"net: FP16 is 2\.1\d+ x \[2\.1\d+ - 2\.1\d+\] faster and takes 18\.5 % less memory than FP32"
+        told += r" \(of one process each\)"
         assert re.fullmatch(told, sentence), sentence
 
     def test_over_points_the_figure_is_the_geometric_mean_with_the_range(self) -> None:
@@ -299,7 +300,9 @@ class TestSentences:
         slower = only(compare_runs(loaded("a", point()), loaded("b", fp16(ms=20, memory_peak_bytes=1100)))).sentence
         assert "slower and takes 10.0 % more memory than FP32" in slower
         same = only(compare_runs(loaded("a", point()), loaded("b", point(ms=5)))).sentence
-        assert same.endswith("faster than a and takes the same memory")
+        assert same.endswith("faster than a and takes the same memory (of one process each)")
+        several = [of_processes(*means) for means in ((9.9, 10.0, 10.1), (4.9, 5.0, 5.1))]
+        assert "one process" not in only(compare_runs(*map(loaded, "ab", several))).sentence
 
     def test_a_change_within_the_noise_is_not_claimed(self) -> None:
         base = point(noise=0.2)
