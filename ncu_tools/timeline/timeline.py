@@ -33,7 +33,16 @@ from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, mach
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_communication
 from ncu_tools.timeline.copies import CopySum, copies_on
-from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, gaps_of, launching_calls, longest_gaps
+from ncu_tools.timeline.gaps import (
+    CAUSES,
+    LAUNCH,
+    Gaps,
+    LongGap,
+    ThreadsOfCalls,
+    gaps_of,
+    launching_calls,
+    longest_gaps,
+)
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 from ncu_tools.timeline.step_energy import StepEnergy, energy_between, power_note, readings_of
 from ncu_tools.timeline.steps import (
@@ -245,7 +254,7 @@ def _gpu(
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
     collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
-    evidence = _evidence(first, copies, collectives, described, launches)
+    evidence = _evidence(first, copies, collectives, described, launches, _within_calls(activity, process, gaps))
     steps = [_with_evidence(step, described) for step in steps]
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
@@ -265,9 +274,9 @@ def _links(machine: Machine | None) -> dict[str, float]:
 
 def _evidence(
     whole: TimelineStep, copies: Sequence[CopySum], collectives: Sequence[CollectiveSum], longest: Sequence[LongGap],
-    launches: LaunchSums | None,
+    launches: LaunchSums | None, within_calls: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Sentences on what bounds the whole of a GPU's time."""
+    """Sentences on what bounds the whole of a GPU's time; `within_calls`: ns of launching that API calls take."""
     bound = whole.verdict.bound
     if bound == COPY:
         return copy_evidence(copies)
@@ -280,10 +289,18 @@ def _evidence(
     found = gap_evidence(bound, whole.causes, longest)
     if bound == LAUNCHES and launches is not None:
         found += (
+            f"of launch, {duration(within_calls)} is in API calls, and the rest between two of them, as in Python",
             f"medians: API call {duration(launches.call_ns)}, kernel {duration(launches.kernel_ns)}; "
             f"{percent(launches.shorter)} of the calls take longer than the kernels that they launch",
         )
     return found
+
+
+def _within_calls(activity: Activity, process: int, gaps: Gaps) -> int:
+    """How much of the time in gaps that launching takes lies in API calls of the process, in ns."""
+    own = (activity.calls.process == process) | (process == MISSING)
+    calls = IntervalSet.union_of(activity.calls.start[own], activity.calls.end[own])
+    return (gaps.causes[LAUNCH] & calls).total
 
 
 def _whole(operations: GpuOperations, looked_at: IntervalSet | None) -> StepWindow:

@@ -111,7 +111,7 @@ WORDS = {
     COMPUTE: "is kernels that compute",
     COPY: "is copies that no kernel hides",
     COMMUNICATION: "is communication that no kernel hides",
-    LAUNCHES: "is idle while kernels are launched",
+    LAUNCHES: "is idle while the host launches kernels, in API calls and between two of them",
     HOST: "is idle while the host does something else",
 }
 

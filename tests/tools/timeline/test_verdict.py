@@ -79,6 +79,9 @@ def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
     assert gpu.launches.shorter == 1.0
     assert gpu.launches.call_ns == 6_000
     assert any("100.0 % of the calls take longer than the kernels" in one for one in gpu.whole.verdict.evidence)
+    assert gpu.whole.verdict.why.endswith("launches kernels, in API calls and between two of them")
+    # In each of 99 gaps of 9 us the host is in a call for 6 us.
+    assert any(one.startswith("of launch, 594 µs is in API calls") for one in gpu.whole.verdict.evidence)
 
 
 def test_kernels_of_a_graph_are_set_together_beside_the_one_call_that_launched_them() -> None:
