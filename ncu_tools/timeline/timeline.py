@@ -65,6 +65,7 @@ from ncu_tools.timeline.verdict import (
     copy_evidence,
     gap_evidence,
     metrics_of,
+    on_a_shared_gpu,
     step_evidence,
     verdict_of,
     without_kernels,
@@ -248,7 +249,8 @@ def _gpu(
     found_steps = _steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
-    first, *steps = found_steps
+    others = _sharing(activity, process, device)
+    first, *steps = (replace(one, verdict=on_a_shared_gpu(one.verdict, others)) for one in found_steps)
     described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
@@ -263,6 +265,13 @@ def _gpu(
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
     )  # fmt: skip
+
+
+def _sharing(activity: Activity, process: int, device: int) -> list[int]:
+    """The other processes that ran on this GPU, as far as the recording says which GPU that is."""
+    uuid = activity.uuids.get((process, device))
+    same = [gpu for gpu in activity.operations.gpus() if uuid is not None and activity.uuids.get(gpu) == uuid]
+    return sorted(other for other, _ in same if other != process)
 
 
 def _links(machine: Machine | None) -> dict[str, float]:

@@ -107,6 +107,15 @@ def without_kernels(verdict: StepVerdict) -> StepVerdict:
     return StepVerdict(None, NO_KERNEL, None, verdict.parts)
 
 
+def on_a_shared_gpu(verdict: StepVerdict, others: Sequence[int]) -> StepVerdict:
+    """The verdict on time of a GPU on which the processes `others` ran too: its idle time may be their work."""
+    if not others or verdict.bound not in (LAUNCHES, HOST):
+        return verdict
+    named = ", ".join(map(str, others))
+    why = f"{verdict.why}, but process {named} ran on the same GPU, and that time may be its work"
+    return StepVerdict(None, why, None, verdict.parts, metrics=verdict.metrics)
+
+
 WORDS = {
     COMPUTE: "is kernels that compute",
     COPY: "is copies that no kernel hides",

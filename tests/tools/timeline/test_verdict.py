@@ -102,6 +102,25 @@ def test_without_a_verdict_between_launch_and_host_the_sentence_says_that_both_a
     assert "waits for the host" not in verdict.why
 
 
+@pytest.mark.parametrize(
+    ("uuids", "is_bound"), [(("one", "one"), False), (("one", "other"), True), ((None, None), True)]
+)
+def test_idle_time_of_a_gpu_that_two_processes_share_is_no_verdict(
+    uuids: tuple[str | None, str | None], is_bound: bool
+) -> None:
+    """What looks idle to one of them may be the work of the other, as with several workers of a server."""
+    calls = [Call(0, 5, correlation=1), Call(80 * MS, 80 * MS + 10, correlation=2)]
+    operations = [
+        Operation(10, MS, calls=1), Operation(80 * MS + 20, 85 * MS, calls=2),
+        Operation(MS, 80 * MS, process=8),
+    ]  # fmt: skip
+    known = {(process, 0): uuid for process, uuid in zip((7, 8), uuids, strict=True) if uuid is not None}
+    first, second = timeline(recording(operations, calls, uuids=known)).gpus
+    assert (first.whole.verdict.bound == "host") == is_bound
+    assert ("process 8 ran on the same GPU" in first.whole.verdict.why) != is_bound
+    assert second.whole.verdict.bound == "compute"
+
+
 def test_host_bound_where_the_host_loads_data() -> None:
     calls = [Call(0, 5, correlation=1), Call(80 * MS, 80 * MS + 10, correlation=2)]
     operations = [Operation(10, MS, calls=1), Operation(80 * MS + 20, 85 * MS, calls=2)]
