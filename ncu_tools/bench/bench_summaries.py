@@ -15,6 +15,7 @@ from ncu_launch.bench.point_outcomes import OK
 
 from ncu_tools.bench.compare_points import (
     ASKED,
+    OF_SAMPLES,
     PHASE,
     SIZES,
     ComparedPoint,
@@ -37,7 +38,8 @@ class Summary:
     """One target of a comparison: new / base of time, memory and FLOPs, over `points` points that both sides measured.
 
     `low` and `high` are the 95 % interval of `time_ratio`, `least` and `most` the extreme ratios of points, each with
-    its sizes in words. None if unknown. `left_out` counts the other points, by reason.
+    its sizes in words. None if unknown. `left_out` counts the other points, by reason. `one_process` is True if the
+    interval holds the scatter within one process of a side, which that between processes often exceeds.
     """
 
     target: str
@@ -53,6 +55,7 @@ class Summary:
     memory_ratio: float | None
     flops_ratio: float | None
     left_out: dict[str, int]
+    one_process: bool = False
 
     @property
     def sentence(self) -> str:
@@ -101,6 +104,7 @@ def _summary(points: Sequence[ComparedPoint], several: Iterable[str]) -> Summary
         _mean(compared, "memory"),
         _mean(compared, "flops"),
         dict(Counter(_why_left_out(point) for point in points if not point.is_compared)),
+        any(point.changes["time"].basis == OF_SAMPLES for point in compared),
     )
 
 
@@ -129,10 +133,7 @@ def _speed_text(summary: Summary, ratio: float) -> str:
     shown = times(ratio, summary.low, summary.high, turned=not slower)
     same = memory is not None and abs(memory - 1) < SAME_MEMORY
     if summary.low is not None and summary.high is not None and summary.low <= 1 <= summary.high:
-        text = [
-            f"{NOT_SHOWN}: {new} is as fast as {base} within the noise",
-            f"{shown} {'slower' if slower else 'faster'}",
-        ]
+        text = [f"{NOT_SHOWN}: {new} was {shown} {'slower' if slower else 'faster'} than {base}", "within the noise"]
         takes = [] if memory is None else [f"and takes {'the same' if same else _memory_text(memory)} memory"]
         return ", ".join([*text, *takes])
     sure = f"{new} is {shown} {'slower' if slower else 'faster'}"
@@ -161,6 +162,8 @@ def _beside(summary: Summary) -> list[str]:
         found.append(f"geometric mean of {summary.points} points, {' to '.join(shown)}")
     if summary.points and summary.low is None:
         found.append("noise not known")
+    if summary.one_process:
+        found.append("of one process each")
     found += [f"{counted(number, 'point', 'points')} {reason}" for reason, number in summary.left_out.items()]
     return found
 

@@ -8,7 +8,7 @@ versions of PyTorch or numbers of threads are compared only with --anyway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ncu_parsers.schema.own_columns import PREFIX
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
 from ncu_tools.compare.change import Change, Subject, Subjects
-from ncu_tools.compare.run_conditions import CLOCKS_ALIKE, Difference
+from ncu_tools.compare.run_conditions import CLOCKS_ALIKE, Difference, clock_ratio
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import CONFIDENCE, Estimate, mean_of, ratio_interval, student_quantile
 
@@ -290,6 +290,9 @@ def _compared(
             pair = [next(row for row in side if row["target"] == target) for side in (base, new)]
             labels[target] = (_label(pair[0], across[target]), _label(pair[1], across[target]))
         changes = _changes(before, after) if before and after and before["outcome"] == after["outcome"] == OK else {}
+        if changes and before and after and MACHINE not in across[target]:
+            clock = clock_ratio(before["gpu_clock_hz"], after["gpu_clock_hz"])
+            changes["time"] = replace(changes["time"], clock=clock)
         result.points.append(ComparedPoint(before, after, across[target], *labels[target], changes))
     result.differences = _differences(result.points)
     result.notes = _notes(result.points, repeated)
@@ -409,15 +412,10 @@ def _notes(points: Sequence[ComparedPoint], repeated: int) -> list[str]:
         notes.append(f"{silent} of {counted(len(compared), 'point has', 'points have')} no interval: too few samples")
     unlike = {change.unlike for point in compared for change in point.changes.values() if change.unlike}
     notes += [f"not compared: {reason}" for reason in sorted(unlike)]
-    clocks = [point for point in compared if MACHINE not in point.across and _clocks_are_apart(point)]
+    clocks = [point for point in compared if point.changes["time"].clock != 1]
     if clocks:
         notes.append(
             f"the GPU's clock is apart by more than {100 * CLOCKS_ALIKE:g} % in "
             f"{counted(len(clocks), 'point', 'points')}: times scale with it"
         )
     return notes
-
-
-def _clocks_are_apart(point: ComparedPoint) -> bool:
-    clocks = [side["gpu_clock_hz"] for side in (point.base, point.new) if side is not None]
-    return None not in clocks and max(clocks) > (1 + CLOCKS_ALIKE) * min(clocks)

@@ -188,7 +188,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         needed = _missing(result, at[counted_in[at]])
         fallback = _fallback(device, machine, result.notes, needed, recorded(table, at))
         if fallback is not None:
-            _fill(result, title, at, fallback, attributes.sm_clock, _worked(table))
+            _fill(result, title, at, fallback, attributes.steady_sm_clock, _worked(table))
         if machine is not None:
             result.notes += _on_the_choice(result, device, machine, at)
         _add_others(result, title, at, attributes)
@@ -494,5 +494,5 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
     ):
         result.notes.append(
             f"{title} was profiled at {profiled / 1e9:.2f} GHz; its data-sheet ceilings assume "
-            f"{fallback.boost_clock_hz / 1e9:.2f} GHz, so per cent of the bound read low"
+            f"{fallback.boost_clock_hz / 1e9:.2f} GHz, so per cent of the bound read low, and headroom high"
         )

@@ -58,6 +58,11 @@ class DeviceAttributes(NamedTuple):
     steady: npt.NDArray[np.bool_]
     peaks: list[Peak]
 
+    @property
+    def steady_sm_clock(self) -> Floats:
+        """The SM clock of launches long enough to show it; NaN of others, which print one that is too low."""
+        return np.where(self.steady, self.sm_clock, np.nan)
+
 
 def device_attributes_of(table: pa.Table) -> DeviceAttributes:
     """The device attributes of a table of launches."""

@@ -57,7 +57,17 @@ def _bytes_of_level(table: pa.Table, level: str, definition: str) -> Floats:
         amount: Floats = _total(table, entry["counter"]) * entry["factor"]
         amount[~_holds(table, entry)] = np.nan
         result = np.where(np.isnan(result), amount, result)
-    return result
+    return _without_unused(table, result) if level == "shared" else result
+
+
+def _without_unused(table: pa.Table, amount: Floats) -> Floats:
+    """An amount of shared memory, 0 in launches that are known to have no instruction on it."""
+    for entry in _facts()["unused_shared"]:
+        is_unused = _holds(table, entry)
+        for count in entry["counts"]:
+            is_unused &= tables.floats(table, count) == 0
+        amount = np.where(is_unused, 0.0, amount)
+    return amount
 
 
 def transactions_of(table: pa.Table, levels: Iterable[str]) -> dict[str, Floats]:
@@ -70,7 +80,7 @@ def transactions_of(table: pa.Table, levels: Iterable[str]) -> dict[str, Floats]
     return {
         level: tables.floats(table, columns[level]) / SECTOR_BYTES
         if level in columns
-        else _total(table, _facts()["shared"][0]["counter"])
+        else _without_unused(table, _total(table, _facts()["shared"][0]["counter"]))
         for level in levels
     }
 
@@ -129,7 +139,8 @@ def needed_metrics() -> set[str]:
     counters = [entry["counter"] for level in (*COLUMNS, "shared") for entry in _counters(level)]
     of_bytes = {counter + suffix for counter in counters for suffix in SUFFIXES}
     clocks = {clock for domain in ("dram", "lts", "l1tex") for clock in known.clock_metrics(domain)}
-    return of_bytes | {ceiling["metric"], *clocks}
+    unused = {count for entry in _facts()["unused_shared"] for count in entry["counts"]}
+    return of_bytes | {ceiling["metric"], *clocks, *unused}
 
 
 def shared_memory_ceiling(table: pa.Table) -> Floats:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ncu_tools.numbers.number_format import FORMATS
 
@@ -24,6 +24,8 @@ DIGITS_PRINTED = 4
 """Significant digits of tables (`ncu_tools.numbers.number_format`)."""
 
 UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
+CLOCKS_DIFFER = "clocks differ"
+"""Said of a time whose verdict would be another one at the SM clock of the base."""
 VERDICTS = {MORE: "more time", LESS: "less time"}
 
 
@@ -34,7 +36,7 @@ class Change:
     `low` and `high` bound new / base with 95 % confidence; None if the noise is unknown: fewer than two samples on a
     side, averages, or samples that are all equal. `unlike` is the reason why the two values cannot be compared, and
     `compares` what they are if not sums, as "per launch". A difference below `step` may come from the few digits that
-    the reports printed.
+    the reports printed. `clock` is the new / base SM clock of a time, 1 where they are alike or not known.
     """
 
     measure: str
@@ -46,6 +48,16 @@ class Change:
     unlike: str = ""
     compares: str = ""
     step: float = 0.0
+    clock: float = 1.0
+
+    @property
+    def in_cycles(self) -> Change:
+        """The change of a time if the new run had the SM clock of the base and did as many cycles.
+
+        What the SMs bound changes so; what DRAM bounds does not change with their clock. The truth lies between.
+        """
+        new, low, high = (None if one is None else one * self.clock for one in (self.new, self.low, self.high))
+        return replace(self, new=new, low=low, high=high, clock=1.0)
 
     @property
     def growth(self) -> float | None:
@@ -134,7 +146,8 @@ def sentence(change: Change) -> str:
     noise = f", {NOT_SHOWN}" if change.outcome == NOT_SHOWN else noise
     per_launch, _, which = change.compares.partition(", ")
     what, of_which = f"{change.measure} {per_launch}".rstrip(), f" ({which})" if which else ""
-    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{noise}{of_which}"
+    cycles = "" if change.clock == 1 or change.growth is None else f"; in SM cycles {growth_text(change.in_cycles)}"
+    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{noise}{of_which}{cycles}"
 
 
 def growth_text(change: Change) -> str | None:
@@ -158,7 +171,8 @@ def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, 
     if change.growth is None:
         return None
     noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
-    return words.get(change.outcome, change.outcome) + noise
+    clocks = "" if change.outcome == change.in_cycles.outcome else f", {CLOCKS_DIFFER}"
+    return words.get(change.outcome, change.outcome) + noise + clocks
 
 
 def _interval_text(change: Change) -> str:

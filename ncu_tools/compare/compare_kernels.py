@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError
@@ -25,25 +25,38 @@ from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairin
 from ncu_tools.compare.per_launch import (
     OF_ALL,
     OF_COMMON_SIGNATURES,
+    OF_ITERATIONS,
     OF_OTHER_SIGNATURES,
     PER_LAUNCH,
     WITHIN_SIGNATURES,
     Mix,
     mix_of,
 )
-from ncu_tools.compare.run_conditions import Conditions, Difference, Observed, clock_note, differences, known_of_one
+from ncu_tools.compare.run_conditions import (
+    Conditions,
+    Difference,
+    Observed,
+    clock_note,
+    clock_ratio,
+    differences,
+    known_of_one,
+)
 from ncu_tools.compare.same_work import OtherWork, other_work
 from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
 from ncu_tools.kernels.kernel_sums import or_none
 from ncu_tools.kernels.operator_times import operators_note
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.numbers.statistics import Codes, ratio_interval, totals
+from ncu_tools.numbers.statistics import Codes, Estimate, Moments, ratio_interval, totals
 
 MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
 """Measure -> the field of `Hotspot` with its sum over the launches of a kernel."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
 """Measure that scatters from launch to launch -> its column."""
 MOST_RENAMED = 3
+RECORDED = {"nsys", TRACE}
+"""Sources of launches that are recordings of a program, with gaps between its kernels."""
+LITTLE = 0.01
+"""Share of a run that kernels launched once may take for its sum to have an interval all the same."""
 
 COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
 HAS_LEFT = "has left the new run, perhaps under another name"
@@ -139,6 +152,9 @@ def compare(
     other = other_work(pairing, base, new)
     kernels = _kernels(pairing, hotspots_of, mix_of(pairing, base, new))
     total = _total(hotspots_of, pairing, base, new, "" if sums_anyway else str(other))
+    clock = clock_ratio(base.observed.median_clock, new.observed.median_clock)
+    for one in (*kernels, total):
+        one.changes["time"] = replace(one.changes["time"], clock=clock)
     result = Comparison(ordered(kernels, "change"), total, other, sums_anyway, differences(*conditions))
     observed = base.observed, new.observed
     result.notes = [
@@ -234,19 +250,39 @@ def _step_of_sum(run: SignatureSums, column: str) -> float:
 def _interval_of_runs(
     pairing: Pairing, base: SignatureSums, new: SignatureSums, column: str
 ) -> tuple[float, float, str] | None:
-    """The interval of the ratio of two runs' sums; None if any kernel of either has no known scatter."""
+    """The interval of the ratio of two runs' sums, by the scatter of whole iterations or else of launches.
+
+    None if kernels without a known scatter take much of either.
+    """
+    ours, theirs = (run.iterations.total(column, len(run.sums.titles)) for run in (base, new))
+    if ours is not None and theirs is not None:
+        interval = ratio_interval(ours, theirs)
+        return None if interval is None else (*interval, OF_ITERATIONS)
     codes = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
     strata_count = 1 + max((int(of_strata.max(initial=-1)) for _, _, of_strata in codes), default=-1)
     for basis, strata in ((WITHIN_SIGNATURES, strata_count), (OF_ALL, len(pairing.pairs))):
         sums = []
         for run, of_pairs, of_strata in codes:
             moments = run.moments[column].joined(of_strata if basis == WITHIN_SIGNATURES else of_pairs, strata)
-            found = totals(moments, np.zeros(strata, np.int64), 1)
-            sums.append((float(found.total[0]), float(found.variance[0]), float(found.freedom[0])))
+            sums.append(_sum_of_run(moments))
         if all(math.isfinite(variance) for _, variance, _ in sums):
             interval = ratio_interval(sums[0], sums[1])
             return None if interval is None else (*interval, basis)
     return None
+
+
+def _sum_of_run(moments: Moments) -> Estimate:
+    """The sum of a run with its variance, NaN if launches without others like them take more than `LITTLE` of it.
+
+    The scatter of those is not known, so that each has a standard deviation as large as itself.
+    """
+    lone = moments.size == 1
+    alone = moments.total[lone]
+    if alone.sum() > LITTLE * moments.total.sum():
+        lone, alone = np.zeros(len(lone), bool), alone[:0]
+    found = totals(moments.only(~lone), np.zeros(len(lone), np.int64), 1)
+    variance = float(found.variance[0] + (alone**2).sum())
+    return float(found.total[0] + alone.sum()), variance, float(found.freedom[0])
 
 
 # ---------------------------------------------------------------------------------------------------------- notes
@@ -264,6 +300,10 @@ def notes_on_conditions(
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
+    if any(RECORDED & side.texts["source"] for side in observed):
+        notes.append(
+            "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
+        )
     if any(TRACE in side.texts["source"] for side in observed):
         notes.append("FLOPs of traces follow from the shapes of operators and are estimates, not counted")
     estimates = {estimate_in(basis) for side in observed for basis in side.texts["flops_basis"]}
@@ -299,7 +339,7 @@ def _notes_on_noise(result: Comparison) -> list[str]:
     if silent:
         notes.append(
             f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval: it takes two "
-            "launches of a kernel in each run, and times that differ; profile more iterations"
+            "launches of a kernel in each run, each with its own time, and times that differ; profile more iterations"
         )
     if any(kernel.changes["flops"].unlike for kernel in both):
         notes.append(f"FLOPs of some kernels are not compared: {COUNTED_DIFFERENTLY}")

@@ -7,7 +7,7 @@ and bytes is the scatter of whole iterations.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
 from ncu_tools.compare.layer_sums import CategorySums, LayerSums
-from ncu_tools.compare.run_conditions import Conditions, Difference, differences
+from ncu_tools.compare.per_launch import OF_ITERATIONS
+from ncu_tools.compare.run_conditions import Conditions, Difference, clock_ratio, differences
 from ncu_tools.kernels.names.categories import CATEGORY
 from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
 from ncu_tools.numbers.number_format import counted
@@ -28,7 +29,6 @@ from ncu_tools.numbers.statistics import mean_of, ratio_interval
 MEASURES = {"launches": "launches", "time": "time_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
 """Measure -> the field of `Layer` with its mean over the iterations."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
-OF_ITERATIONS = "iterations"
 NO_PHASE = ""
 
 Sums = Mapping[str, Mapping[str, Floats]]
@@ -93,6 +93,9 @@ def compare_layers(
     total = _compared(WHOLE, NO_PHASE, whole_run(base), whole_run(new), sums, flops_are_alike=alike)
     result = LayerComparison(ordered(found, "change"), total, differences(*conditions))
     observed = base_run.observed, new_run.observed
+    clock = clock_ratio(*(one.median_clock for one in observed))
+    for layer in (*result.layers, total):
+        layer.changes["time"] = replace(layer.changes["time"], clock=clock)
     result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes(base, new, result)]
     return result
 

@@ -25,13 +25,16 @@ from ncu_tools.compare.matching.launch_signatures import (
 from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.model.layers.layers import drop_failed
-from ncu_tools.numbers.statistics import Moments, of_single_launches
+from ncu_tools.numbers.statistics import Estimate, Moments, mean_of, of_single_launches
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 
 SCATTERED = ("duration_ns", "dram_bytes")
 """The columns that scatter between launches of the same signature."""
 
+LEAST_ITERATIONS = 2
+MOST_KEPT = 1 << 18
+"""Sums of signatures in iterations that are kept; of a run with more, launches tell the noise."""
 
 FEWEST_DIGITS = 3
 """Significant digits of a number of at least 1 with two decimals, as ncu prints them."""
@@ -45,9 +48,82 @@ def printed_steps(values: Floats) -> Floats:
     return np.where((values > 0) & is_coarse, steps, 0.0)
 
 
+LAUNCHES = "launches"
+
+
+@dataclass
+class IterationSums:
+    """The sums of `SCATTERED` columns and the launches of each signature, by its number, in each iteration.
+
+    Launches of an iteration are slow together, so that the scatter of whole iterations says more of a run's noise than
+    that of its launches, taken one by one. Nothing is `known` if a launch has no iteration, or of too many of them.
+    """
+
+    sums: dict[str, dict[tuple[int, int], float]] = field(
+        default_factory=lambda: {column: {} for column in (*SCATTERED, LAUNCHES)}
+    )
+    known: bool = True
+
+    def add(self, table: pa.Table, signatures: Codes) -> None:
+        """Add launches with the signature of each."""
+        named = tables.floats(table, "iteration")
+        if not self.known or np.isnan(named).any():
+            self._forget()
+            return
+        keys, place = np.unique(np.stack([signatures, named.astype(np.int64)]), axis=1, return_inverse=True)
+        of_each = [(int(signature), int(iteration)) for signature, iteration in keys.T.tolist()]
+        values = {column: of_single_launches(table, column) for column in SCATTERED}
+        for column, amounts in (values | {LAUNCHES: np.ones(len(table))}).items():
+            found = np.bincount(place.reshape(-1), amounts, len(of_each)).tolist()
+            self._take(column, dict(zip(of_each, found, strict=True)))
+
+    def merge(self, other: IterationSums, numbers: Codes) -> None:
+        """Merge later launches into these; signature i of `other` is signature `numbers[i]` here."""
+        if not self.known or not other.known:
+            self._forget()
+            return
+        for column, more in other.sums.items():
+            self._take(column, {(int(numbers[signature]), at): amount for (signature, at), amount in more.items()})
+
+    def _take(self, column: str, more: dict[tuple[int, int], float]) -> None:
+        sums = self.sums[column]
+        sums |= {key: sums.get(key, 0.0) + amount for key, amount in more.items()}
+        if len(sums) > MOST_KEPT:
+            self._forget()
+
+    def _forget(self) -> None:
+        self.known, self.sums = False, {column: {} for column in self.sums}
+
+    def of_groups(self, column: str, groups: Codes, count: int, weights: Floats | None = None) -> Floats | None:
+        """The sums of groups of signatures in each iteration: float64, shape (iterations, groups).
+
+        `groups` has the group of each signature, of `count`, and `weights` what its launches are multiplied by. None
+        unless there are two iterations or more.
+        """
+        keys = np.array(list(self.sums[column]), np.int64).reshape(-1, 2)
+        iterations, place = np.unique(keys[:, 1], return_inverse=True)
+        if not self.known or len(iterations) < LEAST_ITERATIONS:
+            return None
+        amounts = np.array(list(self.sums[column].values()))
+        if weights is not None:
+            weight = weights[keys[:, 0]]
+            amounts = np.where(weight > 0, amounts * weight, 0.0)
+        found = np.zeros((len(iterations), count))
+        np.add.at(found, (place.reshape(-1), groups[keys[:, 0]]), amounts)
+        return found
+
+    def total(self, column: str, signatures: int) -> Estimate | None:
+        """The sum over all iterations with its variance; None unless it is of two iterations or more."""
+        each = self.of_groups(column, np.zeros(signatures, np.int64), 1)
+        if each is None:
+            return None
+        mean, variance, freedom = mean_of(each[:, 0])
+        return len(each) * mean, len(each) ** 2 * variance, freedom
+
+
 @dataclass
 class SignatureSums:
-    """Totals and scatter per launch signature, in the order of first launches.
+    """Totals and scatter per launch signature, in the order of first launches, and those of whole iterations.
 
     Failed launches are left out. `observed` are the conditions of all launches. `steps` (float64, one per signature)
     bounds the rounding of values printed with three digits; 0 if any value has more.
@@ -56,6 +132,7 @@ class SignatureSums:
     sums: KernelSums[LaunchSignature] = field(default_factory=KernelSums)
     moments: dict[str, Moments] = field(default_factory=lambda: {key: Moments(*np.empty((3, 0))) for key in SCATTERED})
     steps: dict[str, Floats] = field(default_factory=lambda: {column: np.empty(0) for column in SCATTERED})
+    iterations: IterationSums = field(default_factory=IterationSums)
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)
 
@@ -67,6 +144,7 @@ class SignatureSums:
         codes, signatures = signatures_in(succeeded)
         self.sums.add(Launches(succeeded, ceilings_of(succeeded)), codes, signatures)
         numbers = self._numbers(signatures)
+        self.iterations.add(succeeded, numbers[codes])
         for column, moments in self.moments.items():
             new = Moments.of(of_single_launches(succeeded, column), codes, len(signatures))
             self.moments[column] = moments.behind(new, numbers, len(self.sums.titles))
@@ -79,6 +157,7 @@ class SignatureSums:
         for column, moments in self.moments.items():
             self.moments[column] = moments.behind(other.moments[column], numbers, len(self.sums.titles))
             self._take_steps(column, numbers, other.steps[column])
+        self.iterations.merge(other.iterations, numbers)
         self.observed.merge(other.observed)
         self.reports |= other.reports
 

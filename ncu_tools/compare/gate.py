@@ -74,8 +74,11 @@ def parse_gate(text: str) -> Gate:
     return Gate(text.strip(), match["measure"], float(match["limit"]) / 100, match["noun"] or "", pattern)
 
 
-def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
-    """Evaluate a gate. If it applies to several subjects, the worst outcome counts."""
+def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> GateOutcome:
+    """Evaluate a gate. If it applies to several subjects, the worst outcome counts.
+
+    Where SM clocks differ, a time is judged only if its cycles are judged alike, unless `clocks_anyway`.
+    """
     if gate.noun not in ("", subjects.noun):
         reason = f"{plural(subjects.noun)} are compared here, and no {plural(gate.noun)}"
         return GateOutcome(gate, NOT_EVALUATED, reason)
@@ -85,8 +88,8 @@ def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
         change, refusal = subjects.whole.changes[gate.measure], subjects.whole.refusal
         if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
             return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice}", refusal)
-        return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun))
-    return GateOutcome(gate, *_judged_each(gate, subjects))
+        return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun, clocks_anyway))
+    return GateOutcome(gate, *_judged_each(gate, subjects, clocks_anyway))
 
 
 def not_evaluated(gates: Iterable[Gate], reason: str) -> list[GateOutcome]:
@@ -99,7 +102,7 @@ def exit_code(outcomes: Iterable[GateOutcome]) -> int:
     return max((EXIT_CODES[one.outcome] for one in outcomes), default=0)
 
 
-def _judged_each(gate: Gate, subjects: Subjects) -> tuple[str, str]:
+def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> tuple[str, str]:
     found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
     held = [one for one in found if not one.not_gated]
     not_gated = [f"{one.names[0]}: {one.not_gated}" for one in found if one.not_gated]
@@ -108,7 +111,7 @@ def _judged_each(gate: Gate, subjects: Subjects) -> tuple[str, str]:
             f"no {subjects.noun} that it finds is in either run" if gate.pattern else f"there is no {subjects.noun}"
         )
         return NOT_EVALUATED, "; ".join(shortened(not_gated, MOST_NAMED)) or nothing
-    judged = [(one, *_judged(gate, one, subjects.noun)) for one in held]
+    judged = [(one, *_judged(gate, one, subjects.noun, clocks_anyway)) for one in held]
     worst = max((outcome for _, outcome, _ in judged), key=(PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, TRIPPED).index)
     reasons = [f"{one.names[0]}: {reason}" for one, outcome, reason in judged if outcome == worst]
     shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
@@ -122,13 +125,24 @@ def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
     return reason + sentence(largest.changes[gate.measure])
 
 
-def _judged(gate: Gate, subject: Subject, noun: str) -> tuple[str, str]:
+def _judged(gate: Gate, subject: Subject, noun: str, clocks_anyway: bool) -> tuple[str, str]:
     if subject.missing:
         return NOT_EVALUATED, subject.missing
     change = subject.changes[gate.measure]
-    growth = change.growth
-    if growth is None:
+    if change.growth is None:
         return NOT_EVALUATED, _unknown(change, noun) if None in (change.base, change.new) else change.unlike
+    outcome, reason = _against_limit(gate, change)
+    in_cycles, _ = _against_limit(gate, change.in_cycles)
+    if not clocks_anyway and (outcome == TRIPPED) != (in_cycles == TRIPPED):
+        return NOT_EVALUATED, f"{reason}: {OTHER_CLOCK}"
+    return outcome, reason
+
+
+OTHER_CLOCK = "only one of the two is above the limit, so the clock decides; lock it, or add --anyway to judge the time"
+
+
+def _against_limit(gate: Gate, change: Change) -> tuple[str, str]:
+    growth = change.growth or 0.0
     if change.outcome == SAME or growth <= gate.limit or math.isclose(growth, gate.limit, rel_tol=1e-9, abs_tol=1e-9):
         return PASSED, sentence(change)
     if change.outcome == NOT_SHOWN:

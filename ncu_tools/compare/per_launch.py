@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.compare.comparison_sums import SignatureSums
+from ncu_tools.compare.comparison_sums import LAUNCHES, SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import Pairing
-from ncu_tools.numbers.statistics import Codes, Estimate, Totals, ratio_interval, totals
+from ncu_tools.numbers.statistics import Codes, Estimate, Totals, mean_of, ratio_interval, totals
 
 PER_LAUNCH = "per launch"
 OF_COMMON_SIGNATURES = "per launch, of the grids, blocks and ranges in both runs"
@@ -27,6 +27,8 @@ OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
 
 WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
 """Launches whose scatter the interval uses; that of all launches includes differences between signatures."""
+OF_ITERATIONS = "iterations"
+"""The scatter that comes first where all launches of both runs know their iterations."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,19 @@ class _Side:
         launches = np.bincount(self.pair, self.launches * self.weight, pairs)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.bincount(self.pair, weighed, pairs) / launches
+
+    def by_iteration(self, column: str, pairs: int) -> Floats | None:
+        """The weighted means per launch of each pair in each iteration, shape (iterations, pairs); None if not known.
+
+        NaN for pairs whose launches are not equally many in each iteration, since their means differ by that, too.
+        """
+        sums, launches = (
+            self.run.iterations.of_groups(name, self.pair, pairs, self.weight) for name in (column, LAUNCHES)
+        )
+        if sums is None or launches is None:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(np.isclose(launches, launches[0]).all(axis=0), sums / launches, np.nan)
 
     def scatter(self, column: str, pairs: int, strata: int) -> dict[str, Totals]:
         """The weighted sum of each pair with its variance, from the scatter within strata, or of all its launches."""
@@ -78,8 +93,10 @@ class Mix:
         """Pair index -> interval of the ratio of its means, and its basis; pairs without one are absent."""
         before, after = (side.scatter(column, len(self.compares), self._strata) for side in self._sides)
         means = self.means(measure)
-        found = {}
+        found = self._of_iterations(column)
         for number in range(len(self.compares)):
+            if number in found:
+                continue
             for basis in (WITHIN_SIGNATURES, OF_ALL):
                 sides = zip(means, (before[basis], after[basis]), strict=True)
                 estimates = [_around(float(mean[number]), scatter, number) for mean, scatter in sides]
@@ -88,6 +105,18 @@ class Mix:
                     if interval is not None:
                         found[number] = (*interval, basis)
                     break
+        return found
+
+    def _of_iterations(self, column: str) -> dict[int, tuple[float, float, str]]:
+        """The intervals of pairs by the scatter of whole iterations, where it is known."""
+        ours, theirs = (side.by_iteration(column, len(self.compares)) for side in self._sides)
+        found: dict[int, tuple[float, float, str]] = {}
+        if ours is None or theirs is None:
+            return found
+        for number in range(len(self.compares)):
+            interval = ratio_interval(mean_of(ours[:, number]), mean_of(theirs[:, number]))
+            if interval is not None:
+                found[number] = (*interval, OF_ITERATIONS)
         return found
 
 

@@ -12,6 +12,7 @@ from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, table_metadata
 
+from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.operator_times import clocks_of
 
 END = "end"
@@ -65,7 +66,8 @@ class Observed:
             self.failed += int(np.nansum(tables.floats(table, "failed")))
         self.times |= clocks_of(table)
         clocks = tables.floats(table, "sm_clock_hz")
-        values, counts = np.unique(_rounded(clocks[clocks > 0]), return_counts=True)
+        shown = (clocks > 0) & (tables.floats(table, "duration_ns") >= LONG_ENOUGH_NS)
+        values, counts = np.unique(_rounded(clocks[shown]), return_counts=True)
         self._clocks.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
     def merge(self, other: Observed) -> None:
@@ -79,7 +81,7 @@ class Observed:
 
     @property
     def median_clock(self) -> float | None:
-        """The median SM clock in Hz, rounded to the kept digits; None if no launch has one."""
+        """The median SM clock in Hz, rounded to the kept digits; None if no launch is long enough to show its own."""
         passed, total = 0, self._clocks.total()
         for value, count in sorted(self._clocks.items()):
             passed += count
@@ -138,14 +140,21 @@ def known_of_one(base: Conditions, new: Conditions) -> list[str]:
     return [name for name in base if name != END and (base[name] is None) != (new[name] is None)]
 
 
+def clock_ratio(base: float | None, new: float | None) -> float:
+    """New / base SM clock; 1 where one is not known, or they are alike."""
+    if base is None or new is None or max(base, new) / min(base, new) - 1 <= CLOCKS_ALIKE:
+        return 1.0
+    return new / base
+
+
 def clock_note(base: Observed, new: Observed) -> str | None:
     """A note if the median SM clocks of two runs differ; None if they agree or are unknown."""
     before, after = base.median_clock, new.median_clock
-    if before is None or after is None or max(before, after) / min(before, after) - 1 <= CLOCKS_ALIKE:
+    if before is None or after is None or clock_ratio(before, after) == 1:
         return None
     return (
         f"the median SM clock is {before / 1e9:.3g} GHz in the base and {after / 1e9:.3g} GHz in the new run: "
-        "times scale with it"
+        "times scale with it, those that DRAM bounds less"
     )
 
 

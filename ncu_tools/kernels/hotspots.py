@@ -278,6 +278,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
     )
     least, least_rate = sums.total("least"), sums.rate("least")
     intensity, bounds, units, flags = sums.intensity(), _bounds(sums), sums.main_units(), sums.flags()
+    roofs, judged = sums.of("roof seconds"), sums.of("judged seconds")
     work = {unit: sums.total(unit) for unit in sums.used_units()}
     titles = sums.titles
     rows = [
@@ -308,7 +309,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
         )
         for key in sums.kernels()
     ]
-    return [_with_headroom(row) for row in rows]
+    return [_with_headroom(row, roofs[key], judged[key]) for row, key in zip(rows, sums.kernels(), strict=True)]
 
 
 def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
@@ -329,11 +330,15 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
     return result
 
 
-def _with_headroom(row: Hotspot) -> Hotspot:
-    """The row with the time it would save at its ceiling: time x (1 - fraction of the bound), 0 above the ceiling."""
+def _with_headroom(row: Hotspot, roof: float, judged: float) -> Hotspot:
+    """The row with the time it would save if each launch reached its own roof, 0 for those above it.
+
+    The launches that can be `judged` (s) need `roof` (s) at least; without any, the fraction of the bound decides.
+    """
     if row.time_total_ns is None or row.bound_fraction is None:
         return row
-    return replace(row, headroom_ns=row.time_total_ns * max(0.0, 1.0 - row.bound_fraction))
+    fraction = roof / judged if judged else row.bound_fraction
+    return replace(row, headroom_ns=row.time_total_ns * max(0.0, 1.0 - fraction))
 
 
 # ---------------------------------------------------------------------------------------------------------- notes

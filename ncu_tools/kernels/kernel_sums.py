@@ -48,9 +48,7 @@ class Launches:
     """
 
     def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
-        self.table = table
-        self.ceilings = ceilings
-        self.rows = len(table)
+        self.table, self.ceilings, self.rows = table, ceilings, len(table)
         self.failed: Mask = tables.floats(table, "failed") > 0  # False where null
         launches = tables.launch_counts(table)
         self.averaged: Mask = launches > 1
@@ -292,9 +290,11 @@ class KernelSums(Generic[Title]):
         self._sums.add("bytes beside flops", launches.traffic * launches.weight, both)
 
     def _add_bounds(self, launches: Launches) -> None:
-        """Add the seconds that each resource needs, over launches for which every needed ceiling is known."""
+        """Add the seconds that each resource and roof needs, over launches for which every needed ceiling is known."""
         for resource, needed in launches.needed.items():
             self._sums.add(f"{resource} needed", needed * launches.weight, launches.judged)
+        roof = np.fmax.reduce([np.zeros(launches.rows), *launches.needed.values()])  # of each launch its own
+        self._sums.add("roof seconds", np.fmin(roof, launches.seconds) * launches.weight, launches.judged)
         self._sums.add("judged seconds", launches.seconds * launches.weight, launches.judged)
         self._sums.add("judged partial", launches.partial & launches.judged)
 

@@ -253,7 +253,7 @@ PARTS_OF_TIMELINE = {
         (
             GPU, Column("stream", "stream"), Column("kernels", "kernels", "count", spare=2),
             Column("copies", "copies", "count", spare=2), _time("busy_ns", "busy"), _time("alone_ns", "alone"),
-            _time("in_line_ns", "could overlap"),
+            _time("in_line_ns", "in line"),
         ),
         (PROCESS, DEVICE_NAME, Column("operations", "operations", "count")),
         _streams,
@@ -262,7 +262,8 @@ PARTS_OF_TIMELINE = {
         "Launches of kernels, medians",
         (
             GPU, Column("kernels", "kernels", "count"), Column("calls", "API calls", "count"), _time("call_ns", "call"),
-            _time("delay_ns", "to start"), _time("kernel_ns", "kernel"), Column("shorter", "shorter", "fraction"),
+            _time("delay_ns", "to start"), _time("kernel_ns", "kernel"),
+            Column("shorter", "longer than kernels", "fraction"),
         ),
         (PROCESS, DEVICE_NAME),
         _launches,

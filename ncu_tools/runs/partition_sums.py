@@ -42,7 +42,7 @@ OF_GROUPS = {
     "short": ("grid", "block"),
     "grid": ("grid", "block"),
     "nvtx": ("nvtx_path",),
-    "signature": ("grid", "block", "nvtx_path"),
+    "signature": ("grid", "block", "nvtx_path", "iteration"),
     "operator": (),
     "category": ("operator",),
     "location": LOCATION_COLUMNS,

@@ -17,8 +17,8 @@ Mask = npt.NDArray[np.bool_]
 class StreamSum:
     """One stream. `alone_ns`: it ran and no other stream did. Times in ns.
 
-    `in_line_ns`: copies and communication on it that no kernel hides, where it runs kernels that compute too: on
-    another stream they could overlap, unless a kernel needs their result.
+    `in_line_ns`: copies and communication on it that no kernel hides, where it runs kernels that compute too. On
+    another stream they could hide behind kernels, for as long as these run, and unless a kernel needs their result.
     """
 
     stream: int | None

@@ -33,7 +33,16 @@ from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, mach
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_communication
 from ncu_tools.timeline.copies import CopySum, copies_on
-from ncu_tools.timeline.gaps import CAUSES, Gaps, LongGap, ThreadsOfCalls, gaps_of, launching_calls, longest_gaps
+from ncu_tools.timeline.gaps import (
+    CAUSES,
+    LAUNCH,
+    Gaps,
+    LongGap,
+    ThreadsOfCalls,
+    gaps_of,
+    launching_calls,
+    longest_gaps,
+)
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 from ncu_tools.timeline.step_energy import StepEnergy, energy_between, power_note, readings_of
 from ncu_tools.timeline.steps import (
@@ -56,6 +65,7 @@ from ncu_tools.timeline.verdict import (
     copy_evidence,
     gap_evidence,
     metrics_of,
+    on_a_shared_gpu,
     step_evidence,
     verdict_of,
     without_kernels,
@@ -68,7 +78,7 @@ LONGEST = 10
 NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the time of --trim"
 
 WORTH_A_NOTE = 0.01
-"""Share of the time that a stream has to stand in line for to be named in a note."""
+"""Share of the time that what stands in line in a stream could save to be named in a note."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -105,8 +115,8 @@ class TimelineStep:
 class LaunchSums:
     """Launches of one GPU whose API calls are known: medians in ns.
 
-    `delay_ns`: from the begin of a call to the start of its kernel, which includes waiting in the queue. `shorter`: the
-    share of kernels that run shorter than the call that launched them.
+    `delay_ns`: from the begin of a call to the start of its first kernel, which includes waiting in the queue.
+    `shorter`: the share of calls whose kernels together, many where it launched a graph, run shorter than the call.
     """
 
     kernels: int
@@ -239,13 +249,14 @@ def _gpu(
     found_steps = _steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
-    first, *steps = found_steps
+    others = _sharing(activity, process, device)
+    first, *steps = (replace(one, verdict=on_a_shared_gpu(one.verdict, others)) for one in found_steps)
     described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
     collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
-    evidence = _evidence(first, copies, collectives, described, launches)
+    evidence = _evidence(first, copies, collectives, described, launches, _within_calls(activity, process, gaps))
     steps = [_with_evidence(step, described) for step in steps]
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
@@ -254,6 +265,13 @@ def _gpu(
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
     )  # fmt: skip
+
+
+def _sharing(activity: Activity, process: int, device: int) -> list[int]:
+    """The other processes that ran on this GPU, as far as the recording says which GPU that is."""
+    uuid = activity.uuids.get((process, device))
+    same = [gpu for gpu in activity.operations.gpus() if uuid is not None and activity.uuids.get(gpu) == uuid]
+    return sorted(other for other, _ in same if other != process)
 
 
 def _links(machine: Machine | None) -> dict[str, float]:
@@ -265,9 +283,9 @@ def _links(machine: Machine | None) -> dict[str, float]:
 
 def _evidence(
     whole: TimelineStep, copies: Sequence[CopySum], collectives: Sequence[CollectiveSum], longest: Sequence[LongGap],
-    launches: LaunchSums | None,
+    launches: LaunchSums | None, within_calls: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Sentences on what bounds the whole of a GPU's time."""
+    """Sentences on what bounds the whole of a GPU's time; `within_calls`: ns of launching that API calls take."""
     bound = whole.verdict.bound
     if bound == COPY:
         return copy_evidence(copies)
@@ -280,10 +298,18 @@ def _evidence(
     found = gap_evidence(bound, whole.causes, longest)
     if bound == LAUNCHES and launches is not None:
         found += (
+            f"of launch, {duration(within_calls)} is in API calls, and the rest between two of them, as in Python",
             f"medians: API call {duration(launches.call_ns)}, kernel {duration(launches.kernel_ns)}; "
-            f"{percent(launches.shorter)} of the kernels are shorter than the call that launched them",
+            f"{percent(launches.shorter)} of the calls take longer than the kernels that they launch",
         )
     return found
+
+
+def _within_calls(activity: Activity, process: int, gaps: Gaps) -> int:
+    """How much of the time in gaps that launching takes lies in API calls of the process, in ns."""
+    own = (activity.calls.process == process) | (process == MISSING)
+    calls = IntervalSet.union_of(activity.calls.start[own], activity.calls.end[own])
+    return (gaps.causes[LAUNCH] & calls).total
 
 
 def _whole(operations: GpuOperations, looked_at: IntervalSet | None) -> StepWindow:
@@ -390,14 +416,20 @@ def _launches(activity: Activity, operations: GpuOperations, call: Integers, com
     rows = np.flatnonzero(computes & (call >= 0) & (operations.kind == KERNEL))
     if not len(rows):
         return None
-    begun, ended = activity.calls.start[call[rows]], activity.calls.end[call[rows]]
+    used, of_call = np.unique(call[rows], return_inverse=True)
+    begun, calling = activity.calls.start[used], activity.calls.end[used] - activity.calls.start[used]
     lasts = operations.end[rows] - operations.start[rows]
-    used = np.unique(call[rows])
-    calling = activity.calls.end[used] - activity.calls.start[used]
+    first = np.full(len(used), np.iinfo(np.int64).max)
+    np.minimum.at(first, of_call, operations.start[rows])
+    together = np.bincount(of_call, lasts, len(used))
     return LaunchSums(
-        len(rows), len(used), float(np.median(calling)), float(np.median(operations.start[rows] - begun)),
-        float(np.median(lasts)), float((lasts < ended - begun).mean()),
-    )  # fmt: skip
+        len(rows),
+        len(used),
+        float(np.median(calling)),
+        float(np.median(first - begun)),
+        float(np.median(lasts)),
+        float((together < calling).mean()),
+    )
 
 
 def _by_process(gpus: Sequence[GpuTimeline]) -> tuple[dict[int, IntervalSet], dict[int, IntervalSet]]:
@@ -421,11 +453,12 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
         if not trimmed and gpu.whole.copies and gpu.whole.verdict.why == NO_KERNEL:
             notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:
-            if one.in_line_ns >= WORTH_A_NOTE * gpu.whole.span_ns:
+            hidden_at_most = min(one.in_line_ns, gpu.whole.compute_ns)
+            if hidden_at_most >= WORTH_A_NOTE * gpu.whole.span_ns:
                 notes.append(
                     f"{gpu.title}, stream {one.stream}: {duration(one.in_line_ns)} of copies and communication stand "
-                    "in line with the kernels of their own stream; on another one they could overlap, unless a kernel "
-                    "needs them"
+                    f"in line with the kernels of their own stream; on another one {duration(hidden_at_most)} at most "
+                    "could hide behind kernels, unless these need them"
                 )
     return notes
 

@@ -107,17 +107,28 @@ def without_kernels(verdict: StepVerdict) -> StepVerdict:
     return StepVerdict(None, NO_KERNEL, None, verdict.parts)
 
 
+def on_a_shared_gpu(verdict: StepVerdict, others: Sequence[int]) -> StepVerdict:
+    """The verdict on time of a GPU on which the processes `others` ran too: its idle time may be their work."""
+    if not others or verdict.bound not in (LAUNCHES, HOST):
+        return verdict
+    named = ", ".join(map(str, others))
+    why = f"{verdict.why}, but process {named} ran on the same GPU, and that time may be its work"
+    return StepVerdict(None, why, None, verdict.parts, metrics=verdict.metrics)
+
+
 WORDS = {
     COMPUTE: "is kernels that compute",
     COPY: "is copies that no kernel hides",
     COMMUNICATION: "is communication that no kernel hides",
-    LAUNCHES: "is idle while kernels are launched",
+    LAUNCHES: "is idle while the host launches kernels, in API calls and between two of them",
     HOST: "is idle while the host does something else",
 }
 
 
 def _undecided(span: int, first: str, most: int, second: str, next_most: int, unknown: int) -> str:
     together = f"{first} {_of(most, span)}" + (f", {second} {_of(next_most, span)}" if next_most else "")
+    if {first, second} == {LAUNCHES, HOST} and next_most:
+        together += f"; the GPU waits for the host in both, {_of(most + next_most, span)}"
     if most - next_most >= facts()["verdict"]["ahead"] * span or unknown > most:
         return f"the cause of {_of(unknown, span)} is not known, which could change this: {together}"
     return f"no part is far ahead: {together}"
@@ -187,6 +198,9 @@ def copy_evidence(copies: Sequence[CopySum]) -> tuple[str, ...]:
     return tuple(found)
 
 
+WAITS_TOO = "this time includes waiting for the slowest rank: ncu-bench skew compares the ranks"
+
+
 def communication_evidence(collectives: Sequence[CollectiveSum]) -> tuple[str, ...]:
     """The collectives that take most of the time."""
     whole = sum(one.time_ns for one in collectives)
@@ -197,7 +211,7 @@ def communication_evidence(collectives: Sequence[CollectiveSum]) -> tuple[str, .
                 "" if one.bus_bytes_per_s is None else f", bus bandwidth at least {scaled(one.bus_bytes_per_s, 'B/s')}"
             )
             found.append(f"{one.count:,} x {one.name}: {duration(one.time_ns)}, median {duration(one.median_ns)}{bus}")
-    return tuple(found)
+    return (*found, WAITS_TOO)
 
 
 def gap_evidence(bound: str, causes: Mapping[str, int], longest: Sequence[LongGap]) -> tuple[str, ...]:

@@ -68,13 +68,13 @@ COLUMNS = (
     Column("failed", "failed", prose=True),
 )
 HEAD = {True: "yes", False: "no", None: None}
-NOT_RUN = "nothing was run: times are what the roofline allows at best"
+NOT_RUN = "nothing was run: times are what the roofline allows at best for the bytes that are counted"
 CONVENTIONS = (
-    "FLOPs are those of products, convolutions and "
-    "attention as PyTorch counts them, FLOPs (operators) all that operators compute, element-wise work too; bytes "
-    "(model) are inputs + parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads "
-    "and writes; FLOP/B (FLOPs per byte), at best and bound are all from FLOPs and the bytes that stand beside them as "
-    "of bytes, per operator from those of operators"
+    "FLOPs are those of products, convolutions and attention as PyTorch counts them, FLOPs (operators) all that "
+    "operators compute, element-wise work too; bytes (model) are inputs + parameters + outputs of layers of a forward "
+    "pass (a program that fuses layers, or finds their outputs in L2, moves fewer and may be faster), bytes "
+    "(operators) what each operator reads and writes; FLOP/B (FLOPs per byte), at best and bound are all from FLOPs "
+    "and the bytes that stand beside them as of bytes, per operator from those of operators"
 )
 GENERATION = (
     "bytes of prefill and decode (of bytes: as read) are the least that has to be read and written: weights that are "

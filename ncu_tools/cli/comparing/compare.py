@@ -92,7 +92,8 @@ ORDER = Words(
 )  # fmt: skip
 @click.option(
     "--anyway", is_flag=True,
-    help="Compare runs of different GPUs, sources, versions or clock modes too, and sums of runs that did other work.",
+    help="Compare runs of different GPUs, sources, versions or clock modes too, and sums of runs that did other work; "
+    "judge times at different clocks as they are.",
 )  # fmt: skip
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @selection_options
@@ -148,7 +149,10 @@ def command(
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
         raise
     compared.table.notes = [*_same_runs(runs), *compared.table.notes]
-    outcomes = {name: [evaluate(gate, subjects) for gate in limits] for name, subjects in compared.subjects.items()}
+    outcomes = {
+        name: [evaluate(gate, subjects, clocks_anyway=how.anyway) for gate in limits]
+        for name, subjects in compared.subjects.items()
+    }
     _write_junit(junit, outcomes)
     try:
         _show(compared, outcomes, output_format, full_names=full_names)

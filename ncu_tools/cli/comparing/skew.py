@@ -58,8 +58,9 @@ def command(
     """Show how unevenly the ranks of a run work: the slowest rank, and the kernels or layers where it loses its time.
 
     Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
-    rank is the one with the most time outside collectives: inside them, ranks wait for it. RUN is a run of several
-    ranks, or one report of each, as PyTorch's profiler writes them.
+    rank is the one with the most time outside collectives: inside them, ranks wait for it. Where it waits longer than
+    the median rank, none is named. RUN is a run of several ranks, or one report of each, as PyTorch's profiler writes
+    them.
 
     \b
     Example:

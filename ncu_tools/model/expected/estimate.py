@@ -1,7 +1,8 @@
 """Estimated FLOPs, bytes and roofline times of a model that is not run, on machines that need not be present.
 
 Times follow from the roofline model: for the model, the greater of bytes / bandwidth and FLOPs / peak; for operators,
-the sum of each operator's own greater one. Both are lower bounds. Bytes and FLOPs come in two conventions. Bytes of the
+the sum of each operator's own greater one. Both are lower bounds for programs that move these bytes; one that fuses
+layers, or finds their outputs in a cache, moves fewer. Bytes and FLOPs come in two conventions. Bytes of the
 `model` are inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass), and of prefill and
 decode those that are read and written (`ncu_tools.model.language.step_work`); its FLOPs are those of
 products, convolutions and attention (PyTorch's counter, published figures). Those of `operators` are what each of them

@@ -16,8 +16,18 @@ from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.model.language.engine_steps import EngineStep
 from ncu_tools.model.language.step_work import DECODE, PREFILL, step_work
 from ncu_tools.model.language.utilisation import DEFINITIONS, utilisation
+from ncu_tools.numbers.number_format import percent
 
-GPU_TIME = "times are sums of GPU operations of a step, without the gaps between them"
+GPU_TIME = (
+    "times are sums of GPU operations of a step, without the gaps between them: where there are gaps, tokens per "
+    "second, MFU and MBU by the clock on the wall are lower"
+)
+ROUNDING = 1.02
+"""A share of a peak above this is more than the peak's own rounding."""
+IMPOSSIBLE = (
+    "more than the machine has: its peak is of another type (--dtype, --weights, --kv-cache), the run was on another "
+    "machine, or it holds another number of steps (--iterations)"
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,11 @@ def measured_phase(
         mbu=used.mbu if used is not None else None,
         of_the_roof=used.of_the_roof if used is not None else None,
     )
-    return row, [GPU_TIME, *([DEFINITIONS, used.said] if used is not None else [])]
+    notes = [GPU_TIME, *([DEFINITIONS, used.said] if used is not None else [])]
+    for title, share in (("MFU", row.mfu), ("MBU", row.mbu)):
+        if share is not None and share > ROUNDING:
+            notes.insert(0, f"{phase}: {title} is {percent(share)}, {IMPOSSIBLE}")
+    return row, notes
 
 
 def of_phase(table: pa.Table, phase: str) -> pa.Table:

@@ -1,8 +1,9 @@
 """Load imbalance of ranks: each kernel or layer across ranks, the slowest rank, and where it loses its time.
 
 A rank waits in collectives for the last one, so the total time of all ranks is much the same, and the rank that is late
-waits least. The slowest rank is therefore the one with the most time outside collectives. It loses time in kernels or
-layers that take longer than on the median rank.
+waits least. The slowest rank is therefore the one with the most time outside collectives, unless it waits longer than
+the median rank: then another one is later, by time in which its GPU runs nothing, and none is named. The slowest rank
+loses time in kernels or layers that take longer than on the median rank.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from ncu_parsers.schema.tables import HOST, Floats
 
 from ncu_tools.kernels import operator_times
 from ncu_tools.kernels.names.categories import CATEGORY, COMMUNICATION, categories_in
+from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.number_format import counted, duration
 
 COLLECTIVES = "(collectives)"
 """The row of collectives in a table of layers; they belong to no layer."""
@@ -100,7 +102,7 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
     coded = {"kernel": lambda: launches.names, "layer": lambda: launches.layers(depth), CATEGORY: launches.categories}
     rows = launches.across_ranks(coded[by](), result.slowest)
     result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
-    result.notes += [*summary(result), *(notes_on_other(table) if by == CATEGORY else [])]
+    result.notes += [*summary(result, of_kernels=by == "kernel"), *(notes_on_other(table) if by == CATEGORY else [])]
     return result
 
 
@@ -126,10 +128,15 @@ def expect_own_ranks(runs: Sequence[tuple[str, pa.Table]]) -> None:
             )
 
 
-def summary(skews: Skews) -> list[str]:
-    """The slowest rank in a sentence, and where it loses its time; [] if unknown."""
+def summary(skews: Skews, *, of_kernels: bool = True) -> list[str]:
+    """The slowest rank in a sentence, and where it loses its time, or why none is named; [] if a time is unknown.
+
+    Rows are kernels, whose names are shortened, or layers or categories.
+    """
     slow = next((rank for rank in skews.ranks if rank.rank == skews.slowest), None)
-    if slow is None or not slow.work_ns or slow.excess_ns is None:
+    if slow is None:
+        return _none_is_named(skews.ranks)
+    if not slow.work_ns or slow.excess_ns is None:
         return []
     median = slow.work_ns - slow.excess_ns
     more = f" ({100 * slow.excess_ns / median:.1f} % more)" if median else ""
@@ -140,7 +147,8 @@ def summary(skews: Skews) -> list[str]:
     ]
     places = [row for row in skews.rows if not row.is_collective and row.excess_ns and row.excess_ns > 0][:3]
     if places and slow.excess_ns > 0:
-        listed = ", ".join(f"{row.name} ({(row.excess_ns or 0.0) / 1e6:,.3f} ms)" for row in places)
+        name = short_title if of_kernels else str
+        listed = ", ".join(f"{name(row.name)} ({(row.excess_ns or 0.0) / 1e6:,.3f} ms)" for row in places)
         notes.append(f"it loses most against the median rank in {listed}")
     return notes
 
@@ -161,8 +169,35 @@ def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def _slowest(ranks: Sequence[RankTime]) -> int | None:
-    known = [rank for rank in ranks if rank.work_ns is not None]
-    return max(known, key=lambda rank: rank.work_ns or 0.0).rank if len(known) == len(ranks) else None
+    """The rank that works longest; None if a time is unknown, or if it waits longer than the median rank."""
+    busiest = _busiest(ranks)
+    return None if busiest is None or (busiest.collective_ns or 0.0) > _median_wait(ranks) else busiest.rank
+
+
+def _busiest(ranks: Sequence[RankTime]) -> RankTime | None:
+    """The rank with the most time outside collectives; None if a time is unknown."""
+    known = [rank for rank in ranks if rank.work_ns is not None and rank.collective_ns is not None]
+    return max(known, key=lambda rank: rank.work_ns or 0.0) if known and len(known) == len(ranks) else None
+
+
+def _median_wait(ranks: Sequence[RankTime]) -> float:
+    """The median time in collectives, in ns."""
+    return float(np.median([rank.collective_ns or 0.0 for rank in ranks]))
+
+
+def _none_is_named(ranks: Sequence[RankTime]) -> list[str]:
+    """Why no rank is the slowest, and the one that is probably late; [] if a time is unknown."""
+    busiest = _busiest(ranks)
+    if busiest is None:
+        return []
+    least = min(ranks, key=lambda rank: rank.collective_ns or 0.0)
+    waits, least_waits = busiest.collective_ns or 0.0, least.collective_ns or 0.0
+    return [
+        f"no rank is called the slowest: rank {busiest.rank} works longest outside collectives, and yet is in them for "
+        f"{duration(waits)}, longer than the median rank ({duration(_median_wait(ranks))}). Rank {least.rank} is in "
+        f"them for the least time, {duration(least_waits)}: what makes it late may be time in which its GPU runs "
+        "nothing, which ncu-bench timeline splits by cause"
+    ]
 
 
 class _Launches:

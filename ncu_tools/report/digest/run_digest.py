@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_parsers.schema import arrays, tables
 
-from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
+from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
@@ -38,8 +39,8 @@ VIEWED = 5
 CAUSES_TOLD, RULES_TOLD = 3, 3
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
-RECORDED = {"nsys", "kineto"}
-"""Sources of launches that are recordings of a program, with gaps between its kernels."""
+GPU_BUSY = "GPU was busy"
+"""What the note says that sets the time of kernels beside that of the recording (`timelines.gpu_busy_time`)."""
 SAYS_OF_RULES = {
     AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
     WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
@@ -57,9 +58,10 @@ def run_digest(run: Run, budget: int, *, machine: Machine | None = None, manifes
     statements = [
         *_identity(table, manifest, found.time_title),
         *_totals(found.rows, has_counters(table)),
+        *(Statement("run", note, 96.0) for note in run.notes if GPU_BUSY in note),
         *(one for rank, row in enumerate(found.rows[:KERNELS_TOLD]) for one in _kernel(row, rank, table, diagnosed)),
         *_fewer(found.rows[KERNELS_TOLD:]),
-        *noted([*run.notes, *found.notes]),
+        *noted([note for note in (*run.notes, *found.notes) if GPU_BUSY not in note]),
         *_not_collected(found.rows, diagnosed),
         *_next(run.name, found.rows, table, diagnosed),
     ]
@@ -106,10 +108,14 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
         "dram_bytes": (of_dram, total.dram_bytes, FORMATS["byte"]),
         "least_bytes": ("least bytes by shapes (an estimate)", total.least_bytes, FORMATS["byte"]),
     }
-    told = [f"{title} {write(value)}" for title, value, write in amounts.values() if value is not None]
+    at_least = ("flops", "flops_per_s") if total.flops_lower_bound else ()
+    told = [
+        f"{title} {'≥ ' if name in at_least else ''}{write(value)}"
+        for name, (title, value, write) in amounts.items()
+        if value is not None
+    ]
     lacks = [title for name, (title, value, _) in amounts.items() if value is None and name in ("flops", "dram_bytes")]
-    bound = " (a lower bound)" if total.flops_lower_bound else ""
-    text = f"sums over all launches: {', '.join(told) or 'none is known'}{bound}"
+    text = f"sums over all launches: {', '.join(told) or 'none is known'}"
     if lacks:
         text += f"; not known of every kernel: {', '.join(lacks)}"
     yield Statement("run", text, 95.0, values={name: value for name, (_, value, _) in amounts.items()})
@@ -139,17 +145,21 @@ def _sentence(row: Hotspot, key: str, ours: Diagnosis | None) -> str:
     parts = [
         f"{quoted(short_title(row.kernel))} ({key}): {share}{time} in {counted(row.launches, 'launch', 'launches')}"
     ]
+    is_least = row.flops_lower_bound and row.bound != unit_title("dram")
+    at_least, at_most = ("at least ", "at most ") if is_least else ("", "")
     if row.bound and row.bound_fraction is not None:
         of_shapes = row.dram_bytes_per_s is None and row.least_bytes_per_s is not None
         by_shapes = " (by shapes, an estimate)" if of_shapes else ""
-        parts.append(f"nearest bound {row.bound}, of which it reaches {percent(row.bound_fraction)}{by_shapes}")
+        parts.append(
+            f"nearest bound {row.bound}, of which it reaches {at_least}{percent(row.bound_fraction)}{by_shapes}"
+        )
     elif ours is not None and ours.busiest is not None:
         parts.append(f"roof not known, busiest is {ours.busiest.title} at {percent(ours.busiest.share)}")
     else:
         parts.append("bound not known")
     if row.headroom_ns is not None:
-        of_run = "" if row.headroom_share is None else f" ({percent(row.headroom_share)} of the run)"
-        parts.append(f"reaching it would save {duration(row.headroom_ns)}{of_run}")
+        of_time = "" if row.headroom_share is None else f" ({percent(row.headroom_share)} of the time)"
+        parts.append(f"reaching it would save {at_most}{duration(row.headroom_ns)}{of_time}")
     if row.flag:
         parts.append(f"flag: {row.flag}")
     return "; ".join(parts)

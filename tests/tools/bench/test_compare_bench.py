@@ -235,6 +235,14 @@ class TestSeveralProcesses:
         base, new = write("base", of_processes(*self.BASE)), write("new", of_processes(18.0, 20.0, 22.0))
         assert invoked(base, new, *self.GATE).exit_code == 3
 
+    def test_a_point_at_a_lower_clock_is_no_regression(self, write: Write) -> None:
+        base = write("base", of_processes(9.9, 10.0, 10.1, gpu_clock_hz=1.5e9))
+        new = write("new", of_processes(10.9, 11.0, 11.1, gpu_clock_hz=1.35e9))
+        found = invoked(base, new, *self.GATE)
+        assert (found.exit_code, "the clock decides" in found.stdout) == (1, True)
+        assert "the GPU's clock is apart by more than 2 % in 1 point" in found.stderr
+        assert invoked(base, new, *self.GATE, "--anyway").exit_code == 3
+
     @pytest.mark.parametrize("alone", [{"process_means_ns": None}, {"process_means_ns": [1e7]}])
     def test_one_process_on_a_side_falls_back_to_the_scatter_of_samples_with_a_note(
         self, write: Write, alone: Row
@@ -278,6 +286,7 @@ class TestSentences:
         base, new = loaded("a", point(ms=83.99)), loaded("b", fp16(ms=39.19))
         sentence = only(compare_runs(base, new)).sentence
         told = r"net: FP16 is 2\.1\d+ x \[2\.1\d+ - 2\.1\d+\] faster and takes 18\.5 % less memory than FP32"
+        told += r" \(of one process each\)"
         assert re.fullmatch(told, sentence), sentence
 
     def test_over_points_the_figure_is_the_geometric_mean_with_the_range(self) -> None:
@@ -291,13 +300,16 @@ class TestSentences:
         slower = only(compare_runs(loaded("a", point()), loaded("b", fp16(ms=20, memory_peak_bytes=1100)))).sentence
         assert "slower and takes 10.0 % more memory than FP32" in slower
         same = only(compare_runs(loaded("a", point()), loaded("b", point(ms=5)))).sentence
-        assert same.endswith("faster than a and takes the same memory")
+        assert same.endswith("faster than a and takes the same memory (of one process each)")
+        several = [of_processes(*means) for means in ((9.9, 10.0, 10.1), (4.9, 5.0, 5.1))]
+        assert "one process" not in only(compare_runs(*map(loaded, "ab", several))).sentence
 
     def test_a_change_within_the_noise_is_not_claimed(self) -> None:
         base = point(noise=0.2)
         new = {**base, "latency_mean_ns": 1.001 * base["latency_mean_ns"]}
         sentence = only(compare_runs(loaded("a", base), loaded("b", new))).sentence
-        assert "b is as fast as a within the noise" in sentence
+        assert "than a, within the noise" in sentence
+        assert "as fast as" not in sentence  # that it was not shown does not say that there is no difference
 
     def test_failed_points_are_counted_and_in_no_mean(self) -> None:
         base, new = loaded("a", point(), failed(batch=256)), loaded("b", fp16(), fp16(batch=256))

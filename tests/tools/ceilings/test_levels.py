@@ -14,10 +14,12 @@ from ncu_tools.ceilings.levels import (
     definition_titles,
     needed_metrics,
     shared_memory_ceiling,
+    transactions_of,
 )
 from ncu_tools.ceilings.machine_files import NVIDIA, TRAFFIC
 
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
+HOPPER_ALL, HOPPER_WGMMA = "smsp__sass_inst_executed_op_shared", "smsp__sass_inst_executed_op_shared_gmma"
 FROM_L2 = "lts__lts2xbar_cycles_active"
 
 
@@ -47,6 +49,29 @@ class TestTrafficBytes:
 
     def test_of_shared_memory_are_128_per_wavefront(self) -> None:
         assert amount(counted(SHARED, "8.0"), "shared", TRAFFIC) == 1280
+
+    @pytest.mark.parametrize(
+        ("capability", "counts", "found"),
+        [
+            ("9.0", {HOPPER_ALL: 0.0, HOPPER_WGMMA: 0.0}, 0),
+            ("9.0", {HOPPER_ALL: 0.0, HOPPER_WGMMA: 5.0}, 1280),
+            ("9.0", {HOPPER_ALL: 0.0}, 1280),
+            ("8.6", {f"{SHARED}_op_{one}": 0.0 for one in ("ld", "st", "atom")}, 0),
+            ("8.6", {f"{SHARED}_op_{one}": value for one, value in (("ld", 1.0), ("st", 0.0), ("atom", 0.0))}, 1280),
+            ("8.6", {f"{SHARED}_op_{one}": 0.0 for one in ("ld", "st")}, 1280),
+            ("9.0", {f"{SHARED}_op_{one}": 0.0 for one in ("ld", "st", "atom")}, 1280),
+        ],
+    )
+    def test_of_shared_memory_are_0_in_a_launch_without_an_instruction_on_it(
+        self, capability: str, counts: dict[str, float], found: float
+    ) -> None:
+        """The counter has wavefronts all the same: 524,288 of a kernel on an H100 that never touches shared memory."""
+        table = counted(SHARED, capability)
+        for name, value in counts.items():
+            table = table.append_column(f"{name}.sum", pa.array([value]))
+        assert amount(table, "shared", TRAFFIC) == found
+        assert transactions_of(table, ["shared"])["shared"].tolist() == [found / 128]
+        assert {f"{name}.sum" for name in counts} <= needed_metrics()
 
     def test_of_dram_are_the_least_by_the_shapes_of_operators_only_where_none_were_counted(self) -> None:
         assert amount(one_launch(dram_bytes=None, least_bytes=64.0), "dram", TRAFFIC) == 64

@@ -23,7 +23,7 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, Floats, with_metadata
 
 from ncu_tools.cli import run
-from ncu_tools.compare.change import Change
+from ncu_tools.compare.change import Change, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compare, ordered
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
@@ -45,6 +45,12 @@ def one(name: str = "kernel", ns: float | None = 100.0, flops: float = 200.0, **
 
 def several(name: str, *times: float, **attributes: Any) -> list[Launch]:
     return [one(name, ns, **attributes) for ns in times]
+
+
+def at_clock(hz: float, *times_ms: float) -> list[Launch]:
+    """Launches of the kernel `k` at an SM clock."""
+    clock = {"sm__cycles_elapsed.avg.per_second": metric(hz, "hz")}
+    return [launch("k", sass(ffma=100) | clock, ns=1e6 * ms, grid=GRID) for ms in times_ms]
 
 
 def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
@@ -251,6 +257,27 @@ class TestComparison:
         lone = compared([*several("a", 10, 11), one("b", 5)], [*several("a", 20, 21), one("b", 5)]).total
         assert lone.changes["time"].basis is None or lone.changes["time"].basis == OF_ALL
 
+    def test_a_short_kernel_launched_once_leaves_the_total_its_interval(self) -> None:
+        """It was "noise not known" for a kernel of 1 us in a run of a second, and the gate on the run tripped at once."""
+        base, new = several("a", 1000, 1010, 990), several("a", 1020, 1030, 1000)
+        alone = compared(base, new).total.changes["time"]
+        beside = compared([*base, one("b", 1)], [*new, one("b", 1)]).total.changes["time"]
+        assert None not in (alone.low, alone.high, beside.low, beside.high)
+        assert beside.basis == WITHIN_SIGNATURES
+        assert (beside.low, beside.high) == pytest.approx((alone.low, alone.high), abs=1e-3)
+        assert gated("time>1%", [*base, one("b", 1)], [*new, one("b", 1)]).outcome == "not shown"
+
+    def test_the_interval_of_the_total_holds_a_kernel_launched_once_for_uncertain_by_its_whole_time(self) -> None:
+        steady = several("a", 1000, 1000.1)
+        total = compared([*steady, one("b", 15)], [*steady, one("b", 15)]).total.changes["time"]
+        sd = math.sqrt(2) * 15 / (2000.1 + 15)
+        assert total.low is not None
+        assert total.low < 1 - sd
+
+    def test_the_total_has_no_interval_where_kernels_launched_once_take_much_of_it(self) -> None:
+        base, new = several("a", 1000, 1010, 990), several("a", 1020, 1030, 1000)
+        assert compared([*base, one("b", 100)], [*new, one("b", 1)]).total.changes["time"].low is None
+
     def test_failed_launches_are_left_out_and_noted(self) -> None:
         comparison = compared([one("k")], [one("k"), one("k", 9e9, failed=True)])
         assert comparison.total.changes["launches"].growth == 0
@@ -301,8 +328,17 @@ class TestConditions:
 
     def test_a_difference_of_reported_clocks_is_noted(self) -> None:
         clock = "sm__cycles_elapsed.avg.per_second"
-        base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5) for hz in (1.1e9, 1.4e9))
+        base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5e5) for hz in (1.1e9, 1.4e9))
         assert any("1.1 GHz" in note and "1.4 GHz" in note for note in compared([base], [new]).notes)
+
+    @pytest.mark.parametrize(("source", "is_noted"), [("nsys", True), ("kineto", True), ("ncu", False)])
+    def test_of_recordings_a_note_says_that_gaps_are_in_no_time(self, source: str, is_noted: bool) -> None:
+        found = table(one())
+        place = found.schema.get_field_index("source")
+        found = found.set_column(place, found.schema.field(place), pa.array([source]).dictionary_encode())
+        sums = taken(SignatureSums, found)
+        notes = compare(sums, sums, (known_of(found), known_of(found))).notes
+        assert any("gaps between them are in none" in note for note in notes) == is_noted
 
 
 class TestGates:
@@ -340,6 +376,42 @@ class TestGates:
         found = gated("time>5%", [one(ns=100)], [one(ns=110)])
         assert found.outcome == "tripped"
         assert "noise not known" in found.reason
+
+    def test_a_lower_clock_is_no_regression(self) -> None:
+        found = gated("time>5%", at_clock(1.3e9, 100, 101), at_clock(1.17e9, 111, 112))
+        assert found.outcome == "not evaluated"
+        assert "+10.9 %" in found.reason
+        assert "in SM cycles same" in found.reason
+        assert "the clock decides" in found.reason
+
+    def test_a_higher_clock_hides_no_regression(self) -> None:
+        found = gated("kernel:k:time>5%", at_clock(1.3e9, 100, 101), at_clock(1.56e9, 100, 101))
+        assert found.outcome == "not evaluated"
+        assert "in SM cycles +20.0 %" in found.reason
+
+    def test_at_another_clock_a_gate_is_judged_where_time_and_cycles_agree(self) -> None:
+        base = at_clock(1.3e9, 100, 101)
+        assert gated("time>5%", base, at_clock(1.17e9, 150, 151)).outcome == "tripped"
+        assert gated("time>5%", base, at_clock(1.17e9, 80, 81)).outcome == "passed"
+        assert gated("flops>0%", base, at_clock(1.17e9, 150, 151)).outcome == "passed"
+
+    def test_a_clock_within_2_percent_is_the_same_clock(self) -> None:
+        found = gated("time>5%", at_clock(1.3e9, 100, 101), at_clock(1.281e9, 106, 107))
+        assert found.outcome == "tripped"
+        assert "cycles" not in found.reason
+
+    def test_a_time_at_another_clock_is_judged_as_it_is_where_that_is_asked_for(self) -> None:
+        subjects = compared(at_clock(1.3e9, 100, 101), at_clock(1.17e9, 111, 112)).subjects
+        assert evaluate(parse_gate("time>5%"), subjects, clocks_anyway=True).outcome == "tripped"
+
+    def test_the_verdict_says_where_it_would_be_another_one_at_the_clock_of_the_base(self) -> None:
+        slower, hidden, alike = (
+            verdict(only(compared(at_clock(1.3e9, 100, 101), new)).changes["time"], is_new=False, is_gone=False)
+            for new in (at_clock(1.17e9, 111, 112), at_clock(1.56e9, 100, 101), at_clock(1.17e9, 150, 151))
+        )
+        assert slower == "more time, clocks differ"
+        assert hidden == "same, clocks differ"
+        assert alike == "more time"
 
     def test_exact_counts_trip_at_the_smallest_growth(self) -> None:
         assert gated("flops>0%", [one(flops=2e12)], [one(flops=2e12 + 20_000)]).outcome == "tripped"

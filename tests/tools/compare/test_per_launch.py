@@ -23,9 +23,15 @@ from ncu_tools.compare.compare_kernels import Comparison, compare
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, parse_gate
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
-from ncu_tools.compare.per_launch import OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES, PER_LAUNCH
+from ncu_tools.compare.per_launch import (
+    OF_COMMON_SIGNATURES,
+    OF_ITERATIONS,
+    OF_OTHER_SIGNATURES,
+    PER_LAUNCH,
+    WITHIN_SIGNATURES,
+)
 from ncu_tools.compare.run_conditions import conditions_of
-from ncu_tools.numbers.statistics import Moments, ratio_interval, totals
+from ncu_tools.numbers.statistics import Moments, mean_of, ratio_interval, totals
 from tests.support.launches import launch, sass, table, taken
 from tests.support.ran import Ran, ran
 
@@ -319,3 +325,53 @@ class TestTheCommand:
         narrow = invoked(base, new).stdout
         for evidence in ("+19.9 % [+16.5 %, +23.4 %]", "more time", "verdict"):
             assert evidence in narrow
+
+
+class TestIntervalsOfIterations:
+    """Launches of one iteration are slow together: two kernels, three iterations, the middle one 10 % slower."""
+
+    @staticmethod
+    def run(factor: float, *, of: tuple[float, ...] = (1.0, 1.1, 1.0), **more: Any) -> list[Launch]:
+        return [
+            one
+            for number, slow in enumerate(of)
+            for name, ns in (("gemm", 100.0), ("relu", 10.0))
+            for one in several(
+                name, *(ns * slow * factor * part for part in (1.0, 1.001) * 5), iteration=number, **more
+            )
+        ]
+
+    def test_hold_for_what_iterations_and_not_launches_differ_by(self) -> None:
+        base, new = self.run(1.0), self.run(1.03)
+        found = compared(base, new)
+        for change in (found.total.changes["time"], *(one.changes["time"] for one in found.kernels)):
+            assert (change.basis, change.outcome) == (OF_ITERATIONS, "no change shown")
+        for one in (*base, *new):
+            one.iteration = None
+        alone = compared(base, new).total.changes["time"]
+        assert (alone.basis, alone.outcome) == (WITHIN_SIGNATURES, "more")
+
+    def test_are_those_of_the_means_of_iterations(self) -> None:
+        time = compared(self.run(1.0), self.run(1.3)).kernels[0].changes["time"]
+        means = [np.array([100.0, 110.0, 100.0]) * 1.0005 * factor for factor in (1.0, 1.3)]
+        assert (time.low, time.high) == pytest.approx(ratio_interval(mean_of(means[0]), mean_of(means[1])))
+
+    def test_are_those_of_launches_where_iterations_launch_a_kernel_unequally_often(self) -> None:
+        base = [*self.run(1.0), *several("gemm", 100.0, iteration=0)]
+        by_name = {one.pair.kernel: one.changes["time"].basis for one in compared(base, base).kernels}
+        assert by_name == {"gemm": WITHIN_SIGNATURES, "relu": OF_ITERATIONS}
+
+    def test_need_two_iterations_in_each_run(self) -> None:
+        time = compared(self.run(1.0), self.run(1.0, of=(1.0,))).kernels[0].changes["time"]
+        assert time.basis == WITHIN_SIGNATURES
+
+    def test_are_the_same_whether_launches_are_added_at_once_or_in_parts(self) -> None:
+        launches = self.run(1.0)
+        whole, parts = taken(SignatureSums, table(*launches)), taken(SignatureSums, table(*launches[:25]))
+        parts.merge(taken(SignatureSums, table(*launches[25:])))
+        one, other = (sums.iterations.total("duration_ns", len(sums.sums.titles)) for sums in (whole, parts))
+        assert one is not None
+        assert other == pytest.approx(one)
+        unknown = taken(SignatureSums, table(*several("gemm", 1.0)))
+        parts.merge(unknown)
+        assert parts.iterations.total("duration_ns", len(parts.sums.titles)) is None

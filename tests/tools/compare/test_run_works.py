@@ -26,7 +26,7 @@ from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.numbers.statistics import Moments
 from ncu_tools.runs.loading import on_disk
 from ncu_tools.runs.partition_sums import AnySums
-from tests.support.launches import launch, sass, table, taken
+from tests.support.launches import launch, metric, sass, table, taken
 
 VALUES = st.one_of(st.just(math.nan), st.floats(1e-3, 1e6))
 
@@ -132,13 +132,18 @@ class TestMoments:
 class TestObserved:
     def test_clocks_have_a_median_to_four_digits_in_any_order_of_launches(self) -> None:
         clocks = [1.410049e9, 1.2e9, 1.98e9, 1.410051e9, 1.1e9]
-        whole = table(*(launch("kernel", ns=1.0) for _ in clocks))
+        whole = table(*(launch("kernel", ns=1e6) for _ in clocks))
         place = whole.schema.get_field_index("sm_clock_hz")
         whole = whole.set_column(place, whole.schema.field(place), arrays.floats(np.array(clocks)))
         merged = taken(Observed, whole.slice(0, 2))
         merged.merge(taken(Observed, whole.slice(2)))
         assert merged.median_clock == taken(Observed, whole).median_clock == pytest.approx(1.41e9, rel=1e-12)
         assert taken(Observed, table(launch("kernel"))).median_clock is None
+
+    def test_launches_too_short_to_show_their_clock_have_none(self) -> None:
+        clock = {"sm__cycles_elapsed.avg.per_second": metric(0.95e9, "hz")}
+        assert taken(Observed, table(launch("kernel", clock, ns=2400))).median_clock is None
+        assert taken(Observed, table(launch("kernel", clock, ns=240_000))).median_clock == pytest.approx(0.95e9)
 
 
 class TestListCodes:

@@ -224,6 +224,23 @@ def test_a_kernel_with_flops_of_no_known_unit_has_no_bound() -> None:
     assert one(launch("aten.mm", measures={**done, "flops_fp32": 1e6})).bound is not None
 
 
+def test_headroom_holds_each_launch_to_its_own_roof() -> None:
+    """One launch computes for 96 % of its time, the other moves for 90 %: together neither resource is at 50 %."""
+    computes = launch("k", NAME | sass(ffma=19.5e9 / 2 * 0.96), ns=1e6, dram=1.0)
+    moves = launch("k", NAME | sass(ffma=1.0), ns=1e6, dram=1555e6 * 0.9)
+    row = one(computes, moves)
+    assert row.bound_fraction == pytest.approx(0.48, abs=0.01)
+    assert row.headroom_ns == pytest.approx(0.14e6, rel=0.01)
+    alone = one(computes)
+    assert alone.headroom_ns == pytest.approx(1e6 * (1 - (alone.bound_fraction or 0.0)))
+
+
+def test_a_launch_above_its_ceiling_has_no_headroom_and_gives_none_to_others() -> None:
+    above = launch("k", NAME | sass(ffma=1.0), ns=1e6, dram=1555e6 * 1.5)
+    half = launch("k", NAME | sass(ffma=1.0), ns=1e6, dram=1555e6 * 0.5)
+    assert one(above, half).headroom_ns == pytest.approx(0.5e6, rel=0.01)
+
+
 def test_launches_with_unknown_flops_are_not_counted_as_zero() -> None:
     busy = {"sm__inst_executed_pipe_tensor.sum": metric(1e6)}
     found = spots(launch("gemm", {**sass(ffma=5), **busy}, ns=10, dram=1))

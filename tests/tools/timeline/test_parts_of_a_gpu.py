@@ -176,6 +176,16 @@ def test_what_stands_in_line_with_kernels_is_noted() -> None:
     assert any("stream 7: 50 ns of copies and communication stand in line" in note for note in notes)
 
 
+def test_what_stands_in_line_could_hide_behind_kernels_for_as_long_as_these_run() -> None:
+    notes = timeline(recording([Operation(0, 100), copy(100, 2000, 1)])).notes
+    assert any("1.9 µs of copies" in note and "100 ns at most could hide behind kernels" in note for note in notes)
+
+
+def test_no_note_says_that_copies_could_hide_behind_kernels_that_hardly_run() -> None:
+    notes = timeline(recording([Operation(0, 10), copy(10, 2000, 1)])).notes
+    assert not any("could hide" in note for note in notes)
+
+
 def test_waits_are_summed_by_call_and_range_with_the_gaps_behind_them() -> None:
     calls = [
         Call(0, 5, correlation=1), Call(10, 120, "cudaStreamSynchronize"), Call(200, 205, correlation=2),

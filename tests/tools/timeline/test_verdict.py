@@ -67,6 +67,7 @@ def test_communication_bound_where_no_kernel_hides_the_collectives() -> None:
     assert gpu.whole.verdict.bound == "communication"
     assert gpu.whole.verdict.saving_ns == 80 * MS
     assert "all-reduce" in gpu.whole.verdict.evidence[0]
+    assert "includes waiting for the slowest rank" in gpu.whole.verdict.evidence[-1]
 
 
 def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
@@ -77,7 +78,47 @@ def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
     assert gpu.launches is not None
     assert gpu.launches.shorter == 1.0
     assert gpu.launches.call_ns == 6_000
-    assert any("100.0 % of the kernels are shorter" in one for one in gpu.whole.verdict.evidence)
+    assert any("100.0 % of the calls take longer than the kernels" in one for one in gpu.whole.verdict.evidence)
+    assert gpu.whole.verdict.why.endswith("launches kernels, in API calls and between two of them")
+    # In each of 99 gaps of 9 us the host is in a call for 6 us.
+    assert any(one.startswith("of launch, 594 µs is in API calls") for one in gpu.whole.verdict.evidence)
+
+
+def test_kernels_of_a_graph_are_set_together_beside_the_one_call_that_launched_them() -> None:
+    """Each is shorter than the call, which says nothing: all of them keep the GPU busy for much longer."""
+    graph = [Operation(10_000 * at, 10_000 * (at + 1), calls=1) for at in range(1, 101)]
+    gpu = gpu_of(recording(graph, [Call(0, 9_000 + 5_000, correlation=1)]))
+    assert gpu.launches is not None
+    assert (gpu.launches.kernels, gpu.launches.calls, gpu.launches.shorter) == (100, 1, 0.0)
+    assert gpu.launches.delay_ns == 10_000  # to the first of them
+
+
+def test_without_a_verdict_between_launch_and_host_the_sentence_says_that_both_are_waiting_for_the_host() -> None:
+    causes = {"launch": 42, "host code": 45}
+    verdict = verdict_of(100, compute=13, exposed_copies=0, exposed_communication=0, causes=causes)
+    assert verdict.bound is None
+    assert verdict.why.endswith("host 45.0 %, launch 42.0 %; the GPU waits for the host in both, 87.0 %")
+    verdict = verdict_of(100, compute=45, exposed_copies=42, exposed_communication=0, causes={"launch": 13})
+    assert "waits for the host" not in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("uuids", "is_bound"), [(("one", "one"), False), (("one", "other"), True), ((None, None), True)]
+)
+def test_idle_time_of_a_gpu_that_two_processes_share_is_no_verdict(
+    uuids: tuple[str | None, str | None], is_bound: bool
+) -> None:
+    """What looks idle to one of them may be the work of the other, as with several workers of a server."""
+    calls = [Call(0, 5, correlation=1), Call(80 * MS, 80 * MS + 10, correlation=2)]
+    operations = [
+        Operation(10, MS, calls=1), Operation(80 * MS + 20, 85 * MS, calls=2),
+        Operation(MS, 80 * MS, process=8),
+    ]  # fmt: skip
+    known = {(process, 0): uuid for process, uuid in zip((7, 8), uuids, strict=True) if uuid is not None}
+    first, second = timeline(recording(operations, calls, uuids=known)).gpus
+    assert (first.whole.verdict.bound == "host") == is_bound
+    assert ("process 8 ran on the same GPU" in first.whole.verdict.why) != is_bound
+    assert second.whole.verdict.bound == "compute"
 
 
 def test_host_bound_where_the_host_loads_data() -> None:

@@ -230,6 +230,16 @@ class TestARun:
         assert row.mbu == pytest.approx(work.bytes / 2e-3 / 3.35e12)
         assert "on h100-sxm MFU is of 989.4 TFLOP/s (tensor BF16, data sheet, dense) and MBU is of 3350 GB/s" in notes
 
+    def test_that_needs_more_than_the_machine_has_is_noted_first(self) -> None:
+        work = step_work(MADE, "decode")
+        too_short = work.bytes / 3.35e12 / 1.2 * 1e9
+        machine = find_machine("h100-sxm")
+        _, notes = measured_phase(table(one(ns=too_short)), MADE, "decode", 1, machine=machine, unit="tensor_bf16")
+        assert notes[0].startswith("decode: MBU is 120.0 %, more than the machine has")
+        assert "--iterations" in notes[0]
+        _, notes = measured_phase(table(one(ns=2 * too_short)), MADE, "decode", 1, machine=machine, unit="tensor_bf16")
+        assert not any("more than the machine has" in note for note in notes)
+
     def test_without_a_machine_or_a_time_has_no_shares(self) -> None:
         row, _ = measured_phase(table(one(ns=1e6)), MADE, "decode", 1)
         assert (row.mfu, row.mbu, row.of_the_roof, row.measured_bytes) == (None, None, None, None)

@@ -57,6 +57,30 @@ def test_the_slowest_rank_is_the_one_that_works_longest_not_the_one_that_waits_l
     assert late.excess_ns == 192.0 - np.median([110.0, 120.0, 192.0, 130.0])
 
 
+def test_a_rank_that_waits_long_is_not_the_slowest_though_its_kernels_take_longest() -> None:
+    """Rank 0 is late for time in which its GPU runs nothing: in a real recording of two H100, as here."""
+    times = {GEMM: (227.6, 227.7), NCCL: (10.0, 23.8)}
+    rows = of_ranks(*((rank, launch(name, ns=each[rank])) for name, each in times.items() for rank in range(2)))
+    result = skew(rows)
+    assert result.slowest is None
+    assert all(row.excess_ns is None for row in result.rows)
+    (said,) = [note for note in result.notes if note.startswith("no rank is called the slowest: rank 1 works longest")]
+    assert "Rank 0 is in them for the least time" in said
+    assert "ncu-bench timeline" in said
+
+
+def test_where_the_slowest_rank_loses_its_time_is_said_in_short_names() -> None:
+    name = "void fbgemm::backward_kernel<c10::Half, float, 32>(at::PackedTensorAccessor<float, 2>, int, long)"
+    result = skew(of_ranks((0, launch(name, ns=1e6)), (1, launch(name, ns=3e6))))
+    assert "it loses most against the median rank in fbgemm::backward_kernel (1.000 ms)" in result.notes
+
+
+def test_the_slowest_of_many_ranks_need_not_wait_the_very_least() -> None:
+    times = {GEMM: (100.0, 100.0, 130.0, 100.0), NCCL: (40.0, 9.0, 10.0, 41.0)}
+    rows = of_ranks(*((rank, launch(name, ns=each[rank])) for name, each in times.items() for rank in range(4)))
+    assert skew(rows).slowest == 2
+
+
 def test_a_kernel_has_its_extremes_and_median_over_ranks(four_ranks: pa.Table) -> None:
     (gemm,) = [row for row in skew(four_ranks).rows if row.name == GEMM]
     assert (gemm.min_ns, gemm.median_ns, gemm.max_ns) == (100.0, 115.0, 180.0)

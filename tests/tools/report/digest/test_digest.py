@@ -166,6 +166,21 @@ def test_a_recording_is_followed_by_where_its_time_goes(tmp_path: Path) -> None:
     assert "ncu-bench timeline" not in called_here("digest", str(RULES), cwd=tmp_path).out
 
 
+def test_how_busy_the_gpu_was_is_told_before_shares_of_the_kernels_time(tmp_path: Path) -> None:
+    path = database(tmp_path / "trace.sqlite", {KERNELS: [kernel(0, 1, end=100), kernel(900, 2, end=1000)]}, ["gemm"])
+    lines = called_here("digest", str(path), "--budget", "200", cwd=tmp_path).out.splitlines()
+    (busy,) = [place for place, line in enumerate(lines) if "the GPU was busy for 20.0 %" in line]
+    assert busy < lines.index("## Kernels, by time")
+
+
+@needs_shared_reports
+def test_flops_that_are_a_lower_bound_make_no_lower_bound_of_dram_bytes_and_what_is_saved_the_most() -> None:
+    report = SHARED / "reports/ncu_rep/rashwanth__RooflineAnalysis_On_NVIDIA_GPU__custom-scripts_output0.ncu-rep"
+    found = called_here("digest", str(report), cwd=SHARED).out
+    assert "FLOPs ≥ 4.229 TFLOP, FLOP/s ≥ 84.67 GFLOP/s, DRAM bytes 525.2 GB\n" in found
+    assert "reaches at least 54.4 %; reaching it would save at most 22.75 s (45.6 % of the time)" in found
+
+
 def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
     told = called_here("digest", str(SAMPLES / "d14-kernel-failed.csv"), cwd=SAMPLES).out
     assert "all of its launches failed" in told
