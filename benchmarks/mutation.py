@@ -51,21 +51,36 @@ DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "t
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
-        ("parsers/ncu_parsers/derived/*flops.py", "parsers/ncu_parsers/derived/measures.py"),
-        (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py"),
+        ("parsers/ncu_parsers/derived/*flops.py", "parsers/ncu_parsers/derived/measures.py",
+         "parsers/ncu_parsers/derived/counter_columns.py", "parsers/ncu_parsers/derived/*opcode*.py"),
+        (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py",
+         f"{DERIVED}/test_opcode_flops.py", f"{DERIVED}/test_tensor_opcodes.py"),
     ),
     "ceilings": (
-        ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),
+        ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py",
+         "ncu_tools/ceilings/device_attributes.py", "ncu_tools/ceilings/launch_devices.py",
+         "ncu_tools/ceilings/work_by_unit.py", "ncu_tools/ceilings/above_ceiling.py"),
         (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_ceiling_sources.py", f"{CEILINGS}/test_memory_clock.py",
-         f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
+         f"{CEILINGS}/test_device_attributes.py", f"{CEILINGS}/test_launch_devices.py",
+         f"{CEILINGS}/test_work_by_unit.py", f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_machines.py",
+         f"{KERNELS}/test_analysis.py"),
     ),
-    "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
+    "levels": (
+        ("ncu_tools/ceilings/levels.py",),
+        (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py",
+         "tests/tools/roofline/test_instruction_roofline.py"),
+    ),
     "diagnosis": (
         ("ncu_tools/kernels/diagnosis/*.py",),
         (f"{DIAGNOSIS}/test_diagnosis.py", f"{DIAGNOSIS}/test_diagnose.py", f"{DIAGNOSIS}/test_sums.py",
-         f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py", f"{DIAGNOSIS}/test_wording.py"),
+         f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py", f"{DIAGNOSIS}/test_wording.py",
+         f"{DIAGNOSIS}/test_rule_agreement.py"),
     ),
-    "intervals": (("ncu_tools/numbers/statistics.py",), ("tests/tools/numbers",)),
+    "intervals": (
+        ("ncu_tools/numbers/statistics.py", "ncu_tools/compare/per_launch.py", "ncu_tools/compare/comparison_sums.py"),
+        ("tests/tools/numbers", f"{COMPARE}/test_per_launch.py", f"{COMPARE}/test_compare.py",
+         f"{COMPARE}/test_same_work.py"),
+    ),
     "units": (
         ("parsers/ncu_parsers/report_data/units.py",),
         ("tests/parsers/report_data/test_units.py", "tests/parsers/ncu/test_every_dialect_reads_back.py"),
