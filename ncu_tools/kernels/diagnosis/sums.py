@@ -231,14 +231,12 @@ class DiagnosisSums:
         theoretical = total(SECTORS_THEORETICAL)
         excessive = _first([total(SECTORS_EXCESSIVE), theoretical - ideal])
         overfetch = np.where(total("dram_bytes") > 0, 1 - ideal * SECTOR_BYTES / total("dram_bytes"), np.nan)
-        conflicts = [
-            np.where(total(all_) > 0, total(added) / total(all_), 0 * total(added)) for added, all_ in WAVEFRONTS
-        ]
+        conflicts = [_share(total(added), total(whole)) for added, whole in WAVEFRONTS]
         return {
             "sectors_per_load": total(SECTORS.format("ld")) / total(REQUESTS.format("ld")),
             "sectors_per_store": total(SECTORS.format("st")) / total(REQUESTS.format("st")),
-            "excessive_sectors": np.where(theoretical > 0, excessive / theoretical, 0 * excessive),
-            "dram_overfetch": np.where(np.isnan(overfetch), np.nan, np.maximum(overfetch, 0)),
+            "excessive_sectors": _share(excessive, theoretical),
+            "dram_overfetch": np.maximum(overfetch, 0),
             "conflicts": _first(conflicts),
             "local_sectors": (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
         }
@@ -399,6 +397,11 @@ def diagnosis_metrics() -> frozenset[str]:
         *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
         *quantities()[PIPE].metrics,
     ))  # fmt: skip
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    """`part` of `whole`, element by element: 0 of nothing, NaN if either is unknown."""
+    return np.where(whole == 0, 0.0 * part, part / whole)
 
 
 def _first(alternatives: Sequence[Floats]) -> Floats:

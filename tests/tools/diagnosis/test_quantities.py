@@ -92,6 +92,7 @@ class TestAccesses:
             ({"used_load_bytes": 64.0}, 0.0),
             ({"used_load_bytes": 0.0, "sectors_per_load": 32.0}, 31 / 32),
             ({"sectors_per_load": 20.0}, 0.95),
+            ({"sectors_per_load": 16.5}, 1 - 1 / 16.5),
             ({"sectors_per_load": 16.0}, math.nan),
             ({}, math.nan),
         ],
@@ -169,6 +170,15 @@ class TestInputs:
         of_type = follows({"tensor_flops_fp16": 4.0}, row, Inputs("fp16"))
         assert (of_type["tensor_flops"], of_type["tensor_flops_of_inputs"]) == (7.0, 4.0)
         assert follows({}, row, Inputs("fp16"))["tensor_flops_of_inputs"] == 7.0
+
+    def test_did_no_tensor_work_where_the_pipe_was_idle_and_nothing_was_counted(self) -> None:
+        assert follows({"tensor_pipe": 0.0})["tensor_work"] == 0.0
+        assert math.isnan(follows({"tensor_pipe": 0.1})["tensor_work"])
+        assert follows({"tensor_pipe": 0.0, "tensor_flops_fp16": 4.0}, None, Inputs("fp16"))["tensor_work"] == 4.0
+
+    def test_that_tensor_cores_take_over_are_all_of_their_work_and_operands(self) -> None:
+        found = follows({})
+        assert (found["all_compute"], found["all_operands"]) == (1.0, 1.0)
 
     @pytest.mark.parametrize(
         ("row", "tensor"),

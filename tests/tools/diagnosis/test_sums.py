@@ -21,6 +21,7 @@ SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_
 IDEAL, THEORETICAL = "memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global"
 EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 SPILLS = "sass__inst_executed_register_spilling"
+LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 WAVES, BLOCKS, SMS = "launch__waves_per_multiprocessor", "launch__grid_size", "device__attribute_multiprocessor_count"
 
 
@@ -76,13 +77,23 @@ class TestMeans:
         assert of(both)["issue"] == 0.5
 
     def test_count_each_launch_once_where_no_time_is_known(self) -> None:
-        lanes = "smsp__thread_inst_executed_per_inst_executed.ratio"
-        assert summed(one({lanes: 32.0}, None), one({lanes: 16.0}, None))["lanes"] == 24.0
-        assert summed(one({lanes: 32.0}, None, invocations=3), one({lanes: 16.0}, None))["lanes"] == 28.0
+        assert summed(one({LANES: 32.0}, None), one({LANES: 16.0}, None))["lanes"] == 24.0
+        assert summed(one({LANES: 32.0}, None, invocations=3), one({LANES: 16.0}, None))["lanes"] == 28.0
 
     def test_leave_out_launches_without_a_time_beside_others_that_have_one(self) -> None:
-        lanes = "smsp__thread_inst_executed_per_inst_executed.ratio"
-        assert summed(one({lanes: 32.0}, 10.0), one({lanes: 16.0}, None))["lanes"] == 32.0
+        assert summed(one({LANES: 32.0}, 10.0), one({LANES: 16.0}, None))["lanes"] == 32.0
+
+    @pytest.mark.parametrize("group", ["nvtx", "name"])
+    def test_of_several_kernels_are_known_where_they_are_for_nine_tenths_of_the_time(self, group: str) -> None:
+        def lanes(*times_and_lanes: tuple[float | None, float | None]) -> float:
+            metrics = [(ns, {} if value is None else {LANES: value}) for ns, value in times_and_lanes]
+            made = launches_table(*(one(some, ns) for ns, some in metrics))
+            return float(taken(lambda: DiagnosisSums(group), made).quantities()["lanes"][0])
+
+        assert lanes((91.0, 32.0), (9.0, None)) == 32.0
+        assert lanes((None, 32.0), *[(None, 16.0)] * 8, (None, None)) == pytest.approx((32 + 8 * 16) / 9)
+        less = [lanes((89.0, 32.0), (11.0, None)), lanes(*[(None, 32.0)] * 8, *[(None, None)] * 2)]
+        assert all(math.isnan(found) for found in less) if group == "nvtx" else less == [32.0, 32.0]
 
 
 class TestRatiosOfSums:
@@ -102,6 +113,7 @@ class TestRatiosOfSums:
         assert of({EXCESSIVE: 10.0, IDEAL: 10.0, THEORETICAL: 40.0})["excessive_sectors"] == 0.25
         assert of({EXCESSIVE: 0.0, THEORETICAL: 0.0})["excessive_sectors"] == 0.0
         assert math.isnan(of({THEORETICAL: 40.0})["excessive_sectors"])
+        assert math.isnan(of({EXCESSIVE: 10.0})["excessive_sectors"])
 
     def test_of_a_launch_that_failed_are_no_blocks_of_its_grid_of_zero(self) -> None:
         assert math.isnan(of({}, grid=(0, 0, 0))["blocks"])
@@ -130,6 +142,7 @@ class TestRatiosOfSums:
         assert of({added: 0.0, every: 0.0})["conflicts"] == 0.0
         assert of({added: 1.0, every: 1.0})["conflicts"] == 1.0
         assert math.isnan(of({every: 40.0})["conflicts"])
+        assert math.isnan(of({added: 10.0})["conflicts"]), "of how many is not known"
 
     def test_are_local_sectors_of_all_in_l1(self) -> None:
         local = {

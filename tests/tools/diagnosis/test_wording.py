@@ -135,6 +135,10 @@ class TestSentences:
         assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.35 µs"
         assert sentence(words, {"idle": 0.25}) == "blocks; work for 75 %"
 
+    def test_of_a_mean_of_as_many_blocks_as_sms_say_that_some_launches_have_fewer(self) -> None:
+        for blocks, words in ((79.5, " for 80 SMs"), (80.0, " on average for 80 SMs, fewer in some launches")):
+            assert sentence("{of_sms}", {"blocks": blocks, "sm_count": 80.0}) == words
+
     def test_blame_start_and_end_of_a_launch_for_idle_sms_only_if_it_is_short_or_its_time_unknown(self) -> None:
         short = ", or the launch is so short that its start and end count"
         assert sentence("{or_short}", {"launch_ns": 4e3}) == sentence("{or_short}", {}) == short
