@@ -249,8 +249,8 @@ class DiagnosisSums:
         return {
             "local_instructions": local,
             "spill_instructions": spilled,
-            "local": np.where(local == 0, 0.0, local / executed),
-            "spills": np.where(spilled == 0, 0.0, spilled / executed),
+            "local": _share(local, executed),
+            "spills": _share(spilled, executed),
         }
 
     def _total(self, name: str) -> Floats:
@@ -400,8 +400,8 @@ def diagnosis_metrics() -> frozenset[str]:
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """`part` of `whole`, element by element: 0 of nothing, NaN if either is unknown."""
-    return np.where(whole == 0, 0.0 * part, part / whole)
+    """`part` of `whole`, element by element: 0 where there is no part, of however much; else NaN if either is unknown."""
+    return np.where(part == 0, 0.0, np.where(whole > 0, part / whole, np.nan))
 
 
 def _first(alternatives: Sequence[Floats]) -> Floats:

@@ -189,8 +189,9 @@ class TestTensorWorkThatWasNotCounted:
         }
         assert "tensor" not in row(launch(metrics=sass(ffma=1) | integer, capability="8.6"))["flops_basis"]
 
-    def test_is_proven_by_the_pipe_only_on_chips_without_constant_moves(self) -> None:
-        busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(2.1, "%")}
+    @pytest.mark.parametrize("share", [0.3, 2.1])
+    def test_is_proven_by_the_pipe_only_on_chips_without_constant_moves(self, share: float) -> None:
+        busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(share, "%")}
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.6"))["flops"] is None
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.0"))["flops"] == 2
 

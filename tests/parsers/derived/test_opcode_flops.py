@@ -179,6 +179,12 @@ def test_fmas_on_bf16_are_arithmetic() -> None:
     assert "moves" not in found["flops_basis"]
 
 
+def test_hfma_of_which_opcodes_list_no_move_is_arithmetic_where_compilers_do_not_move_constants_so() -> None:
+    counted = sass(ffma=1000, hfma=10) | IDLE_TENSOR
+    found = row(kernel(listed({"FFMA": 1000, "MOV": 5}), counted, capability="8.6"))
+    assert (found["flops"], found["flops_basis"]) == (2040, "sass fp64+fp32+fp16")
+
+
 def test_counts_of_moves_are_part_of_the_count_of_hfma() -> None:
     counted = thread_instructions({"HFMA2.MMA": 3, "HFMA2": 4, "HFMA2.MMA.BF16_V2": 5})
     assert (counted["hfma"], counted[MOVES]) == (12, 3)
@@ -259,6 +265,19 @@ def test_an_estimate_does_not_complete_counters_that_are_there() -> None:
     assert "tensor ops (not every type)" in found["flops_basis"]
 
 
+@pytest.mark.parametrize(
+    ("opcode", "precision", "flops"),
+    [("HMMA.884.F32.F32.STEP0", "fp16", 512), ("DMMA.884", "fp64", 512), ("HGMMA.64x8x16.F32", "fp16", 4096)],
+)
+def test_opcodes_are_preferred_to_the_number_of_tensor_instructions_on_volta(
+    opcode: str, precision: str, flops: int
+) -> None:
+    executed = {"sm__inst_executed_pipe_tensor.sum": metric(9.0)}
+    found = row(kernel(listed({opcode: 10}, WARPS_BY_FULL_NAME), sass() | executed, capability="7.0"))
+    assert (found[f"tensor_flops_{precision}"], found["tensor_flops"]) == (10 * flops, 10 * flops)
+    assert "per instruction" not in found["flops_basis"]
+
+
 def test_tensor_opcodes_without_their_shape_leave_the_launch_unknown() -> None:
     found = row(kernel(listed({"UTCHMMA": 4}, WARPS_BY_FULL_NAME), sass(), capability="10.0"))
     assert (found["tensor_flops"], found["flops"]) == (None, None)
@@ -285,6 +304,11 @@ def test_a_difference_above_two_per_cent_is_noted_with_both_numbers_and_the_laun
         "ffma instructions: in 2 of 3 launches the counter, which is used, and the opcodes differ by more than 2%; most in "
         "launch 1 (worst), 100 by counter and 130 by opcodes"
     )
+
+
+def test_a_difference_of_one_instruction_is_noted_where_that_is_all() -> None:
+    (note,) = notes_of(kernel(listed({"FFMA": 0, "MOV": 5}), sass(ffma=1)))
+    assert note.endswith("most in launch 0 (kernel), 1 by counter and 0 by opcodes")
 
 
 def test_a_difference_of_up_to_two_per_cent_is_not_noted() -> None:

@@ -194,7 +194,7 @@ class TestTheMemoryClock:
         )
 
     @pytest.mark.parametrize(
-        ("counted", "noted"), [(88.0, False), (88.8, False), (89.0, True), (96.0, True), (80.0, False)]
+        ("counted", "noted"), [(88.0, False), (88.8, False), (88.88, False), (89.0, True), (96.0, True), (80.0, False)]
     )
     def test_a_counter_of_more_bytes_than_the_bus_moves_is_noted(self, counted: float, noted: bool) -> None:
         found = of(launch("k", dram(counted, 7e9) | board(7e6, 352), ns=LONG))
@@ -346,6 +346,9 @@ class TestMachineFiles:
         """A BF16 rate outside tensor cores is in machine files, and no counter of a launch is compared with it."""
         keep("x-sheet", rates='[[peak]]\nunit = "bf16"\nvalue = 2e12')
         assert {unit for unit, _ in drawn_by(of(on("Board X")), "Board X")} == {"fp32", "dram"}
+        keep("x-measured", rates='[[peak]]\nunit = "bf16"\nvalue = 2e12', measured=True)
+        machines_with.cache_clear()
+        assert {unit for unit, _ in drawn_by(of(on("Board X")), "Board X, measured")} == {"fp32", "dram"}
 
     def test_are_drawn_for_units_that_no_launch_has_a_ceiling_of(self) -> None:
         own = FFMA | at_clock(1e9)
@@ -550,6 +553,10 @@ class TestNotesOnAClockBelowTheDataSheets:
     def test_do_not_take_constant_moves_for_work_of_fp16(self) -> None:
         own = FFMA | dram(1280, 1.215e9)
         assert not self.noted(1e9, own | sass(ffma=1e9, hfma=1.0) | tensor())
+
+    def test_stand_for_other_units_where_a_table_has_no_column_of_fp16(self) -> None:
+        launches = table(on(A100, at_clock(1e9) | sass(dadd=1.0), ns=LONG)).drop_columns(["flops_fp16"])
+        assert any("so per cent of the bound read low" in note for note in ceilings_of(launches).notes)
 
     def test_do_not_stand_without_a_dram_ceiling(self) -> None:
         """Nothing is said of per cent of a bound that no launch has."""

@@ -36,9 +36,11 @@ def test_a_flag_names_the_percentage_the_unit_and_the_source_of_the_ceiling() ->
         (DRAM._replace(bytes_of_a_launch=12e6, l2_size=40e6), "its 12 MB fit in the 40 MB of L2"),
         (FP32._replace(fraction=2.5), "more than twice a data sheet's value; probably the wrong machine"),
         (BF16, "perhaps the sparse path"),
+        (BF16._replace(fraction=2.015), "perhaps the sparse path"),
         (FP32, "a higher clock than the 1.41 GHz it assumes, or the wrong machine"),
         (DRAM._replace(origin=SHEET), "a higher memory clock than the data sheet's"),
         (DRAM, "in the timed one data was probably in L2"),
+        (DRAM._replace(bytes_of_a_launch=None, l2_size=40e6), "in the timed one data was probably in L2"),
         (DRAM._replace(origin=OWN_BOARD), "in the timed one data was probably in L2"),
         (
             FP32._replace(origin=Origin("measured quickly", "x")),

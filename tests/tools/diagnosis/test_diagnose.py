@@ -218,6 +218,11 @@ class TestTheSentence:
         assert Diagnosis(None, [], collect=["x"]).text == "not explained by what was collected; x would say more"
         assert Diagnosis(None, []).text == ""
 
+    def test_has_its_first_part_alone_for_tables(self) -> None:
+        assert Diagnosis(SM, [cause("c"), cause("d")]).first == "c: up to 20 %"
+        assert Diagnosis(SM, []).first == "no cause stands out: busiest is SM, at 42 %"
+        assert Diagnosis(None, [], collect=["x"]).first == ""
+
     def test_asks_for_a_ceiling_before_it_asks_for_metrics(self) -> None:
         assert Diagnosis(None, [], collect=["x"], lacks_a_ceiling=True).text == f"{WITHOUT_CEILING}; x would say more"
 

@@ -105,6 +105,7 @@ class TestAccesses:
 
     def test_waste_what_the_worse_of_loads_and_stores_does(self) -> None:
         assert follows({"used_load_bytes": 24.0, "used_store_bytes": 8.0})["unused_bytes"] == 0.75
+        assert follows({"used_store_bytes": 8.0})["unused_bytes"] == 0.75
 
     @pytest.mark.parametrize(
         ("parts", "shared", "unused", "conflicts"),
@@ -112,6 +113,8 @@ class TestAccesses:
             ({PIPE: 0.8}, 0.75, 0.125, 0.3),
             ({PIPE: 0.8, "l1/L1 data banks/l1tex__data_bank_reads": 0.81}, 0.75, 0.125, 0.3),
             ({PIPE: 0.4, "l1/L1/l1tex__throughput": 0.8}, math.nan, 0.5, 0.4),
+            ({"l1/unknown/x": math.nan, PIPE: 0.4, "l1/L1/l1tex__throughput": 0.8}, math.nan, 0.5, 0.4),
+            ({"l1/L1 data banks/l1tex__data_bank_reads": 0.5, PIPE: 0.8}, 0.75, 0.125, 0.3),
             ({PIPE: 0.5}, 1.0, 0.0, 0.4),
             ({PIPE: 0.0}, math.nan, 0.5, 0.4),
             ({}, math.nan, 0.5, 0.4),

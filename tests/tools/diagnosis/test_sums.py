@@ -143,6 +143,8 @@ class TestRatiosOfSums:
         assert of({added: 1.0, every: 1.0})["conflicts"] == 1.0
         assert math.isnan(of({every: 40.0})["conflicts"])
         assert math.isnan(of({added: 10.0})["conflicts"]), "of how many is not known"
+        assert of({added: 0.0})["conflicts"] == 0.0, "of however many"
+        assert math.isnan(of({added: 1.0, every: 0.0})["conflicts"]), "no count of either can be right"
 
     def test_are_local_sectors_of_all_in_l1(self) -> None:
         local = {
