@@ -288,7 +288,7 @@ class _Tried:
 
 def _to_collect(missing: set[str], compared: bool, kernel: Hotspot) -> list[str]:
     """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown."""
-    groups = {quantities()[name].group for name in missing if name in quantities()} - {""}
+    groups = {quantities()[name].group for name in missing} - {""}
     if not compared:
         groups |= {"dram"} if kernel.dram_bytes is None else set()
         groups |= {"flops"} if kernel.flops is None or kernel.flops_lower_bound else set()

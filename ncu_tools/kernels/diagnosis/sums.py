@@ -400,7 +400,7 @@ def diagnosis_metrics() -> frozenset[str]:
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """`part` of `whole`, element by element: 0 where there is no part, of however much; else NaN if either is unknown."""
+    """`part` of `whole`, element by element: 0 without a part, of however much; else NaN if either is unknown."""
     return np.where(part == 0, 0.0, np.where(whole > 0, part / whole, np.nan))
 
 

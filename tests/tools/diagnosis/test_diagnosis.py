@@ -414,6 +414,7 @@ class TestEvidence:
     def test_every_quantity_that_a_rule_looks_at_has_a_title_a_unit_and_metrics(self) -> None:
         for rule in rules():
             assert rule.source
+            assert {*rule.when} <= {*quantities()}
             for name in (*rule.evidence, *rule.harms_if):
                 assert quantities()[name].title
                 assert quantities()[name].metrics
@@ -674,6 +675,11 @@ def test_rules_are_read_from_the_installed_package(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     rules.cache_clear()
     assert len(rules()) >= 8
+
+
+def test_a_kernel_of_which_every_launch_failed_has_no_diagnosis() -> None:
+    made = table(launch("k", {ALU: metric(90.0)}, failed=True), launch("ran", {ALU: metric(90.0)}))
+    assert list(diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")) == ["ran"]
 
 
 def test_a_kernel_without_data_that_ncu_did_not_profile_is_left_out() -> None:

@@ -209,7 +209,11 @@ class TestBusyResources:
         found = busy_resources(parts, kernel())
         assert [(one.resource, one.share, one.metric) for one in found] == [("dram", 0.5, "b"), ("l2", 0.4, "c")]
 
-    @pytest.mark.parametrize(("whole", "named"), [(0.52, True), (0.505, False)])
+    def test_are_named_by_the_busier_part_however_little_it_is_and_by_the_first_of_equal_ones(self) -> None:
+        (found,) = busy_resources({"l2/L2/a": 0.5, "l2/L2/b": 0.505, "l2/L2/c": 0.505}, kernel())
+        assert (found.share, found.metric) == (0.505, "b")
+
+    @pytest.mark.parametrize(("whole", "named"), [(0.52, True), (0.51, False), (0.505, False)])
     def test_are_the_whole_memory_system_where_it_is_above_every_part(self, whole: float, named: bool) -> None:
         found = busy_resources({"dram/DRAM/a": 0.5, "memory_busy": whole}, kernel())
         assert ("memory" in {one.resource for one in found}) == named
@@ -279,6 +283,8 @@ class TestBusyResources:
         assert found.resource == "lsu"
         found, _ = busy_resources({"l1/L1/l1tex__throughput": 0.9, **requests}, kernel())
         assert found.resource == "l1"
+        parts = {**requests, "l1/L1 data pipe/l1tex__data_pipe": 0.5, "dram/DRAM/dram__throughput": 0.4}
+        assert [one.resource for one in busy_resources(parts, kernel())] == ["lsu", "l1", "dram"]
         known = {"dram/DRAM/a": 0.1, "l2/L2/b": 0.1, "sm/ALU/d": 0.4, **requests}
         assert none_can_be_busier(known, busy_resources(known, kernel()))
 
@@ -316,6 +322,7 @@ class TestCosts:
     def test_of_waste_in_a_level_that_nobody_measured_are_those_of_the_whole_memory_system_or_of_all_time(self) -> None:
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25, memory_busy=0.6).own == pytest.approx(0.15)
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
+        assert cost(rule(frees={"l2": "waste"}), {"waste": 0.25}, []).own == 0.25
         assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
 
     @pytest.mark.parametrize(
