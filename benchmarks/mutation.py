@@ -6,9 +6,10 @@
 
 A process imports the libraries once and is forked for each mutant; an import hook gives the fork the changed module, so
 no file is changed. A first run records which tests reach which lines. The tests that reach a mutant's line run first,
-up to the first failure, then all others that reach its file; tests marked slow do not run. A mutant that no test
-notices survives. Mutants that have no observable effect are listed with the reason in `equivalent_mutants.toml`.
-Processes that a test starts run the unchanged code.
+up to the first failure, then the others that reach its file, then all: what is cached, or runs once at import, is seen
+to be reached by one test at most. Tests marked slow do not run. A mutant that no test notices survives. Mutants that
+have no observable effect are listed with the reason in `equivalent_mutants.toml`. Processes that a test starts run the
+unchanged code.
 """
 
 from __future__ import annotations
@@ -249,11 +250,11 @@ class Part:
         self.lines: dict[str, dict[str, list[int]]] = {test: record["lines"].get(test, {}) for test in passed}
 
     def is_noticed(self, mutant: Mutant) -> bool:
-        """Whether a test fails or hangs. Tests that reach the mutant's lines run first, then the others of its file."""
+        """Whether a test fails or hangs: of those that reach the mutant's lines, of the others of its file, of all."""
         span, file = range(mutant.line, mutant.last_line + 1), str(mutant.path)
         all_of_file = {test for test, files in self.lines.items() if file in files}
         near = {test for test in all_of_file if not set(span).isdisjoint(self.lines[test][file])}
-        for names in (near, all_of_file - near):
+        for names in (near, all_of_file - near, self.seconds.keys() - all_of_file):
             if names:
                 limit = PATIENCE + FACTOR * sum(self.seconds[name] for name in names)
                 files = sorted({str(ROOT / name.partition("::")[0]) for name in names})

@@ -177,12 +177,11 @@ class DiagnosisSums:
         """Record inputs from the operators' tensors if a trace has them, else from the kernels' names."""
         codes, names = tables.codes(table, "kernel_name")
         of_names = [_named(name or "") for name in names]
-        types, kinds = tables.codes(table, "dtype") if "dtype" in table.column_names else (None, [])
+        types, kinds = tables.codes(table, "dtype")
         of_types = [_type_in(words or "") for words in kinds]
-        pairs = np.stack([keys, codes, types if types is not None else np.full(len(keys), -1)])
-        for key, code, kind in np.unique(pairs, axis=1).T.tolist():
+        for key, code, kind in np.unique(np.stack([keys, codes, types]), axis=1).T.tolist():
             inputs = of_names[code]
-            if kind >= 0 and of_types[kind]:
+            if of_types[kind]:
                 inputs = replace(inputs, type=of_types[kind], says="the operator's tensors")
             self._inputs.setdefault(key, {})[inputs] = None
 

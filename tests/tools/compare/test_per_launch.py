@@ -88,6 +88,8 @@ class TestPerLaunch:
         time = comparison.kernels[0].changes["time"]
         assert (time.new, time.outcome, time.compares) == (9.05, "less", OF_COMMON_SIGNATURES)
         assert f"1 kernel is compared {OF_COMMON_SIGNATURES}" in comparison.notes
+        time = compared(new, several("gemm", 10, 10.2)).kernels[0].changes["time"]
+        assert (time.base, time.new, time.compares) == (9.05, pytest.approx(10.1), OF_COMMON_SIGNATURES)
 
     def test_a_kernel_with_another_grid_is_compared_by_all_its_launches_with_a_note(self) -> None:
         comparison = compared(several("gemm", 10, 11), several("gemm", 20, 21, 22, grid=LARGE))
@@ -208,6 +210,14 @@ class TestShownChanges:
         assert kernel.changes["time"].outcome == "less"
         (kernel,) = compared(several("k", 8970000, 8970001), several("k", 8974464, 8974465)).kernels
         assert kernel.changes["time"].outcome == "more"
+
+    def test_the_step_of_printed_digits_is_that_of_each_launch_whatever_their_number_and_tables(self) -> None:
+        base = taken(SignatureSums, table(*several("k", 8970000)), table(*several("k", 8970000), *several("l", 10)))
+        new = taken(SignatureSums, table(*several("k", 8974464, 8974464), *several("l", 10)))
+        conditions = conditions_of(base.observed), conditions_of(new.observed)
+        assert compare(base, new, conditions).kernels[0].changes["time"].outcome == "same"
+        slower = taken(SignatureSums, table(*several("k", 8975464, 8975464), *several("l", 10)))
+        assert compare(base, slower, conditions).kernels[0].changes["time"].outcome == "more"
 
     def test_exact_counts_are_the_same_only_if_they_are(self) -> None:
         assert Change("flops", 2e12, 2e12 + 20_000).outcome == "more"

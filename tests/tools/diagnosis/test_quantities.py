@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from ncu_tools.kernels.diagnosis.derived import derived
-from ncu_tools.kernels.diagnosis.limits import both_sides_are_known, busy_resources, cost, none_can_be_busier
+from ncu_tools.kernels.diagnosis.limits import (
+    BusyResource,
+    both_sides_are_known,
+    busy_resources,
+    cost,
+    none_can_be_busier,
+    shared_by_all_sms,
+)
 from ncu_tools.kernels.diagnosis.rules import CauseRule, failing, holds, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.hotspots import Hotspot
@@ -166,6 +173,10 @@ class TestStalls:
         assert same(follows(known)["top_stall_share"], share)
         assert same(follows(known)["top_stall_cost"], share)
 
+    def test_are_no_waits_of_warps_that_are_ready_and_not_chosen(self) -> None:
+        found = follows({"stall not_selected": 9.0, "stall barrier": 2.0, "stall drain": 3.0, "latency": 20.0})
+        assert found["top_stall"] == 3.0
+
 
 class TestInputs:
     def test_are_multiplied_by_the_tensor_cores_that_their_type_has_else_by_any(self) -> None:
@@ -275,6 +286,14 @@ class TestBusyResources:
     def test_are_a_unit_as_a_whole_only_where_that_is_above_every_part_of_it(self, whole: float, title: str) -> None:
         (found,) = busy_resources({"l1/L1/l1tex__throughput": whole, "l1/LSU/l1tex__data_pipe": 0.83}, kernel())
         assert found.title == title
+
+    def test_that_all_sms_share_are_dram_and_l2_and_without_them_the_memory_system(self) -> None:
+        dram, l1 = BusyResource("dram", "DRAM", 0.3, "m"), BusyResource("l1", "L1", 0.9, "m")
+        assert shared_by_all_sms({"memory_busy": 0.9}, [l1, dram]) == dram
+        found = shared_by_all_sms({"memory_busy": 0.9}, [l1])
+        assert found is not None
+        assert (found.title, found.share) == ("memory system", 0.9)
+        assert shared_by_all_sms({}, [l1]) is None
 
     def test_are_requests_to_l1_apart_from_what_it_does_with_them(self) -> None:
         """The throughput of L1 as a whole is the larger of both, so it tells of L1 only where it is above the requests."""

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import with_metadata
 
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from tests.support.launches import launch, metric, taken
@@ -235,6 +236,19 @@ class TestSumsOfSeveralTables:
         assert [spilled[first.number(name)] for name in "abc"] == [1.0, 6.0, 8.0]
         with pytest.raises(KeyError):
             first.number("d")
+
+    def test_keep_the_notes_on_reading_their_reports(self) -> None:
+        first, other = (
+            taken(lambda: DiagnosisSums("name"), with_metadata(launches_table(launch()), {"notes": [note, "both"]}))
+            for note in ("one", "other")
+        )
+        first.merge(other)
+        assert list(first.reports) == ["one", "both", "other"]
+
+    def test_know_the_metrics_that_some_launch_has(self) -> None:
+        unknown = pa.array([None], pa.float64())
+        made = launches_table(launch("k", {SPILLS: metric(1.0)})).append_column(LANES, unknown)
+        assert {SPILLS, LANES} & taken(lambda: DiagnosisSums("name"), made).metrics() == {SPILLS}
 
     def test_know_which_kernels_ncu_profiled(self) -> None:
         of_nsys = launches_table(launch("timed"))

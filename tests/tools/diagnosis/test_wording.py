@@ -54,8 +54,14 @@ class TestNumbersInTextsOfRules:
         assert found["excessive_sectors"].tolist() == [0.25]
 
     def test_of_several_rules_give_the_largest(self) -> None:
-        texts = [rule("SOLBottleneck", WAVES), rule("SOLBottleneck", WAVES.replace("0.4", "0.9"))]
-        assert printed_numbers(table(launch(rules=texts)))["waves"].tolist() == [0.9]
+        less, more = (rule("SOLBottleneck", WAVES.replace("0.4", number)) for number in ("0.4", "0.9"))
+        found = table(launch(rules=[less]), launch(rules=[less, more]), launch(rules=[more, less]))
+        assert printed_numbers(found)["waves"].tolist() == [0.4, 0.9, 0.9]
+
+    def test_are_none_of_rules_without_a_text(self) -> None:
+        kind = pa.list_(pa.struct([("name", pa.string()), ("description", pa.string())]))
+        found = pa.table({"rules": pa.array([[{"name": "SOLBottleneck", "description": None}], None, []], kind)})
+        assert printed_numbers(found) == {}
 
     def test_are_not_read_from_another_rules_text(self) -> None:
         assert printed_numbers(table(launch(rules=[rule("CPIStall", WAVES)]))) == {}
