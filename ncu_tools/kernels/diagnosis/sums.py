@@ -317,7 +317,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
             "waves": waves,
             "empty_sms": np.where(np.isnan(blocks), np.nan, np.maximum(1 - blocks_per_sm, 0)),
             "tail": np.where(waves > 1, (whole - waves) / whole, 0 * waves),
-            "idle": np.clip(idle, 0, 1),
+            "idle": np.maximum(idle, 0),
             "launch_ns": tables.floats(table, "duration_ns"),
         }
 
@@ -346,8 +346,6 @@ def _tensor_pipe(table: pa.Table) -> Floats:
 
 def _sm_counts(table: pa.Table) -> Floats:
     """SMs of each launch's device by its data sheet; NaN if the device has no machine file."""
-    if "device_name" not in table.column_names:
-        return tables.unknown(len(table))
     codes, names = tables.codes(table, "device_name")
     machines = [machine_of_device(name) for name in names]
     return np.array([float(one.sm_count) if one and one.sm_count else np.nan for one in machines], np.float64)[codes]

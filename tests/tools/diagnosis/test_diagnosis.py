@@ -512,6 +512,7 @@ class TestInputs:
             ("void causal_conv1d_fwd_kernel<Traits<128, 4, c10::BFloat16> >(ConvParamsBase)", 0.0),
             ("triton_poi_fused_convolution_relu_3_bf16", 0.0),
             ("void __cuda_linear_fp32_fp16_kernel<256, 4>(float*, __half*, float*, __half*, int, int)", 0.0),
+            ("void epilogue::impl::globalKernel<__half, __half, float, true, true>(int, int, long, __half*)", 0.0),
             ("void split_embedding_backward<c10::Half, fbgemm_gpu::enum_query>(int)", 0.0),
         ],
     )

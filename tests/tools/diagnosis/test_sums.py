@@ -13,6 +13,7 @@ from ncu_parsers.schema.tables import with_metadata
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from tests.support.launches import launch, metric, taken
 from tests.support.launches import table as launches_table
+from tests.tools.ceilings.test_ceiling_sources import keep
 from tests.tools.diagnosis.test_wording import WAVES as WAVES_TEXT
 from tests.tools.diagnosis.test_wording import rule
 
@@ -64,6 +65,7 @@ class TestMeans:
             ({"launch__occupancy_limit_registers": 4.0}, "limit registers", 4.0),
             ({STALL.format("barrier"): 2.5}, "stall barrier", 2.5),
             ({STALL.format("drain"): 2.5}, "stall drain", 2.5),
+            ({f"sm__pipe_tensor_cycles_active{ELAPSED}": 25.0}, "tensor_pipe", 0.25),
         ],
     )
     def test_are_fractions_of_one_and_counts(self, metrics: dict[str, float], quantity: str, value: float) -> None:
@@ -80,6 +82,9 @@ class TestMeans:
     def test_count_each_launch_once_where_no_time_is_known(self) -> None:
         assert summed(one({LANES: 32.0}, None), one({LANES: 16.0}, None))["lanes"] == 24.0
         assert summed(one({LANES: 32.0}, None, invocations=3), one({LANES: 16.0}, None))["lanes"] == 28.0
+
+    def test_are_weighted_by_time_however_short(self) -> None:
+        assert summed(one({LANES: 32.0}, 0.5), one({LANES: 8.0}, 0.25))["lanes"] == pytest.approx(24.0)
 
     def test_leave_out_launches_without_a_time_beside_others_that_have_one(self) -> None:
         assert summed(one({LANES: 32.0}, 10.0), one({LANES: 16.0}, None))["lanes"] == 32.0
@@ -201,6 +206,22 @@ class TestAGrid:
         found = self.of(blocks)
         assert (found["empty_sms"], found["tail"]) == (pytest.approx(empty), pytest.approx(tail))
 
+    def test_of_one_sm_that_holds_one_block_has_a_wave_for_each_block(self) -> None:
+        found = of({BLOCKS: 3.0, SMS: 1.0, "launch__occupancy_limit_warps": 1.0})
+        assert (found["waves"], found["blocks_per_sm"], found["tail"]) == (3.0, 3.0, 0.0)
+
+    def test_of_an_unknown_number_of_blocks_leaves_no_sm_empty_and_without_waves_has_no_tail(self) -> None:
+        found = of({**self.FIT, WAVES: 0.2})
+        assert found["blocks_per_sm"] == pytest.approx(0.8)
+        assert math.isnan(found["empty_sms"])
+        assert math.isnan(of({BLOCKS: 3.0})["tail"])
+
+    def test_may_be_missing_in_a_table(self) -> None:
+        made = launches_table(one({BLOCKS: 3.0})).drop_columns(["grid", "block", "device_name"])
+        found = taken(lambda: DiagnosisSums("name"), made).quantities()
+        assert found["blocks"][0] == 3.0
+        assert math.isnan(found["threads"][0])
+
     def test_of_zero_sms_or_no_fitting_block_is_not_known(self) -> None:
         assert math.isnan(self.of(64.0, 0.0)["waves"])
         assert math.isnan(self.of(64.0, 0.0)["empty_sms"])
@@ -214,6 +235,8 @@ class TestAGrid:
         own = summed(one({BLOCKS: 5.0, "launch__block_size": 64.0, SMS: 10.0}, grid=(8, 2, 3), block=(32, 4, 1)))
         assert (own["blocks"], own["threads"], own["sm_count"]) == (5.0, 64.0, 10.0)
         assert math.isnan(of({}, attributes={"Device Name": "A GPU of 2030"})["sm_count"])
+        keep("without-sms", device="A GPU with a machine file")
+        assert math.isnan(of({}, attributes={"Device Name": "A GPU with a machine file"})["sm_count"])
 
     @pytest.mark.parametrize("elapsed", ["sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg"])
     def test_leaves_sms_idle_for_the_cycles_without_a_warp(self, elapsed: str) -> None:

@@ -148,6 +148,10 @@ class TestSentences:
     def test_blame_start_and_end_of_a_launch_for_idle_sms_only_if_it_is_short_or_its_time_unknown(self) -> None:
         short = ", or the launch is so short that its start and end count"
         assert sentence("{or_short}", {"launch_ns": 4e3}) == sentence("{or_short}", {}) == short
+        assert (sentence("{or_short}", {"launch_ns": 50e3}), sentence("{or_short}", {"launch_ns": 50000.5})) == (
+            short,
+            "",
+        )
         assert sentence("{of_duration}{or_short}", {"launch_ns": 8.26e12}) == " of the 8,260 s"
 
     def test_name_the_resource_that_all_sms_share_and_the_one_that_leaves_no_more(self) -> None:
