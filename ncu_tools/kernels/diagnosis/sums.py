@@ -327,8 +327,6 @@ def _sizes(table: pa.Table, column: str) -> Floats:
 
     A launch that failed is reported with a grid of 0, which says nothing of the one that was asked for.
     """
-    if column not in table.column_names:
-        return tables.unknown(len(table))
     codes, shapes = tables.list_codes(table, column)
     return np.array([float(np.prod(shape)) or np.nan if shape else np.nan for shape in shapes], np.float64)[codes]
 

@@ -10,6 +10,7 @@ import pytest
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import with_metadata
 
+from ncu_tools.ceilings.machine_files import machines_with
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from tests.support.launches import launch, metric, taken
 from tests.support.launches import table as launches_table
@@ -209,6 +210,7 @@ class TestAGrid:
     def test_of_one_sm_that_holds_one_block_has_a_wave_for_each_block(self) -> None:
         found = of({BLOCKS: 3.0, SMS: 1.0, "launch__occupancy_limit_warps": 1.0})
         assert (found["waves"], found["blocks_per_sm"], found["tail"]) == (3.0, 3.0, 0.0)
+        assert of({BLOCKS: 3.0, SMS: 1.0})["blocks_per_sm"] == 3.0
 
     def test_of_an_unknown_number_of_blocks_leaves_no_sm_empty_and_without_waves_has_no_tail(self) -> None:
         found = of({**self.FIT, WAVES: 0.2})
@@ -236,6 +238,7 @@ class TestAGrid:
         assert (own["blocks"], own["threads"], own["sm_count"]) == (5.0, 64.0, 10.0)
         assert math.isnan(of({}, attributes={"Device Name": "A GPU of 2030"})["sm_count"])
         keep("without-sms", device="A GPU with a machine file")
+        machines_with.cache_clear()
         assert math.isnan(of({}, attributes={"Device Name": "A GPU with a machine file"})["sm_count"])
 
     @pytest.mark.parametrize("elapsed", ["sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg"])
