@@ -282,8 +282,15 @@ def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
 
 
 def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:
-    """Try mutants of a part and print the survivors. Returns the numbers noticed, survived and equivalent."""
+    """Try mutants of a part; print the survivors, and entries for equivalent mutants that the code has no more.
+
+    Returns the numbers noticed, survived and equivalent.
+    """
     known = equivalents()
+    for path in part.files:
+        file = str(path.relative_to(ROOT))
+        for name in known.get(file, {}).keys() - {mutant.name for mutant in part.mutants if mutant.path == path}:
+            print(f"{file}: no such mutant any more, remove it from equivalent_mutants.toml: {name}", flush=True)
     part.record()
     noticed = survived = equivalent = 0
     for mutant in sampled(part.mutants, size, seed):
