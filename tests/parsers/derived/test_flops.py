@@ -46,6 +46,16 @@ def test_rates_per_cycle_need_only_the_clock_where_cycles_were_not_collected() -
     assert row(launch(metrics=rates | clock, ns=500))["flops_fp32"] == pytest.approx(2 * 2 * 500)
 
 
+def test_rates_per_cycle_are_unknown_where_only_another_clock_than_that_of_the_sms_is() -> None:
+    rates = {
+        name.replace(".sum", ".sum.per_cycle_elapsed"): metric(value.value) for name, value in sass(ffma=2).items()
+    }
+    clock = {"gpc__cycles_elapsed.avg.per_second": metric(1e9, "hz")}
+    assert row(launch(metrics=rates | clock, ns=500))["flops_fp32"] is None
+    rate = {"dram__bytes.sum.per_cycle_elapsed": metric(8.0), "sm__cycles_elapsed.avg": metric(1000.0)}
+    assert row(launch(metrics=rate))["dram_bytes"] is None, "it is of the memory's cycles"
+
+
 def test_the_doubled_fma_rate_of_the_roofline_section_is_halved_back() -> None:
     metrics = {
         "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed": metric(1.0),
@@ -197,7 +207,10 @@ class TestTensorWorkThatWasNotCounted:
 
     def test_is_impossible_on_a_gpu_without_tensor_cores(self) -> None:
         name = {"device__attribute_display_name": metric("NVIDIA GeForce GTX 1660 Ti")}
-        assert "tensor" not in row(launch(metrics=sass(ffma=1) | name, capability="7.5"))["flops_basis"]
+        without = launch(metrics=sass(ffma=1) | name, capability="7.5")
+        assert "tensor" not in row(without)["flops_basis"]
+        of_both = table(without, launch(metrics=sass(ffma=1), capability="7.5"), without).to_pylist()
+        assert ["tensor" in one["flops_basis"] for one in of_both] == [False, True, False]
 
     def test_makes_flops_a_lower_bound_without_any_evidence(self) -> None:
         found = row(launch(metrics=sass(ffma=5)))
@@ -207,6 +220,10 @@ class TestTensorWorkThatWasNotCounted:
     def test_makes_a_sum_of_zero_unknown(self) -> None:
         assert row(launch(metrics=sass()))["flops"] is None
         assert row(launch(metrics=sass() | tensor()))["flops"] == 0
+        some = {"sm__ops_path_tensor_src_fp16_dst_fp32.sum": metric(0.0)}
+        assert row(launch(metrics=sass() | some))["flops"] is None, "of some types alone"
+        single = {name: value for name, value in sass().items() if "_op_f" in name}
+        assert row(launch(metrics=single | tensor()))["flops"] is None, "of one precision alone"
 
 
 def test_without_any_flop_counter_there_are_no_flops_and_no_basis() -> None:

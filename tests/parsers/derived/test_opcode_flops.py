@@ -173,6 +173,15 @@ def test_a_few_hfma2_mma_beside_other_half_arithmetic_are_not_worth_a_word() -> 
     )
 
 
+@pytest.mark.parametrize(("moves", "said"), [(9, False), (12, True)])
+def test_moves_beside_other_half_arithmetic_are_worth_a_word_from_two_per_cent_of_the_flops_on(
+    moves: int, said: bool
+) -> None:
+    """2,000 FLOPs by additions, and 36 or 48 that may be none."""
+    found = row(kernel(listed({"HADD2": 1000, "HFMA2.MMA": moves}), full_set(hfma=moves)))
+    assert ("moves" in found["flops_basis"]) == said
+
+
 def test_fmas_on_bf16_are_arithmetic() -> None:
     found = row(kernel(listed({"HFMA2.MMA.BF16_V2": 100, "FFMA": 1000}), full_set(ffma=1000, hfma=100)))
     assert (found["flops_fp16"], found["flops"]) == (400, 2400)

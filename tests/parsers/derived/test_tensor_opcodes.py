@@ -98,6 +98,10 @@ class TestALaunchWithoutOperationCounters:
         assert (row["tensor_flops_fp16"], row["flops"]) == (51200, 51200)
         assert "estimated: 512 per instruction" in row["flops_basis"]
 
+    def test_without_any_instruction_did_none_of_them_on_volta(self, tmp_path: Path) -> None:
+        row = launch(tmp_path, "7.0", **{"sm__inst_executed_pipe_tensor.sum": 0})
+        assert (row["tensor_flops"], row["flops"]) == (0, 0)
+
     @pytest.mark.parametrize("capability", ["7.2", "7.5", "8.0", "8.6", "9.0"])
     def test_stays_unknown_on_every_other_chip(self, capability: str, tmp_path: Path) -> None:
         row = launch(tmp_path, capability, **{"sm__inst_executed_pipe_tensor.sum": 100})
