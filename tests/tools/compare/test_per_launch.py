@@ -105,7 +105,7 @@ class TestPerLaunch:
         assert (time.base, time.new, time.compares) == (55, pytest.approx((9 + 91) / 2), OF_OTHER_SIGNATURES)
 
     def test_runs_without_a_launch_that_succeeded_have_no_kernels(self) -> None:
-        assert compared(*([launch("k", failed=True)] for _ in range(2))).kernels == []
+        assert compared([launch("k", failed=True)], [launch("k", failed=True)]).kernels == []
 
     def test_a_kernel_with_another_grid_is_compared_by_all_its_launches_with_a_note(self) -> None:
         comparison = compared(several("gemm", 10, 11), several("gemm", 20, 21, 22, grid=LARGE))
