@@ -8,7 +8,6 @@ import pytest
 from ncu_parsers.report_data.report import Launch
 
 from ncu_tools.ceilings.launch_devices import Device, Recorded, devices_of, differs_by_threads, measured_of, recorded
-from ncu_tools.ceilings.machine_files import machines_with
 from tests.support.launches import table
 from tests.tools.ceilings.test_ceiling_sources import keep
 
@@ -42,7 +41,6 @@ class TestAMeasuredCpu:
     def measured(self, *threads: int | None) -> None:
         for number in threads:
             keep(f"cpu-{number}", device="A CPU", measured=True, more=f"threads = {number}" if number else "")
-        machines_with.cache_clear()
 
     def machine(self, threads: int | None) -> str | None:
         found = measured_of(Device("A CPU", None, threads))

@@ -10,7 +10,6 @@ import pytest
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import with_metadata
 
-from ncu_tools.ceilings.machine_files import machines_with
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from tests.support.launches import launch, metric, taken
 from tests.support.launches import table as launches_table
@@ -238,7 +237,6 @@ class TestAGrid:
         assert (own["blocks"], own["threads"], own["sm_count"]) == (5.0, 64.0, 10.0)
         assert math.isnan(of({}, attributes={"Device Name": "A GPU of 2030"})["sm_count"])
         keep("without-sms", device="A GPU with a machine file")
-        machines_with.cache_clear()
         assert math.isnan(of({}, attributes={"Device Name": "A GPU with a machine file"})["sm_count"])
 
     @pytest.mark.parametrize("elapsed", ["sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg"])
