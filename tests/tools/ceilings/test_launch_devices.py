@@ -8,13 +8,14 @@ import pytest
 from ncu_parsers.report_data.report import Launch
 
 from ncu_tools.ceilings.launch_devices import Device, Recorded, devices_of, differs_by_threads, measured_of, recorded
-from tests.support.launches import table
+from tests.support.launches import metric, table
 from tests.tools.ceilings.test_ceiling_sources import keep
 
 
-def on(name: str | None, capability: str | None = None) -> Launch:
+def on(name: str | None, capability: str | None = None, threads: int | None = None) -> Launch:
     attributes = {"Device Name": name} if name is not None else {}
-    return Launch("k", compute_capability=capability, attributes=attributes)
+    metrics = {"threads": metric(float(threads))} if threads is not None else {}
+    return Launch("k", metrics=metrics, compute_capability=capability, attributes=attributes)
 
 
 def test_launches_are_grouped_by_device_in_the_order_of_the_first_launch() -> None:
@@ -25,6 +26,16 @@ def test_launches_are_grouped_by_device_in_the_order_of_the_first_launch() -> No
         Device(None, None, None): [3],
     }
     assert next(iter(found)).name == "T4"
+
+
+def test_launches_on_several_devices_are_grouped_by_their_threads_too() -> None:
+    found = devices_of(table(on("A", None, 2), on("B", "7.5"), on("A", None, 8), on("B", "8.0"), on("A", None, 2)))
+    assert {device: rows.tolist() for device, rows in found.items()} == {
+        Device("A", None, 2): [0, 4],
+        Device("B", "7.5", None): [1],
+        Device("A", None, 8): [2],
+        Device("B", "8.0", None): [3],
+    }
 
 
 def test_a_cpu_with_two_numbers_of_threads_is_two_devices() -> None:
