@@ -55,7 +55,8 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("parsers/ncu_parsers/derived/*flops.py", "parsers/ncu_parsers/derived/measures.py",
          "parsers/ncu_parsers/derived/counter_columns.py", "parsers/ncu_parsers/derived/*opcode*.py"),
         (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py",
-         f"{DERIVED}/test_opcode_flops.py", f"{DERIVED}/test_tensor_opcodes.py"),
+         f"{DERIVED}/test_opcode_flops.py", f"{DERIVED}/test_tensor_opcodes.py",
+         "tests/parsers/ncu_rep/test_instruction_flops.py"),
     ),
     "ceilings": (
         ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py",

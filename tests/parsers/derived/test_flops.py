@@ -140,6 +140,7 @@ class TestConstantMoves:
 
     def test_hfma_is_arithmetic_beside_hadd_or_hmul(self) -> None:
         assert row(launch(metrics=sass(ffma=1000, hfma=10, hadd=1) | tensor()))["flops"] == 2000 + 42
+        assert row(launch(metrics=sass(ffma=1000, hfma=10, hmul=1) | tensor()))["flops"] == 2000 + 42
 
     def test_hfma_is_arithmetic_on_chips_whose_compiler_does_not_move_constants_with_it(self) -> None:
         assert row(launch(metrics=sass(ffma=1000, hfma=10), capability="8.6"))["flops"] == 2040

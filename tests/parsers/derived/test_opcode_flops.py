@@ -149,6 +149,11 @@ def test_hfma2_mma_beside_larger_work_is_left_out_on_every_chip(capability: str 
     assert found["flops_basis"].endswith("opcodes fp16; fp16 left out: constant moves")
 
 
+def test_one_fma_that_is_certain_makes_arithmetic_of_hfma2_mma_beside_it() -> None:
+    found = row(kernel(listed({"FFMA": 1000, "HFMA2.MMA": 10, "HFMA2": 1}), full_set(ffma=1000, hfma=11)))
+    assert found["flops"] == 2000 + 44
+
+
 def test_conversions_beside_hfma2_mma_do_not_make_it_arithmetic() -> None:
     found = row(kernel(listed({"FFMA": 100, "HFMA2.MMA": 10, "HADD2.F32": 50}), full_set(ffma=100, hfma=10)))
     assert found["flops"] == 200
