@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.counters.metrics import floating_tensor_totals
+from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.derived.opcode_lists import (
     MOVES,
     THREADS,
@@ -150,7 +151,7 @@ def test_hfma2_mma_beside_larger_work_is_left_out_on_every_chip(capability: str 
 
 
 def test_one_fma_that_is_certain_makes_arithmetic_of_hfma2_mma_beside_it() -> None:
-    found = row(kernel(listed({"FFMA": 1000, "HFMA2.MMA": 10, "HFMA2": 1}), full_set(ffma=1000, hfma=11)))
+    found = row(kernel(listed({"FFMA": 1000, "HFMA2.MMA": 10, "HFMA2.BF16_V2": 1}), full_set(ffma=1000, hfma=11)))
     assert found["flops"] == 2000 + 44
 
 
@@ -178,13 +179,28 @@ def test_a_few_hfma2_mma_beside_other_half_arithmetic_are_not_worth_a_word() -> 
     )
 
 
-@pytest.mark.parametrize(("moves", "said"), [(9, False), (12, True)])
+@pytest.mark.parametrize(
+    ("singles", "adds", "moves", "said"), [(0, 1000, 9, False), (0, 1000, 12, True), (1000, 10, 10, False)]
+)
 def test_moves_beside_other_half_arithmetic_are_worth_a_word_from_two_per_cent_of_the_flops_on(
-    moves: int, said: bool
+    singles: int, adds: int, moves: int, said: bool
 ) -> None:
-    """2,000 FLOPs by additions, and 36 or 48 that may be none."""
-    found = row(kernel(listed({"HADD2": 1000, "HFMA2.MMA": moves}), full_set(hfma=moves)))
+    """2,000 FLOPs by others, and 36 to 48 that may be none."""
+    counts = {"FFMA": singles, "HADD2": adds, "HFMA2.MMA": moves}
+    found = row(kernel(listed(counts), full_set(ffma=singles, hfma=moves)))
     assert ("moves" in found["flops_basis"]) == said
+
+
+def test_a_single_hfma2_mma_is_left_out_on_chips_whose_compilers_do_not_move_constants_with_hfma() -> None:
+    found = row(kernel(listed({"FFMA": 1000, "HFMA2.MMA": 1}), full_set(ffma=1000, hfma=1), capability="8.6"))
+    assert (found["flops_fp16"], found["flops"]) == (4, 2000)
+
+
+def test_a_basis_names_by_what_tensor_operations_are_estimated() -> None:
+    estimate = "tensor ops estimated: 512 per instruction"
+    assert estimate_in(f"sass fp64+fp32; {estimate}; not collected: fp16") == estimate
+    assert estimate_in("sass fp64+fp32; tensor ops") is None
+    assert estimate_in(None) is None
 
 
 def test_fmas_on_bf16_are_arithmetic() -> None:
@@ -334,6 +350,14 @@ def test_tensor_operations_that_differ_are_noted() -> None:
     (note,) = notes_of(kernel(opcodes, sass() | tensor(fp16_dst_fp32=8192)))
     assert note.startswith("tensor operations on fp16: in 1 of 1 launches")
     assert note.endswith("8192 by counter and 4096 by opcodes")
+
+
+def test_tensor_operations_are_compared_where_every_type_was_counted_and_opcodes_are_listed() -> None:
+    opcodes = listed({"HMMA.16816.F32": 1}, WARPS_BY_FULL_NAME)
+    some = {"sm__ops_path_tensor_src_fp16_dst_fp32.sum": metric(8192.0)}
+    assert notes_of(kernel(opcodes, sass() | some)) == []
+    without = launch(metrics=sass() | tensor(fp16_dst_fp32=8192))
+    assert notes_of(kernel(opcodes, sass() | tensor(fp16_dst_fp32=4096)), without) == []
 
 
 def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
