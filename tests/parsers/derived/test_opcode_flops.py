@@ -134,6 +134,12 @@ class TestAListOfAnotherKind:
             found = row(kernel(listed({"FFMA": 100, "HADD2": 7}, name), IDLE_TENSOR))
             assert (found["flops_fp64"], found["flops_fp32"], found["flops_fp16"]) == (0, 200, None)
 
+    def test_is_completed_by_what_the_others_tell(self) -> None:
+        """Threads without modifiers leave additions open; the warps' modifiers say that all were conversions."""
+        threads, warps = listed({"FFMA": 96, "HADD2": 32}, THREADS[0]), listed({"FFMA": 3, "HADD2.F32": 1}, WARPS[0])
+        found = row(kernel({part: threads[part] | warps[part] for part in threads}, IDLE_TENSOR))
+        assert (found["flops_fp32"], found["flops_fp16"]) == (192, 0)
+
     def test_without_modifiers_counts_half_fmas_by_the_rule_for_their_counter(self) -> None:
         found = row(kernel(listed({"FFMA": 100, "HFMA2": 7}, THREADS[0]), IDLE_TENSOR, capability="8.0"))
         assert (found["flops_fp16"], found["flops"]) == (28, 200)
@@ -367,6 +373,11 @@ def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
     assert (found["flops_fp16"], found["flops_basis"]) == (None, "sass fp64+fp32; not collected: fp16")
     (note,) = notes_of(cut)
     assert note == "the counts per opcode of 1 launch do not add up to their total and are not used: launch 0 (kernel)"
+
+
+def test_a_launch_without_a_list_beside_another_with_one_has_none_that_is_incomplete() -> None:
+    without = launch(metrics=sass(ffma=100) | {THREADS_BY_FULL_NAME: metric(150.0)})
+    assert notes_of(kernel(listed({"FFMA": 100}), sass(ffma=100)), without) == []
 
 
 # --------------------------------------------------------------------------------------------- the printed text
