@@ -375,6 +375,12 @@ def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
     assert note == "the counts per opcode of 1 launch do not add up to their total and are not used: launch 0 (kernel)"
 
 
+def test_a_list_of_nothing_and_one_without_its_metric_are_used() -> None:
+    idle = kernel(listed({"FFMA": 0}), IDLE_TENSOR)
+    assert (row(idle)["flops"], notes_of(idle)) == (0, [])
+    assert row(launch(metrics=IDLE_TENSOR, instances={THREADS_BY_FULL_NAME: "FFMA: 100"}))["flops"] == 200
+
+
 def test_a_launch_without_a_list_beside_another_with_one_has_none_that_is_incomplete() -> None:
     without = launch(metrics=sass(ffma=100) | {THREADS_BY_FULL_NAME: metric(150.0)})
     assert notes_of(kernel(listed({"FFMA": 100}), sass(ffma=100)), without) == []
