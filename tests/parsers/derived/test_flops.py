@@ -124,9 +124,12 @@ class TestTensorOperations:
         assert tensor_counter("sm__ops_path_tensor_src_bf16_dst_fp32_realtime") is None
         assert tensor_counter("sm__inst_executed_pipe_tensor") is None
 
-    def test_dense_parts_alone_are_a_lower_bound(self) -> None:
+    def test_dense_or_sparse_parts_alone_are_a_lower_bound(self) -> None:
         dense = {name.replace(".sum", "_sparsity_off.sum"): metric(5.0) for name in tensor()}
-        assert "not every type" in row(launch(metrics=sass() | dense))["flops_basis"]
+        sparse = {name.replace(".sum", "_sparsity_on.sum"): metric(5.0) for name in tensor()}
+        for parts, basis in ((dense, "tensor ops (not every type)"), (sparse, "tensor ops (not every type)"),
+                             (dense | sparse, "tensor ops")):  # fmt: skip
+            assert row(launch(metrics=sass() | parts))["flops_basis"].endswith(f"; {basis}")
 
 
 class TestConstantMoves:
@@ -205,6 +208,12 @@ class TestTensorWorkThatWasNotCounted:
         busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(share, "%")}
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.6"))["flops"] is None
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.0"))["flops"] == 2
+        floating = {"sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": metric(share, "%")}
+        assert row(launch(metrics=sass(ffma=1) | floating, capability="8.6"))["flops"] is None
+
+    @pytest.mark.parametrize(("executed", "flops"), [(1.0, 2), (2.0, None)])
+    def test_may_be_one_instruction_that_hfma_does_not_explain(self, executed: float, flops: float | None) -> None:
+        assert row(launch(metrics=sass(ffma=1) | {self.EXECUTED: metric(executed)}))["flops"] == flops
 
     def test_is_impossible_on_a_gpu_without_tensor_cores(self) -> None:
         name = {"device__attribute_display_name": metric("NVIDIA GeForce GTX 1660 Ti")}

@@ -375,6 +375,13 @@ def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
     assert note == "the counts per opcode of 1 launch do not add up to their total and are not used: launch 0 (kernel)"
 
 
+@pytest.mark.parametrize(("total", "flops"), [(10_009.0, 20_000), (10_011.0, None)])
+def test_a_list_may_lack_a_thousandth_of_its_metric(total: float, flops: float | None) -> None:
+    found = kernel(listed({"FFMA": 10_000}), IDLE_TENSOR)
+    found.metrics[THREADS_BY_FULL_NAME] = metric(total)
+    assert row(found)["flops"] == flops
+
+
 def test_a_list_of_nothing_and_one_without_its_metric_are_used() -> None:
     idle = kernel(listed({"FFMA": 0}), IDLE_TENSOR)
     assert (row(idle)["flops"], notes_of(idle)) == (0, [])

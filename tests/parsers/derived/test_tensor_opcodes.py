@@ -62,6 +62,13 @@ def test_opcodes_are_summed_by_type_with_zero_for_unused_types() -> None:
     assert (counted["fp16"], counted["int8"], counted["bf16"]) == (43008, 4096, 0)
 
 
+def test_an_opcode_of_wgmma_that_did_not_run_makes_no_estimate() -> None:
+    for count, estimated in ((0, False), (1, True)):
+        found = tensor_operations({"HMMA.16816.F32": 10, "HGMMA.64x128x16.F32": count})
+        assert found is not None
+        assert found.estimated is estimated
+
+
 def test_an_opcode_without_shape_makes_the_sum_unknown() -> None:
     assert tensor_operations({"HMMA.16816.F32": 10, "UTCHMMA.2CTA": 1}) is None
 
