@@ -100,6 +100,11 @@ class TestARewrittenKernel:
             assert found["softmax_online_v1", "softmax_online_v2"] == "similar name (softmax_online), only candidate"
             assert found["softmax_loop_v1", "softmax_v3"] == "similar name (softmax), only candidate"
 
+    def test_is_the_closest_where_it_or_its_match_had_another_candidate(self) -> None:
+        one, closer, other = K("softmax_online_v1"), K("softmax_online_v2", LARGE), K("softmax_v3", LARGE)
+        for found in (pairs([one], [closer, other]), pairs([closer, other], [one])):
+            assert list(found.values()).count("similar name (softmax_online), closest") == 1
+
     def test_is_not_matched_to_one_that_may_do_the_work_of_two(self) -> None:
         found = pairs([K("add_bias"), K("relu")], [K("add_bias_relu", LARGE)])
         assert set(found.values()) == {None}
