@@ -6,9 +6,10 @@
 
 A process imports the libraries once and is forked for each mutant; an import hook gives the fork the changed module, so
 no file is changed. A first run records which tests reach which lines. The tests that reach a mutant's line run first,
-up to the first failure, then all others that reach its file; tests marked slow do not run. A mutant that no test
-notices survives. Mutants that have no observable effect are listed with the reason in `equivalent_mutants.toml`.
-Processes that a test starts run the unchanged code.
+up to the first failure, then the others that reach its file, then all: what is cached, or runs once at import, is seen
+to be reached by one test at most. Tests marked slow do not run. A mutant that no test notices survives. Mutants that
+have no observable effect are listed with the reason in `equivalent_mutants.toml`. Processes that a test starts run the
+unchanged code.
 """
 
 from __future__ import annotations
@@ -51,21 +52,37 @@ DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "t
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
-        ("parsers/ncu_parsers/derived/flops.py", "parsers/ncu_parsers/derived/measures.py"),
-        (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py"),
+        ("parsers/ncu_parsers/derived/flops.py", "parsers/ncu_parsers/derived/measures.py",
+         "parsers/ncu_parsers/derived/*opcode*.py"),
+        (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py", f"{DERIVED}/test_measures.py",
+         f"{DERIVED}/test_opcode_flops.py", f"{DERIVED}/test_tensor_opcodes.py",
+         "tests/parsers/ncu_rep/test_instruction_flops.py"),
     ),
     "ceilings": (
-        ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),
+        ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py",
+         "ncu_tools/ceilings/device_attributes.py", "ncu_tools/ceilings/launch_devices.py",
+         "ncu_tools/ceilings/work_by_unit.py", "ncu_tools/ceilings/above_ceiling.py"),
         (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_ceiling_sources.py", f"{CEILINGS}/test_memory_clock.py",
-         f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
+         f"{CEILINGS}/test_device_attributes.py", f"{CEILINGS}/test_launch_devices.py",
+         f"{CEILINGS}/test_work_by_unit.py", f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_machines.py",
+         f"{KERNELS}/test_analysis.py"),
     ),
-    "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
+    "levels": (
+        ("ncu_tools/ceilings/levels.py",),
+        (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py",
+         "tests/tools/roofline/test_instruction_roofline.py"),
+    ),
     "diagnosis": (
         ("ncu_tools/kernels/diagnosis/*.py",),
         (f"{DIAGNOSIS}/test_diagnosis.py", f"{DIAGNOSIS}/test_diagnose.py", f"{DIAGNOSIS}/test_sums.py",
-         f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py", f"{DIAGNOSIS}/test_wording.py"),
+         f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py", f"{DIAGNOSIS}/test_wording.py",
+         f"{DIAGNOSIS}/test_rule_agreement.py"),
     ),
-    "intervals": (("ncu_tools/numbers/statistics.py",), ("tests/tools/numbers",)),
+    "intervals": (
+        ("ncu_tools/numbers/statistics.py", "ncu_tools/compare/per_launch.py", "ncu_tools/compare/comparison_sums.py"),
+        ("tests/tools/numbers", f"{COMPARE}/test_per_launch.py", f"{COMPARE}/test_compare.py",
+         f"{COMPARE}/test_same_work.py"),
+    ),
     "units": (
         ("parsers/ncu_parsers/report_data/cell_text.py",),
         ("tests/parsers/report_data/test_units.py", "tests/parsers/ncu/test_every_dialect_reads_back.py"),
@@ -234,11 +251,11 @@ class Part:
         self.lines: dict[str, dict[str, list[int]]] = {test: record["lines"].get(test, {}) for test in passed}
 
     def is_noticed(self, mutant: Mutant) -> bool:
-        """Whether a test fails or hangs. Tests that reach the mutant's lines run first, then the others of its file."""
+        """Whether a test fails or hangs: of those that reach the mutant's lines, of the others of its file, of all."""
         span, file = range(mutant.line, mutant.last_line + 1), str(mutant.path)
         all_of_file = {test for test, files in self.lines.items() if file in files}
         near = {test for test in all_of_file if not set(span).isdisjoint(self.lines[test][file])}
-        for names in (near, all_of_file - near):
+        for names in (near, all_of_file - near, self.seconds.keys() - all_of_file):
             if names:
                 limit = PATIENCE + FACTOR * sum(self.seconds[name] for name in names)
                 files = sorted({str(ROOT / name.partition("::")[0]) for name in names})
@@ -266,8 +283,15 @@ def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
 
 
 def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:
-    """Try mutants of a part and print the survivors. Returns the numbers noticed, survived and equivalent."""
+    """Try mutants of a part; print the survivors, and entries for equivalent mutants that the code has no more.
+
+    Returns the numbers noticed, survived and equivalent.
+    """
     known = equivalents()
+    for path in part.files:
+        file = str(path.relative_to(ROOT))
+        for name in known.get(file, {}).keys() - {mutant.name for mutant in part.mutants if mutant.path == path}:
+            print(f"{file}: no such mutant any more, remove it from equivalent_mutants.toml: {name}", flush=True)
     part.record()
     noticed = survived = equivalent = 0
     for mutant in sampled(part.mutants, size, seed):

@@ -282,8 +282,6 @@ def _on_dram(title: str, at: Rows, attributes: DeviceAttributes, lowered: Mask) 
 def _draw_report(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
     """Add the report's own ceilings at the profiled clock, one per unit."""
     for unit, values in result.per_launch.items():
-        if np.isnan(values).all():
-            continue
         profiled = at[(result.origin_of[unit][at] == result.origins.index(OWN)) & ~np.isnan(values[at])]
         steady = profiled[attributes.steady[profiled]]
         profiled = steady if steady.size else profiled

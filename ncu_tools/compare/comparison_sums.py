@@ -44,8 +44,8 @@ def printed_steps(values: Floats) -> Floats:
     """The step of the last printed digit of each value if it has three digits, else 0; float64, one per value."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = 10.0 ** (np.floor(np.log10(values)) + 1 - FEWEST_DIGITS)
-        is_coarse = np.abs(values / steps - np.round(values / steps)) < 1e-9 * values / steps
-    return np.where((values > 0) & is_coarse, steps, 0.0)
+        whole = values / steps
+        return np.where(np.abs(whole - np.round(whole)) < 1e-7, steps, 0.0)
 
 
 LAUNCHES = "launches"

@@ -129,17 +129,14 @@ def _around(mean: float, scatter: Totals, number: int) -> Estimate:
 def mix_of(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Mix:
     """Weight the launches of two runs so that both sides have the same mix of signatures."""
     pairs = len(pairing.pairs)
-    strata_count = 1 + max(
-        (int(codes.max(initial=-1)) for codes in (pairing.base_strata, pairing.new_strata)), default=-1
-    )
+    strata_count = 1 + max(int(codes.max(initial=-1)) for codes in (pairing.base_strata, pairing.new_strata))
     common = np.zeros(strata_count, bool)
     common[np.intersect1d(pairing.base_strata, pairing.new_strata)] = True
     sides = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
     strata = [np.where(common[own], own, strata_count + pair) for _, pair, own in sides]
     launches = [run.sums.of("launches") for run, _, _ in sides]
     before, after = (np.bincount(of, count, strata_count + pairs) for of, count in zip(strata, launches, strict=True))
-    both = (before > 0) & (after > 0)
-    weights = both.astype(np.float64), np.where(both, before / np.where(both, after, 1.0), 0.0)
+    weights = (after > 0).astype(np.float64), before / np.maximum(after, 1)
     weighed = [
         _Side(run, pair, own, count, weight[of])
         for (run, pair, own), count, weight, of in zip(sides, launches, weights, strata, strict=True)

@@ -96,7 +96,7 @@ def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], o
 
 
 def _has_share(how: str, theirs: float, causes: Sequence[KernelCause]) -> bool:
-    ours = next((one.value for one in causes[0].evidence if one.quantity == "top_stall_share"), 0.0)
+    ours = next(one.value for one in causes[0].evidence if one.quantity == "top_stall_share")
     return abs(ours - theirs) <= NEAR if how == "same" else theirs <= ours + NEAR
 
 

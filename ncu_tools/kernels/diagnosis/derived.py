@@ -78,7 +78,7 @@ def _of_grid(known: Known) -> dict[str, float]:
     if math.isnan(empty) and (known.get("waves", math.nan) >= 1 or tail > 0):
         empty = 0.0
     tail = _least(tail, max(0.0, idle - (0.0 if math.isnan(empty) else empty))) if not math.isnan(idle) else tail
-    return {"tail_cost": tail, "uneven": idle - empty - (0.0 if math.isnan(tail) else tail)}
+    return {"tail_cost": tail, "uneven": idle - empty - tail}
 
 
 def _of_occupancy(known: Known) -> dict[str, float]:

@@ -94,7 +94,8 @@ class Diagnosis:
     @property
     def text(self) -> str:
         """The diagnosis as a sentence: causes by cost, busiest resource, what was ruled out, what to collect; or ""."""
-        named = self.causes[: MOST_NAMED + (self.causes[:1] != [] and self.causes[0].rule == AT_ITS_LIMIT)]
+        begins_with_the_limit = bool(self.causes) and self.causes[0].rule == AT_ITS_LIMIT
+        named = self.causes[: MOST_NAMED + begins_with_the_limit]
         parts = [cause.text for cause in named] or self._unexplained()
         if self.causes and AT_ITS_LIMIT not in {cause.rule for cause in named} and self.busiest is not None:
             parts.append(f"{self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}")
@@ -288,7 +289,7 @@ class _Tried:
 
 def _to_collect(missing: set[str], compared: bool, kernel: Hotspot) -> list[str]:
     """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown."""
-    groups = {quantities()[name].group for name in missing if name in quantities()} - {""}
+    groups = {quantities()[name].group for name in missing} - {""}
     if not compared:
         groups |= {"dram"} if kernel.dram_bytes is None else set()
         groups |= {"flops"} if kernel.flops is None or kernel.flops_lower_bound else set()

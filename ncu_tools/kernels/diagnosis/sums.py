@@ -177,12 +177,11 @@ class DiagnosisSums:
         """Record inputs from the operators' tensors if a trace has them, else from the kernels' names."""
         codes, names = tables.codes(table, "kernel_name")
         of_names = [_named(name or "") for name in names]
-        types, kinds = tables.codes(table, "dtype") if "dtype" in table.column_names else (None, [])
+        types, kinds = tables.codes(table, "dtype")
         of_types = [_type_in(words or "") for words in kinds]
-        pairs = np.stack([keys, codes, types if types is not None else np.full(len(keys), -1)])
-        for key, code, kind in np.unique(pairs, axis=1).T.tolist():
+        for key, code, kind in np.unique(np.stack([keys, codes, types]), axis=1).T.tolist():
             inputs = of_names[code]
-            if kind >= 0 and of_types[kind]:
+            if of_types[kind]:
                 inputs = replace(inputs, type=of_types[kind], says="the operator's tensors")
             self._inputs.setdefault(key, {})[inputs] = None
 
@@ -231,14 +230,12 @@ class DiagnosisSums:
         theoretical = total(SECTORS_THEORETICAL)
         excessive = _first([total(SECTORS_EXCESSIVE), theoretical - ideal])
         overfetch = np.where(total("dram_bytes") > 0, 1 - ideal * SECTOR_BYTES / total("dram_bytes"), np.nan)
-        conflicts = [
-            np.where(total(all_) > 0, total(added) / total(all_), 0 * total(added)) for added, all_ in WAVEFRONTS
-        ]
+        conflicts = [_share(total(added), total(whole)) for added, whole in WAVEFRONTS]
         return {
             "sectors_per_load": total(SECTORS.format("ld")) / total(REQUESTS.format("ld")),
             "sectors_per_store": total(SECTORS.format("st")) / total(REQUESTS.format("st")),
-            "excessive_sectors": np.where(theoretical > 0, excessive / theoretical, 0 * excessive),
-            "dram_overfetch": np.where(np.isnan(overfetch), np.nan, np.maximum(overfetch, 0)),
+            "excessive_sectors": _share(excessive, theoretical),
+            "dram_overfetch": np.maximum(overfetch, 0),
             "conflicts": _first(conflicts),
             "local_sectors": (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
         }
@@ -251,8 +248,8 @@ class DiagnosisSums:
         return {
             "local_instructions": local,
             "spill_instructions": spilled,
-            "local": np.where(local == 0, 0.0, local / executed),
-            "spills": np.where(spilled == 0, 0.0, spilled / executed),
+            "local": _share(local, executed),
+            "spills": _share(spilled, executed),
         }
 
     def _total(self, name: str) -> Floats:
@@ -320,7 +317,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
             "waves": waves,
             "empty_sms": np.where(np.isnan(blocks), np.nan, np.maximum(1 - blocks_per_sm, 0)),
             "tail": np.where(waves > 1, (whole - waves) / whole, 0 * waves),
-            "idle": np.clip(idle, 0, 1),
+            "idle": np.maximum(idle, 0),
             "launch_ns": tables.floats(table, "duration_ns"),
         }
 
@@ -330,8 +327,6 @@ def _sizes(table: pa.Table, column: str) -> Floats:
 
     A launch that failed is reported with a grid of 0, which says nothing of the one that was asked for.
     """
-    if column not in table.column_names:
-        return tables.unknown(len(table))
     codes, shapes = tables.list_codes(table, column)
     return np.array([float(np.prod(shape)) or np.nan if shape else np.nan for shape in shapes], np.float64)[codes]
 
@@ -349,8 +344,6 @@ def _tensor_pipe(table: pa.Table) -> Floats:
 
 def _sm_counts(table: pa.Table) -> Floats:
     """SMs of each launch's device by its data sheet; NaN if the device has no machine file."""
-    if "device_name" not in table.column_names:
-        return tables.unknown(len(table))
     codes, names = tables.codes(table, "device_name")
     machines = [machine_of_device(name) for name in names]
     return np.array([float(one.sm_count) if one and one.sm_count else np.nan for one in machines], np.float64)[codes]
@@ -399,6 +392,11 @@ def diagnosis_metrics() -> frozenset[str]:
         *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
         *quantities()[PIPE].metrics,
     ))  # fmt: skip
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    """`part` of `whole`, element by element: 0 without a part, of however much; else NaN if either is unknown."""
+    return np.where(part == 0, 0.0, np.where(whole > 0, part / whole, np.nan))
 
 
 def _first(alternatives: Sequence[Floats]) -> Floats:

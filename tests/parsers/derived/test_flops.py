@@ -46,6 +46,16 @@ def test_rates_per_cycle_need_only_the_clock_where_cycles_were_not_collected() -
     assert row(launch(metrics=rates | clock, ns=500))["flops_fp32"] == pytest.approx(2 * 2 * 500)
 
 
+def test_rates_per_cycle_are_unknown_where_only_another_clock_than_that_of_the_sms_is() -> None:
+    rates = {
+        name.replace(".sum", ".sum.per_cycle_elapsed"): metric(value.value) for name, value in sass(ffma=2).items()
+    }
+    clock = {"gpc__cycles_elapsed.avg.per_second": metric(1e9, "hz")}
+    assert row(launch(metrics=rates | clock, ns=500))["flops_fp32"] is None
+    rate = {"dram__bytes.sum.per_cycle_elapsed": metric(8.0), "sm__cycles_elapsed.avg": metric(1000.0)}
+    assert row(launch(metrics=rate))["dram_bytes"] is None, "it is of the memory's cycles"
+
+
 def test_the_doubled_fma_rate_of_the_roofline_section_is_halved_back() -> None:
     metrics = {
         "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed": metric(1.0),
@@ -114,9 +124,12 @@ class TestTensorOperations:
         assert tensor_counter("sm__ops_path_tensor_src_bf16_dst_fp32_realtime") is None
         assert tensor_counter("sm__inst_executed_pipe_tensor") is None
 
-    def test_dense_parts_alone_are_a_lower_bound(self) -> None:
+    def test_dense_or_sparse_parts_alone_are_a_lower_bound(self) -> None:
         dense = {name.replace(".sum", "_sparsity_off.sum"): metric(5.0) for name in tensor()}
-        assert "not every type" in row(launch(metrics=sass() | dense))["flops_basis"]
+        sparse = {name.replace(".sum", "_sparsity_on.sum"): metric(5.0) for name in tensor()}
+        for parts, basis in ((dense, "tensor ops (not every type)"), (sparse, "tensor ops (not every type)"),
+                             (dense | sparse, "tensor ops")):  # fmt: skip
+            assert row(launch(metrics=sass() | parts))["flops_basis"].endswith(f"; {basis}")
 
 
 class TestConstantMoves:
@@ -130,6 +143,7 @@ class TestConstantMoves:
 
     def test_hfma_is_arithmetic_beside_hadd_or_hmul(self) -> None:
         assert row(launch(metrics=sass(ffma=1000, hfma=10, hadd=1) | tensor()))["flops"] == 2000 + 42
+        assert row(launch(metrics=sass(ffma=1000, hfma=10, hmul=1) | tensor()))["flops"] == 2000 + 42
 
     def test_hfma_is_arithmetic_on_chips_whose_compiler_does_not_move_constants_with_it(self) -> None:
         assert row(launch(metrics=sass(ffma=1000, hfma=10), capability="8.6"))["flops"] == 2040
@@ -189,14 +203,24 @@ class TestTensorWorkThatWasNotCounted:
         }
         assert "tensor" not in row(launch(metrics=sass(ffma=1) | integer, capability="8.6"))["flops_basis"]
 
-    def test_is_proven_by_the_pipe_only_on_chips_without_constant_moves(self) -> None:
-        busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(2.1, "%")}
+    @pytest.mark.parametrize("share", [0.3, 2.1])
+    def test_is_proven_by_the_pipe_only_on_chips_without_constant_moves(self, share: float) -> None:
+        busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(share, "%")}
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.6"))["flops"] is None
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.0"))["flops"] == 2
+        floating = {"sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": metric(share, "%")}
+        assert row(launch(metrics=sass(ffma=1) | floating, capability="8.6"))["flops"] is None
+
+    @pytest.mark.parametrize(("executed", "flops"), [(1.0, 2), (2.0, None)])
+    def test_may_be_one_instruction_that_hfma_does_not_explain(self, executed: float, flops: float | None) -> None:
+        assert row(launch(metrics=sass(ffma=1) | {self.EXECUTED: metric(executed)}))["flops"] == flops
 
     def test_is_impossible_on_a_gpu_without_tensor_cores(self) -> None:
         name = {"device__attribute_display_name": metric("NVIDIA GeForce GTX 1660 Ti")}
-        assert "tensor" not in row(launch(metrics=sass(ffma=1) | name, capability="7.5"))["flops_basis"]
+        without = launch(metrics=sass(ffma=1) | name, capability="7.5")
+        assert "tensor" not in row(without)["flops_basis"]
+        of_both = table(without, launch(metrics=sass(ffma=1), capability="7.5"), without).to_pylist()
+        assert ["tensor" in one["flops_basis"] for one in of_both] == [False, True, False]
 
     def test_makes_flops_a_lower_bound_without_any_evidence(self) -> None:
         found = row(launch(metrics=sass(ffma=5)))
@@ -206,6 +230,10 @@ class TestTensorWorkThatWasNotCounted:
     def test_makes_a_sum_of_zero_unknown(self) -> None:
         assert row(launch(metrics=sass()))["flops"] is None
         assert row(launch(metrics=sass() | tensor()))["flops"] == 0
+        some = {"sm__ops_path_tensor_src_fp16_dst_fp32.sum": metric(0.0)}
+        assert row(launch(metrics=sass() | some))["flops"] is None, "of some types alone"
+        single = {name: value for name, value in sass().items() if "_op_f" in name}
+        assert row(launch(metrics=single | tensor()))["flops"] is None, "of one precision alone"
 
 
 def test_without_any_flop_counter_there_are_no_flops_and_no_basis() -> None:

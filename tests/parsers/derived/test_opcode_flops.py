@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.counters.metrics import floating_tensor_totals
+from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.derived.opcode_lists import (
     MOVES,
     THREADS,
@@ -133,6 +134,12 @@ class TestAListOfAnotherKind:
             found = row(kernel(listed({"FFMA": 100, "HADD2": 7}, name), IDLE_TENSOR))
             assert (found["flops_fp64"], found["flops_fp32"], found["flops_fp16"]) == (0, 200, None)
 
+    def test_is_completed_by_what_the_others_tell(self) -> None:
+        """Threads without modifiers leave additions open; the warps' modifiers say that all were conversions."""
+        threads, warps = listed({"FFMA": 96, "HADD2": 32}, THREADS[0]), listed({"FFMA": 3, "HADD2.F32": 1}, WARPS[0])
+        found = row(kernel({part: threads[part] | warps[part] for part in threads}, IDLE_TENSOR))
+        assert (found["flops_fp32"], found["flops_fp16"]) == (192, 0)
+
     def test_without_modifiers_counts_half_fmas_by_the_rule_for_their_counter(self) -> None:
         found = row(kernel(listed({"FFMA": 100, "HFMA2": 7}, THREADS[0]), IDLE_TENSOR, capability="8.0"))
         assert (found["flops_fp16"], found["flops"]) == (28, 200)
@@ -147,6 +154,11 @@ def test_hfma2_mma_beside_larger_work_is_left_out_on_every_chip(capability: str 
     found = row(kernel(listed({"FFMA": 100, "HFMA2.MMA": 10}), full_set(ffma=100, hfma=10), capability=capability))
     assert (found["flops_fp16"], found["flops"]) == (40, 200)
     assert found["flops_basis"].endswith("opcodes fp16; fp16 left out: constant moves")
+
+
+def test_one_fma_that_is_certain_makes_arithmetic_of_hfma2_mma_beside_it() -> None:
+    found = row(kernel(listed({"FFMA": 1000, "HFMA2.MMA": 10, "HFMA2.BF16_V2": 1}), full_set(ffma=1000, hfma=11)))
+    assert found["flops"] == 2000 + 44
 
 
 def test_conversions_beside_hfma2_mma_do_not_make_it_arithmetic() -> None:
@@ -173,10 +185,40 @@ def test_a_few_hfma2_mma_beside_other_half_arithmetic_are_not_worth_a_word() -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("singles", "adds", "moves", "said"), [(0, 1000, 9, False), (0, 1000, 12, True), (1000, 10, 10, False)]
+)
+def test_moves_beside_other_half_arithmetic_are_worth_a_word_from_two_per_cent_of_the_flops_on(
+    singles: int, adds: int, moves: int, said: bool
+) -> None:
+    """2,000 FLOPs by others, and 36 to 48 that may be none."""
+    counts = {"FFMA": singles, "HADD2": adds, "HFMA2.MMA": moves}
+    found = row(kernel(listed(counts), full_set(ffma=singles, hfma=moves)))
+    assert ("moves" in found["flops_basis"]) == said
+
+
+def test_a_single_hfma2_mma_is_left_out_on_chips_whose_compilers_do_not_move_constants_with_hfma() -> None:
+    found = row(kernel(listed({"FFMA": 1000, "HFMA2.MMA": 1}), full_set(ffma=1000, hfma=1), capability="8.6"))
+    assert (found["flops_fp16"], found["flops"]) == (4, 2000)
+
+
+def test_a_basis_names_by_what_tensor_operations_are_estimated() -> None:
+    estimate = "tensor ops estimated: 512 per instruction"
+    assert estimate_in(f"sass fp64+fp32; {estimate}; not collected: fp16") == estimate
+    assert estimate_in("sass fp64+fp32; tensor ops") is None
+    assert estimate_in(None) is None
+
+
 def test_fmas_on_bf16_are_arithmetic() -> None:
     found = row(kernel(listed({"HFMA2.MMA.BF16_V2": 100, "FFMA": 1000}), full_set(ffma=1000, hfma=100)))
     assert (found["flops_fp16"], found["flops"]) == (400, 2400)
     assert "moves" not in found["flops_basis"]
+
+
+def test_hfma_of_which_opcodes_list_no_move_is_arithmetic_where_compilers_do_not_move_constants_so() -> None:
+    counted = sass(ffma=1000, hfma=10) | IDLE_TENSOR
+    found = row(kernel(listed({"FFMA": 1000, "MOV": 5}), counted, capability="8.6"))
+    assert (found["flops"], found["flops_basis"]) == (2040, "sass fp64+fp32+fp16")
 
 
 def test_counts_of_moves_are_part_of_the_count_of_hfma() -> None:
@@ -259,6 +301,19 @@ def test_an_estimate_does_not_complete_counters_that_are_there() -> None:
     assert "tensor ops (not every type)" in found["flops_basis"]
 
 
+@pytest.mark.parametrize(
+    ("opcode", "precision", "flops"),
+    [("HMMA.884.F32.F32.STEP0", "fp16", 512), ("DMMA.884", "fp64", 512), ("HGMMA.64x8x16.F32", "fp16", 4096)],
+)
+def test_opcodes_are_preferred_to_the_number_of_tensor_instructions_on_volta(
+    opcode: str, precision: str, flops: int
+) -> None:
+    executed = {"sm__inst_executed_pipe_tensor.sum": metric(9.0)}
+    found = row(kernel(listed({opcode: 10}, WARPS_BY_FULL_NAME), sass() | executed, capability="7.0"))
+    assert (found[f"tensor_flops_{precision}"], found["tensor_flops"]) == (10 * flops, 10 * flops)
+    assert "per instruction" not in found["flops_basis"]
+
+
 def test_tensor_opcodes_without_their_shape_leave_the_launch_unknown() -> None:
     found = row(kernel(listed({"UTCHMMA": 4}, WARPS_BY_FULL_NAME), sass(), capability="10.0"))
     assert (found["tensor_flops"], found["flops"]) == (None, None)
@@ -287,6 +342,11 @@ def test_a_difference_above_two_per_cent_is_noted_with_both_numbers_and_the_laun
     )
 
 
+def test_a_difference_of_one_instruction_is_noted_where_that_is_all() -> None:
+    (note,) = notes_of(kernel(listed({"FFMA": 0, "MOV": 5}), sass(ffma=1)))
+    assert note.endswith("most in launch 0 (kernel), 1 by counter and 0 by opcodes")
+
+
 def test_a_difference_of_up_to_two_per_cent_is_not_noted() -> None:
     assert notes_of(kernel(listed({"FFMA": 102, "DADD": 98}), sass(ffma=100, dadd=100))) == []
 
@@ -298,6 +358,14 @@ def test_tensor_operations_that_differ_are_noted() -> None:
     assert note.endswith("8192 by counter and 4096 by opcodes")
 
 
+def test_tensor_operations_are_compared_where_every_type_was_counted_and_opcodes_are_listed() -> None:
+    opcodes = listed({"HMMA.16816.F32": 1}, WARPS_BY_FULL_NAME)
+    some = {"sm__ops_path_tensor_src_fp16_dst_fp32.sum": metric(8192.0)}
+    assert notes_of(kernel(opcodes, sass() | some)) == []
+    without = launch(metrics=sass() | tensor(fp16_dst_fp32=8192))
+    assert notes_of(kernel(opcodes, sass() | tensor(fp16_dst_fp32=4096)), without) == []
+
+
 def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
     cut = kernel(listed({"FFMA": 100, "MOV": 50}), full_set(ffma=100))
     cut.instances[THREADS_BY_FULL_NAME] = "FFMA: 100"
@@ -305,6 +373,24 @@ def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
     assert (found["flops_fp16"], found["flops_basis"]) == (None, "sass fp64+fp32; not collected: fp16")
     (note,) = notes_of(cut)
     assert note == "the counts per opcode of 1 launch do not add up to their total and are not used: launch 0 (kernel)"
+
+
+@pytest.mark.parametrize(("total", "flops"), [(10_009.0, 20_000), (10_011.0, None)])
+def test_a_list_may_lack_a_thousandth_of_its_metric(total: float, flops: float | None) -> None:
+    found = kernel(listed({"FFMA": 10_000}), IDLE_TENSOR)
+    found.metrics[THREADS_BY_FULL_NAME] = metric(total)
+    assert row(found)["flops"] == flops
+
+
+def test_a_list_of_nothing_and_one_without_its_metric_are_used() -> None:
+    idle = kernel(listed({"FFMA": 0}), IDLE_TENSOR)
+    assert (row(idle)["flops"], notes_of(idle)) == (0, [])
+    assert row(launch(metrics=IDLE_TENSOR, instances={THREADS_BY_FULL_NAME: "FFMA: 100"}))["flops"] == 200
+
+
+def test_a_launch_without_a_list_beside_another_with_one_has_none_that_is_incomplete() -> None:
+    without = launch(metrics=sass(ffma=100) | {THREADS_BY_FULL_NAME: metric(150.0)})
+    assert notes_of(kernel(listed({"FFMA": 100}), sass(ffma=100)), without) == []
 
 
 # --------------------------------------------------------------------------------------------- the printed text

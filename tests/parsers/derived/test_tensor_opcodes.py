@@ -62,6 +62,13 @@ def test_opcodes_are_summed_by_type_with_zero_for_unused_types() -> None:
     assert (counted["fp16"], counted["int8"], counted["bf16"]) == (43008, 4096, 0)
 
 
+def test_an_opcode_of_wgmma_that_did_not_run_makes_no_estimate() -> None:
+    for count, estimated in ((0, False), (1, True)):
+        found = tensor_operations({"HMMA.16816.F32": 10, "HGMMA.64x128x16.F32": count})
+        assert found is not None
+        assert found.estimated is estimated
+
+
 def test_an_opcode_without_shape_makes_the_sum_unknown() -> None:
     assert tensor_operations({"HMMA.16816.F32": 10, "UTCHMMA.2CTA": 1}) is None
 
@@ -97,6 +104,10 @@ class TestALaunchWithoutOperationCounters:
         row = launch(tmp_path, "7.0", **{"sm__inst_executed_pipe_tensor.sum": 100})
         assert (row["tensor_flops_fp16"], row["flops"]) == (51200, 51200)
         assert "estimated: 512 per instruction" in row["flops_basis"]
+
+    def test_without_any_instruction_did_none_of_them_on_volta(self, tmp_path: Path) -> None:
+        row = launch(tmp_path, "7.0", **{"sm__inst_executed_pipe_tensor.sum": 0})
+        assert (row["tensor_flops"], row["flops"]) == (0, 0)
 
     @pytest.mark.parametrize("capability", ["7.2", "7.5", "8.0", "8.6", "9.0"])
     def test_stays_unknown_on_every_other_chip(self, capability: str, tmp_path: Path) -> None:

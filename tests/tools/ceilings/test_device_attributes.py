@@ -58,7 +58,8 @@ def test_the_counters_peak_stands_in_only_where_the_bus_is_not_known() -> None:
 
 
 def test_only_long_launches_are_steady() -> None:
-    assert device_attributes_of(table(launch(ns=1e6), launch(ns=1e3), launch())).steady.tolist() == [True, False, False]
+    times = table(launch(ns=1e6), launch(ns=1e5), launch(ns=0.99e5), launch())
+    assert device_attributes_of(times).steady.tolist() == [True, True, False, False]
 
 
 def test_the_l2_size_is_in_bytes_and_unknown_without_the_attribute() -> None:
@@ -76,6 +77,13 @@ def test_peaks_are_operations_per_cycle_of_each_unit_with_an_fma_as_two() -> Non
     }  # fmt: skip
 
 
+def test_the_peak_of_a_unit_is_of_the_first_metric_that_a_launch_has() -> None:
+    name = "sm__sass_thread_inst_executed_op_ffma_pred_on"
+    plain, doubled = {f"{name}.sum.peak_sustained": metric(6912.0)}, {f"derived__{name}_x2": metric(13_000.0)}
+    (found,) = peaks(table(launch(metrics=plain | doubled), launch(metrics=doubled)))
+    assert found.per_cycle.tolist() == [13_824.0, 13_000.0]
+
+
 def test_the_share_of_sparse_operations_is_of_all_that_were_counted() -> None:
     counts = {f"{TENSOR}_sparsity_on.sum": metric(30.0), f"{TENSOR}_sparsity_off.sum": metric(90.0)}
     none = {f"{TENSOR}_sparsity_on.sum": metric(0.0), f"{TENSOR}_sparsity_off.sum": metric(0.0)}
@@ -83,3 +91,10 @@ def test_the_share_of_sparse_operations_is_of_all_that_were_counted() -> None:
     assert shares[0] == 0.25
     assert math.isnan(shares[1])
     assert sparse_shares(table(launch())) == {}
+
+
+def test_the_share_of_sparse_operations_is_of_counts_by_sparsity_alone() -> None:
+    counts = {f"{TENSOR}_sparsity_on.sum": metric(30.0), f"{TENSOR}_sparsity_off.sum": metric(90.0)}
+    total = {f"{TENSOR}.sum": metric(120.0), f"{TENSOR}_realtime.sum": metric(120.0)}
+    others = {f"{name}.peak_sustained": metric(7.0) for name in counts}
+    assert sparse_shares(table(launch(metrics=counts | total | others)))["tensor_bf16"].tolist() == [0.25]

@@ -37,6 +37,9 @@ def test_a_partial_count_says_nothing_of_the_other_units() -> None:
 def test_constant_moves_that_look_like_fp16_are_no_work() -> None:
     work = counted(10.0, left_out=True, flops_fp32=10.0, flops_fp16=99.0)
     assert (work["fp16"], work["fp32"]) == (0.0, 10.0)
+    both = pa.table({"flops_fp32": [10.0, 10.0], "flops_fp16": [99.0, 5.0]})
+    found = work_by_unit(both, np.array([10.0, 15.0]), np.array([True, False]), np.array([False, False]))
+    assert found["fp16"].tolist() == [0.0, 5.0]
 
 
 def test_integer_operations_are_counted_beside_flops() -> None:

@@ -75,6 +75,7 @@ class TestARewrittenKernel:
             ("triton_poi_fused_add_0", "triton_poi_fused_mul_0"),
             ("kernel_1", "kernel_2"),
             ("at::native::vec<4, at::native::FillFunctor<float>>", "at::native::vec<4, at::native::AddFunctor<float>>"),
+            ("reduce_v1<SumFunctor<float>>", "reduce_v2<MaxFunctor<float>>"),
             ("void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm>", "void cutlass::Kernel2<cutlass_80_simt_sgemm>"),
         ],
     )
@@ -95,9 +96,17 @@ class TestARewrittenKernel:
 
     def test_is_the_closest_of_several_and_the_rest_is_matched_afterwards(self) -> None:
         base = [K("softmax_online_v1"), K("softmax_loop_v1")]
-        found = pairs(base, [K("softmax_online_v2", LARGE), K("softmax_v3", LARGE)])
-        assert found["softmax_online_v1", "softmax_online_v2"] == "similar name (softmax_online), only candidate"
-        assert found["softmax_loop_v1", "softmax_v3"] == "similar name (softmax), only candidate"
+        for before in (base, base[::-1]):
+            found = pairs(before, [K("softmax_online_v2", LARGE), K("softmax_v3", LARGE)])
+            assert found["softmax_online_v1", "softmax_online_v2"] == "similar name (softmax_online), only candidate"
+            assert found["softmax_loop_v1", "softmax_v3"] == "similar name (softmax), only candidate"
+
+    def test_is_the_closest_where_it_or_its_match_had_another_candidate(self) -> None:
+        for base, new in (
+            ([K("gemm_v1")], [K("gemm_v2", LARGE), K("gemm_v3")]),
+            ([K("gemm_v2", LARGE), K("gemm_v3")], [K("gemm_v1")]),
+        ):
+            assert "similar name (gemm), grid, block, closest" in pairs(base, new).values()
 
     def test_is_not_matched_to_one_that_may_do_the_work_of_two(self) -> None:
         found = pairs([K("add_bias"), K("relu")], [K("add_bias_relu", LARGE)])

@@ -20,7 +20,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_tools.cli.tables.compare.shared import short_names
 from ncu_tools.compare.change import Change, sentence, verdict_text
 from ncu_tools.compare.compare_kernels import Comparison, compare
-from ncu_tools.compare.comparison_sums import SignatureSums
+from ncu_tools.compare.comparison_sums import SignatureSums, printed_steps
 from ncu_tools.compare.gate import GateOutcome, evaluate, parse_gate
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.per_launch import (
@@ -94,6 +94,24 @@ class TestPerLaunch:
         time = comparison.kernels[0].changes["time"]
         assert (time.new, time.outcome, time.compares) == (9.05, "less", OF_COMMON_SIGNATURES)
         assert f"1 kernel is compared {OF_COMMON_SIGNATURES}" in comparison.notes
+        time = compared(new, several("gemm", 10, 10.2)).kernels[0].changes["time"]
+        assert (time.base, time.new, time.compares) == (9.05, pytest.approx(10.1), OF_COMMON_SIGNATURES)
+
+    def test_launches_that_are_left_out_need_no_time(self) -> None:
+        new = [*several("gemm", 9, 9.1), launch("gemm", grid=LARGE, block=BLOCK)]
+        assert compared(several("gemm", 10, 10.2), new).kernels[0].changes["time"].new == 9.05
+        new.append(launch("gemm", grid=SMALL, block=BLOCK))
+        assert compared(several("gemm", 10, 10.2), new).kernels[0].changes["time"].new is None
+
+    def test_launches_of_other_grids_weigh_as_in_the_base_whatever_other_kernels_did(self) -> None:
+        huge = (512, 1, 1)
+        base = several("gemm", 10) + several("gemm", 100, grid=LARGE) + several("relu", 1, 1, 1, grid=LARGE)
+        new = several("gemm", 9) + several("gemm", 90, 92, grid=huge) + several("relu", 1, grid=huge)
+        time = compared(base, new).kernels[0].changes["time"]
+        assert (time.base, time.new, time.compares) == (55, pytest.approx((9 + 91) / 2), OF_OTHER_SIGNATURES)
+
+    def test_runs_without_a_launch_that_succeeded_have_no_kernels(self) -> None:
+        assert compared([launch("k", failed=True)], [launch("k", failed=True)]).kernels == []
 
     def test_a_kernel_with_another_grid_is_compared_by_all_its_launches_with_a_note(self) -> None:
         comparison = compared(several("gemm", 10, 11), several("gemm", 20, 21, 22, grid=LARGE))
@@ -214,6 +232,26 @@ class TestShownChanges:
         assert kernel.changes["time"].outcome == "less"
         (kernel,) = compared(several("k", 8970000, 8970001), several("k", 8974464, 8974465)).kernels
         assert kernel.changes["time"].outcome == "more"
+
+    def test_a_number_of_three_digits_may_be_rounded_by_a_step_of_its_last_one(self) -> None:
+        coarse = {8970000.0: 10000.0, 123.0: 1.0, 5.0: 0.01, 0.0123: 0.0001, 99.9: 0.1, 100.0: 1.0}
+        found = printed_steps(np.array([*coarse, 1234.0, 8974464.0, 100.0001, 0.0, np.nan, np.inf]))
+        assert found.tolist() == pytest.approx([*coarse.values(), 0, 0, 0, 0, 0, 0])
+
+    def test_sums_keep_the_notes_on_reading_their_reports(self) -> None:
+        first, other = (
+            taken(SignatureSums, with_metadata(table(*SILU_3), {"notes": [note, "both"]})) for note in ("one", "other")
+        )
+        first.merge(other)
+        assert list(first.reports) == ["one", "both", "other"]
+
+    def test_the_step_of_printed_digits_is_that_of_each_launch_whatever_their_number_and_tables(self) -> None:
+        base = taken(SignatureSums, table(*several("k", 8970000)), table(*several("k", 8970000), *several("l", 10)))
+        new = taken(SignatureSums, table(*several("k", 8974464, 8974464), *several("l", 10)))
+        conditions = conditions_of(base.observed), conditions_of(new.observed)
+        assert compare(base, new, conditions).kernels[0].changes["time"].outcome == "same"
+        slower = taken(SignatureSums, table(*several("k", 8975464, 8975464), *several("l", 10)))
+        assert compare(base, slower, conditions).kernels[0].changes["time"].outcome == "more"
 
     def test_exact_counts_are_the_same_only_if_they_are(self) -> None:
         assert Change("flops", 2e12, 2e12 + 20_000).outcome == "more"

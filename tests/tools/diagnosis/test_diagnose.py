@@ -94,6 +94,7 @@ class TestGroupsToCollect:
         assert of({}, kernel(**measured)).lacks_a_ceiling
         assert not of({}, kernel(**{**measured, "time_total_ns": 0.0})).lacks_a_ceiling
         assert not of({}, kernel(time_total_ns=1e6)).lacks_a_ceiling
+        assert not of({}, kernel(time_total_ns=1e6, flops=1.0)).lacks_a_ceiling
         assert not of({"sm_busy": 0.1, "memory_busy": 0.1}, kernel(**measured)).lacks_a_ceiling
         assert not of({"sm_busy": 0.9}, kernel(**measured)).lacks_a_ceiling
 
@@ -121,6 +122,8 @@ class TestCauses:
         assert costs(of({**BUSY, **tail})) == {"tail": 0.375}
         found = of({**BUSY, **tail, "l2/L2/lts__throughput": 0.96})
         assert found.ruled_out == [RuledOut("tail", "tail (1.25 waves)", "L2 at 96 % leaves no more to gain")]
+        found = of({**BUSY, "waves": 1.9, "tail": 0.05, "l2/L2/lts__throughput": 0.96})
+        assert [one.rule for one in found.ruled_out] == ["tail"]
         found = of({**BUSY, **tail, "l2/L2/lts__throughput": 0.95})
         assert found.ruled_out == []
         assert costs(found)["tail"] == pytest.approx(0.05)
@@ -145,6 +148,16 @@ class TestCauses:
         assert costs(found) == {"stalled": pytest.approx(0.3), "tail": pytest.approx(0.3)}
         assert list(costs(found)) == ["stalled", "tail"]
 
+    def test_of_unknown_cost_do_not_change_the_order_of_the_others(self) -> None:
+        """L2 leaves 0.3 to both; tensor cores would do all that L1 is busy with, the tail explains 0.45."""
+        known = {"l2/L2/lts__throughput": 0.7, "waves": 1.1, "tail": 0.45, "lanes": 10.0, "tensor_pipe": 0.0}
+        found = diagnose(known, kernel(), Inputs("fp16", is_product=True))
+        assert list(costs(found).items()) == [
+            ("tensor cores idle", pytest.approx(0.3)),
+            ("tail", pytest.approx(0.3)),
+            ("divergence", None),
+        ]
+
     def test_have_the_known_quantities_as_evidence_with_the_metrics_of_the_report(self) -> None:
         metrics = ("device__attribute_multiprocessor_count",)
         (cause,) = of(self.EMPTY, metrics=metrics).causes
@@ -158,6 +171,10 @@ class TestCauses:
         found = diagnose({"sm_busy": 0.4, "memory_busy": 0.1}, row, inputs, ("x",))
         (cause,) = [cause for cause in found.causes if cause.rule == "tensor cores idle"]
         assert [list(one.metrics) for one in cause.evidence] == [["sm__ops_path_tensor_*.sum"]]
+        latency = "smsp__average_warp_latency_per_inst_issued.ratio"
+        (cause,) = of({"stall barrier": 8.0, "latency": 10.0, "issue": 0.1, **BUSY}, metrics=(latency,)).causes
+        (share,) = [one for one in cause.evidence if one.quantity == "top_stall_share"]
+        assert list(share.metrics) == ["smsp__average_warps_issue_stalled_*_per_issue_active.ratio", latency]
 
     def test_that_stand_on_a_rules_text_name_the_rule(self) -> None:
         found = of({"waves by a rule": 0.5, **self.PARTIAL})
@@ -224,6 +241,17 @@ class TestTheSentence:
         )
         assert Diagnosis(None, [], collect=["x"]).text == "not explained by what was collected; x would say more"
         assert Diagnosis(None, []).text == ""
+
+    def test_has_its_first_part_alone_for_tables(self) -> None:
+        assert Diagnosis(SM, [cause("c"), cause("d")]).first == "c: up to 20 %"
+        assert Diagnosis(SM, []).first == "no cause stands out: busiest is SM, at 42 %"
+        assert Diagnosis(None, [], collect=["x"]).first == ""
+
+    def test_of_a_kernel_without_a_cause_leaves_out_what_was_ruled_out(self) -> None:
+        ruled_out = [RuledOut("a", "A", "busy")]
+        assert Diagnosis(SM, [], ruled_out).unexplained == "no cause stands out: busiest is SM, at 42 %"
+        assert Diagnosis(None, [], lacks_a_ceiling=True).unexplained == WITHOUT_CEILING
+        assert Diagnosis(None, []).unexplained == ""
 
     def test_asks_for_a_ceiling_before_it_asks_for_metrics(self) -> None:
         assert Diagnosis(None, [], collect=["x"], lacks_a_ceiling=True).text == f"{WITHOUT_CEILING}; x would say more"

@@ -414,6 +414,7 @@ class TestEvidence:
     def test_every_quantity_that_a_rule_looks_at_has_a_title_a_unit_and_metrics(self) -> None:
         for rule in rules():
             assert rule.source
+            assert {*rule.when} <= {*quantities()}
             for name in (*rule.evidence, *rule.harms_if):
                 assert quantities()[name].title
                 assert quantities()[name].metrics
@@ -511,6 +512,7 @@ class TestInputs:
             ("void causal_conv1d_fwd_kernel<Traits<128, 4, c10::BFloat16> >(ConvParamsBase)", 0.0),
             ("triton_poi_fused_convolution_relu_3_bf16", 0.0),
             ("void __cuda_linear_fp32_fp16_kernel<256, 4>(float*, __half*, float*, __half*, int, int)", 0.0),
+            ("void epilogue::impl::globalKernel<__half, __half, float, true, true>(int, int, long, __half*)", 0.0),
             ("void split_embedding_backward<c10::Half, fbgemm_gpu::enum_query>(int)", 0.0),
         ],
     )
@@ -674,6 +676,11 @@ def test_rules_are_read_from_the_installed_package(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     rules.cache_clear()
     assert len(rules()) >= 8
+
+
+def test_a_kernel_of_which_every_launch_failed_has_no_diagnosis() -> None:
+    made = table(launch("k", {ALU: metric(90.0)}, failed=True), launch("ran", {ALU: metric(90.0)}))
+    assert list(diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")) == ["ran"]
 
 
 def test_a_kernel_without_data_that_ncu_did_not_profile_is_left_out() -> None:

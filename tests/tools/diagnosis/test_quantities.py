@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from ncu_tools.kernels.diagnosis.derived import derived
-from ncu_tools.kernels.diagnosis.limits import both_sides_are_known, busy_resources, cost, none_can_be_busier
+from ncu_tools.kernels.diagnosis.limits import (
+    BusyResource,
+    both_sides_are_known,
+    busy_resources,
+    cost,
+    none_can_be_busier,
+    shared_by_all_sms,
+)
 from ncu_tools.kernels.diagnosis.rules import CauseRule, failing, holds, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.hotspots import Hotspot
@@ -92,6 +99,7 @@ class TestAccesses:
             ({"used_load_bytes": 64.0}, 0.0),
             ({"used_load_bytes": 0.0, "sectors_per_load": 32.0}, 31 / 32),
             ({"sectors_per_load": 20.0}, 0.95),
+            ({"sectors_per_load": 16.5}, 1 - 1 / 16.5),
             ({"sectors_per_load": 16.0}, math.nan),
             ({}, math.nan),
         ],
@@ -104,6 +112,7 @@ class TestAccesses:
 
     def test_waste_what_the_worse_of_loads_and_stores_does(self) -> None:
         assert follows({"used_load_bytes": 24.0, "used_store_bytes": 8.0})["unused_bytes"] == 0.75
+        assert follows({"used_store_bytes": 8.0})["unused_bytes"] == 0.75
 
     @pytest.mark.parametrize(
         ("parts", "shared", "unused", "conflicts"),
@@ -111,6 +120,8 @@ class TestAccesses:
             ({PIPE: 0.8}, 0.75, 0.125, 0.3),
             ({PIPE: 0.8, "l1/L1 data banks/l1tex__data_bank_reads": 0.81}, 0.75, 0.125, 0.3),
             ({PIPE: 0.4, "l1/L1/l1tex__throughput": 0.8}, math.nan, 0.5, 0.4),
+            ({"l1/unknown/x": math.nan, PIPE: 0.4, "l1/L1/l1tex__throughput": 0.8}, math.nan, 0.5, 0.4),
+            ({"l1/L1 data banks/l1tex__data_bank_reads": 0.5, PIPE: 0.8}, 0.75, 0.125, 0.3),
             ({PIPE: 0.5}, 1.0, 0.0, 0.4),
             ({PIPE: 0.0}, math.nan, 0.5, 0.4),
             ({}, math.nan, 0.5, 0.4),
@@ -162,6 +173,10 @@ class TestStalls:
         assert same(follows(known)["top_stall_share"], share)
         assert same(follows(known)["top_stall_cost"], share)
 
+    def test_are_no_waits_of_warps_that_are_ready_and_not_chosen(self) -> None:
+        found = follows({"stall not_selected": 9.0, "stall barrier": 2.0, "stall drain": 3.0, "latency": 20.0})
+        assert found["top_stall"] == 3.0
+
 
 class TestInputs:
     def test_are_multiplied_by_the_tensor_cores_that_their_type_has_else_by_any(self) -> None:
@@ -169,6 +184,15 @@ class TestInputs:
         of_type = follows({"tensor_flops_fp16": 4.0}, row, Inputs("fp16"))
         assert (of_type["tensor_flops"], of_type["tensor_flops_of_inputs"]) == (7.0, 4.0)
         assert follows({}, row, Inputs("fp16"))["tensor_flops_of_inputs"] == 7.0
+
+    def test_did_no_tensor_work_where_the_pipe_was_idle_and_nothing_was_counted(self) -> None:
+        assert follows({"tensor_pipe": 0.0})["tensor_work"] == 0.0
+        assert math.isnan(follows({"tensor_pipe": 0.1})["tensor_work"])
+        assert follows({"tensor_pipe": 0.0, "tensor_flops_fp16": 4.0}, None, Inputs("fp16"))["tensor_work"] == 4.0
+
+    def test_that_tensor_cores_take_over_are_all_of_their_work_and_operands(self) -> None:
+        found = follows({})
+        assert (found["all_compute"], found["all_operands"]) == (1.0, 1.0)
 
     @pytest.mark.parametrize(
         ("row", "tensor"),
@@ -196,7 +220,11 @@ class TestBusyResources:
         found = busy_resources(parts, kernel())
         assert [(one.resource, one.share, one.metric) for one in found] == [("dram", 0.5, "b"), ("l2", 0.4, "c")]
 
-    @pytest.mark.parametrize(("whole", "named"), [(0.52, True), (0.505, False)])
+    def test_are_named_by_the_busier_part_however_little_it_is_and_by_the_first_of_equal_ones(self) -> None:
+        (found,) = busy_resources({"l2/L2/a": 0.5, "l2/L2/b": 0.505, "l2/L2/c": 0.505}, kernel())
+        assert (found.share, found.metric) == (0.505, "b")
+
+    @pytest.mark.parametrize(("whole", "named"), [(0.52, True), (0.51, False), (0.505, False)])
     def test_are_the_whole_memory_system_where_it_is_above_every_part(self, whole: float, named: bool) -> None:
         found = busy_resources({"dram/DRAM/a": 0.5, "memory_busy": whole}, kernel())
         assert ("memory" in {one.resource for one in found}) == named
@@ -259,6 +287,14 @@ class TestBusyResources:
         (found,) = busy_resources({"l1/L1/l1tex__throughput": whole, "l1/LSU/l1tex__data_pipe": 0.83}, kernel())
         assert found.title == title
 
+    def test_that_all_sms_share_are_dram_and_l2_and_without_them_the_memory_system(self) -> None:
+        dram, l1 = BusyResource("dram", "DRAM", 0.3, "m"), BusyResource("l1", "L1", 0.9, "m")
+        assert shared_by_all_sms({"memory_busy": 0.9}, [l1, dram]) == dram
+        found = shared_by_all_sms({"memory_busy": 0.9}, [l1])
+        assert found is not None
+        assert (found.title, found.share) == ("memory system", 0.9)
+        assert shared_by_all_sms({}, [l1]) is None
+
     def test_are_requests_to_l1_apart_from_what_it_does_with_them(self) -> None:
         """The throughput of L1 as a whole is the larger of both, so it tells of L1 only where it is above the requests."""
         requests = {"lsu/LSU/l1tex__lsuin_requests": 0.83}
@@ -266,6 +302,8 @@ class TestBusyResources:
         assert found.resource == "lsu"
         found, _ = busy_resources({"l1/L1/l1tex__throughput": 0.9, **requests}, kernel())
         assert found.resource == "l1"
+        parts = {**requests, "l1/L1 data pipe/l1tex__data_pipe": 0.5, "dram/DRAM/dram__throughput": 0.4}
+        assert [one.resource for one in busy_resources(parts, kernel())] == ["lsu", "l1", "dram"]
         known = {"dram/DRAM/a": 0.1, "l2/L2/b": 0.1, "sm/ALU/d": 0.4, **requests}
         assert none_can_be_busier(known, busy_resources(known, kernel()))
 
@@ -303,6 +341,7 @@ class TestCosts:
     def test_of_waste_in_a_level_that_nobody_measured_are_those_of_the_whole_memory_system_or_of_all_time(self) -> None:
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25, memory_busy=0.6).own == pytest.approx(0.15)
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
+        assert cost(rule(frees={"l2": "waste"}), {"waste": 0.25}, []).own == 0.25
         assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
 
     @pytest.mark.parametrize(

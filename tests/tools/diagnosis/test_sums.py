@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import with_metadata
 
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from tests.support.launches import launch, metric, taken
 from tests.support.launches import table as launches_table
+from tests.tools.ceilings.test_ceiling_sources import keep
 from tests.tools.diagnosis.test_wording import WAVES as WAVES_TEXT
 from tests.tools.diagnosis.test_wording import rule
 
@@ -21,6 +23,7 @@ SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_
 IDEAL, THEORETICAL = "memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global"
 EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 SPILLS = "sass__inst_executed_register_spilling"
+LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 WAVES, BLOCKS, SMS = "launch__waves_per_multiprocessor", "launch__grid_size", "device__attribute_multiprocessor_count"
 
 
@@ -62,6 +65,7 @@ class TestMeans:
             ({"launch__occupancy_limit_registers": 4.0}, "limit registers", 4.0),
             ({STALL.format("barrier"): 2.5}, "stall barrier", 2.5),
             ({STALL.format("drain"): 2.5}, "stall drain", 2.5),
+            ({f"sm__pipe_tensor_cycles_active{ELAPSED}": 25.0}, "tensor_pipe", 0.25),
         ],
     )
     def test_are_fractions_of_one_and_counts(self, metrics: dict[str, float], quantity: str, value: float) -> None:
@@ -76,13 +80,26 @@ class TestMeans:
         assert of(both)["issue"] == 0.5
 
     def test_count_each_launch_once_where_no_time_is_known(self) -> None:
-        lanes = "smsp__thread_inst_executed_per_inst_executed.ratio"
-        assert summed(one({lanes: 32.0}, None), one({lanes: 16.0}, None))["lanes"] == 24.0
-        assert summed(one({lanes: 32.0}, None, invocations=3), one({lanes: 16.0}, None))["lanes"] == 28.0
+        assert summed(one({LANES: 32.0}, None), one({LANES: 16.0}, None))["lanes"] == 24.0
+        assert summed(one({LANES: 32.0}, None, invocations=3), one({LANES: 16.0}, None))["lanes"] == 28.0
+
+    def test_are_weighted_by_time_however_short(self) -> None:
+        assert summed(one({LANES: 32.0}, 0.5), one({LANES: 8.0}, 0.25))["lanes"] == pytest.approx(24.0)
 
     def test_leave_out_launches_without_a_time_beside_others_that_have_one(self) -> None:
-        lanes = "smsp__thread_inst_executed_per_inst_executed.ratio"
-        assert summed(one({lanes: 32.0}, 10.0), one({lanes: 16.0}, None))["lanes"] == 32.0
+        assert summed(one({LANES: 32.0}, 10.0), one({LANES: 16.0}, None))["lanes"] == 32.0
+
+    @pytest.mark.parametrize("group", ["nvtx", "name"])
+    def test_of_several_kernels_are_known_where_they_are_for_nine_tenths_of_the_time(self, group: str) -> None:
+        def lanes(*times_and_lanes: tuple[float | None, float | None]) -> float:
+            metrics = [(ns, {} if value is None else {LANES: value}) for ns, value in times_and_lanes]
+            made = launches_table(*(one(some, ns) for ns, some in metrics))
+            return float(taken(lambda: DiagnosisSums(group), made).quantities()["lanes"][0])
+
+        assert lanes((91.0, 32.0), (9.0, None)) == 32.0
+        assert lanes((None, 32.0), *[(None, 16.0)] * 8, (None, None)) == pytest.approx((32 + 8 * 16) / 9)
+        less = [lanes((89.0, 32.0), (11.0, None)), lanes(*[(None, 32.0)] * 8, *[(None, None)] * 2)]
+        assert all(math.isnan(found) for found in less) if group == "nvtx" else less == [32.0, 32.0]
 
 
 class TestRatiosOfSums:
@@ -102,6 +119,7 @@ class TestRatiosOfSums:
         assert of({EXCESSIVE: 10.0, IDEAL: 10.0, THEORETICAL: 40.0})["excessive_sectors"] == 0.25
         assert of({EXCESSIVE: 0.0, THEORETICAL: 0.0})["excessive_sectors"] == 0.0
         assert math.isnan(of({THEORETICAL: 40.0})["excessive_sectors"])
+        assert math.isnan(of({EXCESSIVE: 10.0})["excessive_sectors"])
 
     def test_of_a_launch_that_failed_are_no_blocks_of_its_grid_of_zero(self) -> None:
         assert math.isnan(of({}, grid=(0, 0, 0))["blocks"])
@@ -130,6 +148,9 @@ class TestRatiosOfSums:
         assert of({added: 0.0, every: 0.0})["conflicts"] == 0.0
         assert of({added: 1.0, every: 1.0})["conflicts"] == 1.0
         assert math.isnan(of({every: 40.0})["conflicts"])
+        assert math.isnan(of({added: 10.0})["conflicts"]), "of how many is not known"
+        assert of({added: 0.0})["conflicts"] == 0.0, "of however many"
+        assert math.isnan(of({added: 1.0, every: 0.0})["conflicts"]), "no count of either can be right"
 
     def test_are_local_sectors_of_all_in_l1(self) -> None:
         local = {
@@ -185,6 +206,23 @@ class TestAGrid:
         found = self.of(blocks)
         assert (found["empty_sms"], found["tail"]) == (pytest.approx(empty), pytest.approx(tail))
 
+    def test_of_one_sm_that_holds_one_block_has_a_wave_for_each_block(self) -> None:
+        found = of({BLOCKS: 3.0, SMS: 1.0, "launch__occupancy_limit_warps": 1.0})
+        assert (found["waves"], found["blocks_per_sm"], found["tail"]) == (3.0, 3.0, 0.0)
+        assert of({BLOCKS: 3.0, SMS: 1.0})["blocks_per_sm"] == 3.0
+
+    def test_of_an_unknown_number_of_blocks_leaves_no_sm_empty_and_without_waves_has_no_tail(self) -> None:
+        found = of({**self.FIT, WAVES: 0.2})
+        assert found["blocks_per_sm"] == pytest.approx(0.8)
+        assert math.isnan(found["empty_sms"])
+        assert math.isnan(of({BLOCKS: 3.0})["tail"])
+
+    def test_may_be_missing_in_a_table(self) -> None:
+        made = launches_table(one({BLOCKS: 3.0})).drop_columns(["grid", "block", "device_name"])
+        found = taken(lambda: DiagnosisSums("name"), made).quantities()
+        assert found["blocks"][0] == 3.0
+        assert math.isnan(found["threads"][0])
+
     def test_of_zero_sms_or_no_fitting_block_is_not_known(self) -> None:
         assert math.isnan(self.of(64.0, 0.0)["waves"])
         assert math.isnan(self.of(64.0, 0.0)["empty_sms"])
@@ -198,6 +236,8 @@ class TestAGrid:
         own = summed(one({BLOCKS: 5.0, "launch__block_size": 64.0, SMS: 10.0}, grid=(8, 2, 3), block=(32, 4, 1)))
         assert (own["blocks"], own["threads"], own["sm_count"]) == (5.0, 64.0, 10.0)
         assert math.isnan(of({}, attributes={"Device Name": "A GPU of 2030"})["sm_count"])
+        keep("without-sms", device="A GPU with a machine file")
+        assert math.isnan(of({}, attributes={"Device Name": "A GPU with a machine file"})["sm_count"])
 
     @pytest.mark.parametrize("elapsed", ["sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg"])
     def test_leaves_sms_idle_for_the_cycles_without_a_warp(self, elapsed: str) -> None:
@@ -220,6 +260,19 @@ class TestSumsOfSeveralTables:
         assert [spilled[first.number(name)] for name in "abc"] == [1.0, 6.0, 8.0]
         with pytest.raises(KeyError):
             first.number("d")
+
+    def test_keep_the_notes_on_reading_their_reports(self) -> None:
+        first, other = (
+            taken(lambda: DiagnosisSums("name"), with_metadata(launches_table(launch()), {"notes": [note, "both"]}))
+            for note in ("one", "other")
+        )
+        first.merge(other)
+        assert list(first.reports) == ["one", "both", "other"]
+
+    def test_know_the_metrics_that_some_launch_has(self) -> None:
+        unknown = pa.array([None], pa.float64())
+        made = launches_table(launch("k", {SPILLS: metric(1.0)})).append_column(LANES, unknown)
+        assert {SPILLS, LANES} & taken(lambda: DiagnosisSums("name"), made).metrics() == {SPILLS}
 
     def test_know_which_kernels_ncu_profiled(self) -> None:
         of_nsys = launches_table(launch("timed"))

@@ -54,8 +54,14 @@ class TestNumbersInTextsOfRules:
         assert found["excessive_sectors"].tolist() == [0.25]
 
     def test_of_several_rules_give_the_largest(self) -> None:
-        texts = [rule("SOLBottleneck", WAVES), rule("SOLBottleneck", WAVES.replace("0.4", "0.9"))]
-        assert printed_numbers(table(launch(rules=texts)))["waves"].tolist() == [0.9]
+        less, more = (rule("SOLBottleneck", WAVES.replace("0.4", number)) for number in ("0.4", "0.9"))
+        found = table(launch(rules=[less]), launch(rules=[less, more]), launch(rules=[more, less]))
+        assert printed_numbers(found)["waves"].tolist() == [0.4, 0.9, 0.9]
+
+    def test_are_none_of_rules_without_a_text(self) -> None:
+        kind = pa.list_(pa.struct([("name", pa.string()), ("description", pa.string())]))
+        found = pa.table({"rules": pa.array([[{"name": "SOLBottleneck", "description": None}], None, []], kind)})
+        assert printed_numbers(found) == {}
 
     def test_are_not_read_from_another_rules_text(self) -> None:
         assert printed_numbers(table(launch(rules=[rule("CPIStall", WAVES)]))) == {}
@@ -148,9 +154,17 @@ class TestSentences:
         assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.35 µs"
         assert sentence(words, {"idle": 0.25}) == "blocks; work for 75 %"
 
+    def test_of_a_mean_of_as_many_blocks_as_sms_say_that_some_launches_have_fewer(self) -> None:
+        for blocks, words in ((79.5, " for 80 SMs"), (80.0, " on average for 80 SMs, fewer in some launches")):
+            assert sentence("{of_sms}", {"blocks": blocks, "sm_count": 80.0}) == words
+
     def test_blame_start_and_end_of_a_launch_for_idle_sms_only_if_it_is_short_or_its_time_unknown(self) -> None:
         short = ", or the launch is so short that its start and end count"
         assert sentence("{or_short}", {"launch_ns": 4e3}) == sentence("{or_short}", {}) == short
+        assert (sentence("{or_short}", {"launch_ns": 50e3}), sentence("{or_short}", {"launch_ns": 50000.5})) == (
+            short,
+            "",
+        )
         assert sentence("{of_duration}{or_short}", {"launch_ns": 8.26e12}) == " of the 8,260 s"
 
     def test_name_the_resource_that_all_sms_share_and_the_one_that_leaves_no_more(self) -> None:
