@@ -25,17 +25,22 @@ from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_attributes_of
 from ncu_tools.ceilings.launch_devices import (
     Device,
-    Recorded,
     Rows,
+    agreed,
+    board_of,
     devices_of,
     differs_by_threads,
+    family_of,
+    ids,
+    known_boards,
     measured_cpu,
     measured_of,
     recorded,
+    sm_count,
     with_other_threads,
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
-from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines, machines_of_capability
+from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.ceilings.work_by_unit import LEFT_OUT, UNIT_COLUMNS
 from ncu_tools.numbers.number_format import counted
@@ -186,7 +191,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         _draw_report(result, title, at, attributes)
         _fill_from_board(result, title, at, attributes)
         needed = _missing(result, at[counted_in[at]])
-        fallback = _fallback(device, machine, result.notes, needed, recorded(table, at))
+        fallback = _fallback(device, machine, result.notes, needed, table, at)
         if fallback is not None:
             _fill(result, title, at, fallback, attributes.steady_sm_clock, _worked(table))
         if machine is not None:
@@ -370,10 +375,12 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
 
 
 def _fallback(
-    device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], how: Recorded
+    device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], table: pa.Table, at: Rows
 ) -> _Fallback | None:
-    name, capability, _ = device
-    known = machine_of_device(name)
+    (name, capability, _), how = device, recorded(table, at)
+    known, note = board_of(device, table, at)
+    if note and needed:
+        notes.append(note)
     if known is not None:
         return _Fallback(known.rates, f"machine file {known.id}", known.boost_clock_hz)
     if machine is not None:
@@ -385,21 +392,25 @@ def _fallback(
         notes += [_taken_from_here(measured)] if of_unnamed_cpu and needed else []
         says = f"machine file {measured.id}"
         return _Fallback(measured.rates, says, None, chosen=of_unnamed_cpu, kind=kind_of(measured))
-    family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
-    agreed = _agreed(family) if name is None and family else {}
-    if agreed:
-        missing = [unit_title(unit) for unit in ("fp32", "dram") if unit not in agreed]
+    sms = sm_count(table, at)
+    family = family_of(capability, sms)
+    shared = agreed(family) if name is None else {}
+    if shared:
+        missing = [unit_title(unit) for unit in ("fp32", "dram") if unit not in shared]
         if needed:
             lacks = "has no ceiling" if len(missing) == 1 else "have no ceiling"
             unknown = f"; they differ in {' and '.join(missing)}, which {lacks}" if missing else ""
+            others = known_boards(capability, sms, but=family)
+            too = f", which other boards have too: {others}" if others else ""
             notes.append(
-                f"the report names no device: ceilings are what {_ids(family)} agree on (compute capability "
-                f"{capability}){unknown}. Say --machine NAME to choose one"
+                f"the report names no device: ceilings are what {ids(family)} agree on (compute capability "
+                f"{capability}{too}){unknown}. Say --machine NAME to choose one"
             )
-        return _Fallback(agreed, f"machine files {_ids(family)} agree", family[0].boost_clock_hz)
+        return _Fallback(shared, f"machine files {ids(family)} agree", family[0].boost_clock_hz)
     if needed:
-        others = [candidate.id for candidate in machines_of_capability(capability)] if capability else []
-        known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
+        of_sms = f" and {sms:g} SMs" if sms is not None and known_boards(capability, sms) else ""
+        others = known_boards(capability, sms if of_sms else None)
+        known_ones = f" (of compute capability {capability}{of_sms} there are {others})" if others else ""
         other_way = ", or collect the report's own with --section SpeedOfLight_RooflineChart" if how.by_ncu else ""
         if name and not capability:  # a device with a name but no compute capability was not profiled by ncu
             known_ones = with_other_threads(device)
@@ -438,20 +449,6 @@ def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows)
         f"the report says compute capability {device.capability}{f' of {device.name}' if device.name else ''}, and "
         f"--machine {machine.id} has {machine.compute_capability}: its ceilings are those of another chip"
     ]
-
-
-def _ids(family: Sequence[Machine]) -> str:
-    return ", ".join(machine.id for machine in family)
-
-
-def _agreed(family: Sequence[Machine]) -> dict[str, Rate]:
-    """The rates on which all machines of a family agree within 1 %."""
-    first = family[0]
-    return {
-        unit: rate
-        for unit, rate in first.rates.items()
-        if all(unit in other.rates and abs(other.rates[unit].value / rate.value - 1) < 0.01 for other in family)
-    }
 
 
 TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"

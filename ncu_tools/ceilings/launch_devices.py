@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,18 @@ import pyarrow as pa
 from ncu_parsers.report_data.operator_records import THREADS
 from ncu_parsers.schema import tables
 
-from ncu_tools.ceilings.machine_files import Machine, machines, measured_machines
+from ncu_tools.ceilings.machine_files import (
+    Machine,
+    Rate,
+    machine_of_device,
+    machines,
+    machines_of_capability,
+    measured_machines,
+)
+
+SM_COUNT, LAUNCHED_SM_COUNT = "device__attribute_multiprocessor_count", "launch__sm_count"
+MOST_NAMED = 6
+"""How many other boards a note names."""
 
 Rows = npt.NDArray[np.int64]
 """Row indices of launches in a table."""
@@ -95,3 +106,60 @@ def measured_cpu() -> Machine | None:
     """The only CPU that was measured here; None if there are several (other numbers of threads) or none."""
     found = [machine for machine in machines().values() if machine.measured and machine.kind == "cpu"]
     return found[0] if len(found) == 1 else None
+
+
+def sm_count(table: pa.Table, at: Rows, metrics: Sequence[str] = (SM_COUNT, LAUNCHED_SM_COUNT)) -> float | None:
+    """The SMs of the device of the launches `at`; None if the report does not say, or says several."""
+    for metric in metrics:
+        counts = tables.floats(table, metric)[at]
+        known = np.unique(counts[counts > 0])
+        if known.size:
+            return float(known[0]) if known.size == 1 else None
+    return None
+
+
+def board_of(device: Device, table: pa.Table, at: Rows) -> tuple[Machine | None, str]:
+    """The machine file of the device that the report names, if its number of SMs is the report's; and a note on it.
+
+    The note stands for files that know of another board with the same name.
+    """
+    found = machine_of_device(device.name)
+    if found is None:
+        return None, ""
+    said = sm_count(table, at, [SM_COUNT])
+    if said is not None and found.sm_count is not None and said != found.sm_count:
+        return None, (
+            f"{device.name} has {said:g} SMs by the report, and the board of machine file {found.id} {found.sm_count}: "
+            "it is another board of the same name"
+        )
+    if not found.same_name:
+        return found, ""
+    return found, f"{device.name}: ceilings are those of {found.id}; {found.same_name}"
+
+
+def family_of(capability: str | None, sms: float | None) -> list[Machine]:
+    """The machines that stand for a compute capability, less those with another number of SMs than the report's."""
+    stand = [machine for machine in machines_of_capability(capability) if machine.stands_for_compute_capability]
+    return [machine for machine in stand if sms is None or machine.sm_count in (None, sms)]
+
+
+def agreed(family: Sequence[Machine]) -> dict[str, Rate]:
+    """The rates on which all machines of a family agree within 1 %."""
+    return {
+        unit: rate
+        for unit, rate in (family[0].rates.items() if family else ())
+        if all(unit in other.rates and abs(other.rates[unit].value / rate.value - 1) < 0.01 for other in family)
+    }
+
+
+def ids(family: Sequence[Machine]) -> str:
+    """The ids of machines, as text."""
+    return ", ".join(machine.id for machine in family)
+
+
+def known_boards(capability: str | None, sms: float | None = None, but: Sequence[Machine] = ()) -> str:
+    """The ids of the machines of a compute capability and number of SMs, as text; the first of them if many."""
+    found = [machine for machine in machines_of_capability(capability) if capability and machine not in but]
+    found = [machine for machine in found if sms is None or machine.sm_count in (None, sms)]
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return ids(found[:MOST_NAMED]) + more

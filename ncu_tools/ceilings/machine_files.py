@@ -61,7 +61,8 @@ class Machine:
 
     `measured` rates were reached by `ncu-bench machines measure`, or `measured_quickly` by `ncu-bench profile`; the
     others are data-sheet values. `links` are those of one GPU by `LINK_ENDS`, in one direction. `threads` is the number
-    of CPU threads they were measured with, None if the file does not say.
+    of CPU threads they were measured with, None if the file does not say. `same_name` tells of another board to which
+    the driver gives the same name.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Machine:
     measured: bool = False
     measured_quickly: bool = False
     threads: int | None = None
+    same_name: str = ""
     links: Mapping[str, Rate] = field(default_factory=dict)
 
     @property
@@ -184,6 +186,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         measured=data.get("measured", False),
         measured_quickly=data.get("measured_quickly", False),
         threads=data.get("threads"),
+        same_name=data.get("same_name", ""),
         links={
             entry["to"]: Rate(
                 entry["to"], entry["value"], entry.get("source", data["source"]), note=entry.get("note", "")
@@ -196,14 +199,14 @@ def parse_machine(machine_id: str, text: str) -> Machine:
 _KEYS = {
     "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
     "stands_for_compute_capability", "source", "peak", "bandwidth", "link", "memory", "measured",
-    "measured_quickly", "threads",
+    "measured_quickly", "threads", "same_name",
 }  # fmt: skip
 
 
 _NUMBER = (int, float)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
-    "threads": int, "measured_quickly": bool,
+    "threads": int, "measured_quickly": bool, "same_name": str,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
     "peak": list, "bandwidth": list, "link": list, "memory": dict,
 }  # fmt: skip

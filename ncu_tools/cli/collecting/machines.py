@@ -168,6 +168,8 @@ def _one(machine: Machine, output_format: str) -> Table:
     ]
     if machine.chip and unknown:
         notes.append(f"not known, for want of a source: {' and '.join(unknown)}")
+    if machine.same_name:
+        notes.append(machine.same_name)
     return Table("machines", RATE_COLUMNS, rows, notes)
 
 

@@ -440,10 +440,67 @@ class TestAComputeCapability:
         self.family(5e11, 5e11, stands=False)
         assert math.isnan(of(on(None, capability="99.9")).per_launch["fp32"][0])
 
+    def test_tells_of_other_boards_that_have_it(self) -> None:
+        self.family(5e11, 5e11)
+        keep("z-1", device="Z 1", more='compute_capability = "99.9"')
+        (note,) = of(on(None, sass(ffma=1e6), ns=LONG, capability="99.9")).notes
+        assert "(compute capability 99.9, which other boards have too: z-1). Say" in note
+
+    @pytest.mark.parametrize("metric_name", ["device__attribute_multiprocessor_count", "launch__sm_count"])
+    def test_is_not_used_for_a_board_with_another_number_of_sms(self, metric_name: str) -> None:
+        said = {"a100": {metric_name: metric(108.0)}, "a30": {metric_name: metric(56.0)}}
+        a100 = of(on(None, sass(ffma=1e6) | said["a100"], ns=LONG, capability="8.0"))
+        assert a100.per_launch["fp32"].tolist() == [19.5e12]
+        assert ", which other boards have too: a800-pcie-80gb, a800-sxm4-80gb)" in a100.notes[0]
+        a30 = of(on(None, sass(ffma=1e6) | said["a30"], ns=LONG, capability="8.0"))
+        assert math.isnan(a30.per_launch["fp32"][0])
+        assert (
+            "no ceilings are known for this device (of compute capability 8.0 and 56 SMs there are a30)" in a30.notes[0]
+        )
+
+    def test_is_not_narrowed_by_launches_that_differ_in_their_sms(self) -> None:
+        launches = [
+            on(None, sass(ffma=1e6) | {"launch__sm_count": metric(sms)}, ns=LONG, capability="8.0")
+            for sms in (108.0, 56.0)
+        ]
+        assert of(*launches).per_launch["fp32"].tolist() == [19.5e12] * 2
+
+    def test_with_many_boards_names_the_first_of_them(self) -> None:
+        for number in range(9):
+            keep(f"y-{number}", device=f"Y {number}", more='compute_capability = "99.9"')
+        (note,) = of(on("A board of 2030", sass(ffma=1e6), ns=LONG, capability="99.9")).notes
+        assert "there are y-0, y-1, y-2, y-3, y-4, y-5 and 3 more): choose" in note
+
     def test_is_noted_to_read_low_if_the_clock_was_below_their_boost_clock(self) -> None:
         self.family(5e11, 5e11, boost=2e9)
         found = of(on(None, sass(ffma=1e6) | at_clock(1e9), ns=LONG, capability="99.9"))
         assert any("profiled at 1.00 GHz; its data-sheet ceilings assume 2.00 GHz" in note for note in found.notes)
+
+
+class TestANameOfTwoBoards:
+    """Boards to which the driver gives the same name, told apart by their number of SMs where that differs."""
+
+    def on_x(self, sms: float | None, sm_counter: str = "device__attribute_multiprocessor_count") -> Ceilings:
+        keep("x-1", more='sm_count = 68\nsame_name = "a 12 GB board of this name has 70 SMs"')
+        counted = {} if sms is None else {sm_counter: metric(sms)}
+        return of(on("Board X", sass(ffma=1e6) | counted, ns=LONG, dram=1.0, capability=None))
+
+    @pytest.mark.parametrize("sms", [None, 68.0])
+    def test_takes_its_file_and_a_note_tells_of_the_other(self, sms: float | None) -> None:
+        found = self.on_x(sms)
+        assert found.per_launch["fp32"].tolist() == [1e12]
+        assert found.notes == ["Board X: ceilings are those of x-1; a 12 GB board of this name has 70 SMs"]
+
+    def test_has_no_ceilings_if_the_report_has_another_number_of_sms(self) -> None:
+        found = self.on_x(70.0)
+        assert math.isnan(found.per_launch["fp32"][0])
+        assert found.notes[0] == (
+            "Board X has 70 SMs by the report, and the board of machine file x-1 68: it is another board of the same name"
+        )
+        assert found.notes[1].startswith("no ceilings are known for Board X")
+
+    def test_is_not_told_apart_by_the_sms_of_a_launch_which_may_be_a_part_of_them(self) -> None:
+        assert self.on_x(34.0, "launch__sm_count").per_launch["fp32"].tolist() == [1e12]
 
 
 class TestNotesOnMissingCeilings:
