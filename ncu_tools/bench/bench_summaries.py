@@ -133,7 +133,7 @@ def _speed_text(summary: Summary, ratio: float) -> str:
     shown = times(ratio, summary.low, summary.high, turned=not slower)
     same = memory is not None and abs(memory - 1) < SAME_MEMORY
     if summary.low is not None and summary.high is not None and summary.low <= 1 <= summary.high:
-        text = [f"{NOT_SHOWN}: {new} was {shown} {'slower' if slower else 'faster'} than {base}", "within the noise"]
+        text = [f"{NOT_SHOWN}: {new} is {shown} {'slower' if slower else 'faster'} than {base}", "within the noise"]
         takes = [] if memory is None else [f"and takes {'the same' if same else _memory_text(memory)} memory"]
         return ", ".join([*text, *takes])
     sure = f"{new} is {shown} {'slower' if slower else 'faster'}"

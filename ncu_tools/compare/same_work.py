@@ -11,6 +11,7 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.compare.change import shortened
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME, Pairing
+from ncu_tools.kernels.names.kernel_titles import short_title
 
 NOT_THE_SAME_WORK = "not the same work"
 MOST_NAMED = 3
@@ -55,7 +56,7 @@ def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Oth
         differs[codes[ours[own] != theirs[own]]] = True
     found: list[tuple[int, str]] = []
     for number, pair in enumerate(pairing.pairs):
-        name = short_name(pair.kernel)
+        name = short_title(pair.kernel)
         if before[number] != after[number]:
             found.append((number, f"{before[number]:,.0f} -> {after[number]:,.0f} launches of {name}"))
         elif differs[number] and pair.matched_by == BY_NAME:

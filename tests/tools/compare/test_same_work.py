@@ -41,3 +41,14 @@ def test_a_kernel_that_only_one_run_has_is_other_work_that_no_gate_on_it_can_jud
     found = between(table(launch("copy", grid=(1, 1, 1))), table(launch("copy", grid=(1, 1, 1)), launch("fill")))
     assert found.kernels == ["0 -> 1 launches of fill"]
     assert "kernel:copy:" in found.advice
+
+
+def test_copies_and_kernels_of_templates_are_named_by_their_short_titles() -> None:
+    """The short name of a copy was "Device-to-Device]", and that of every functor "elementwise_kernel"."""
+    name = "void at::native::elementwise_kernel<128, 2, at::native::CUDAFunctor_add<float>>(int, T2)"
+    launches = [launch(one, ns=1.0) for one in ("[CUDA memcpy Device-to-Device]", name)]
+    found = between(table(*launches), table(*launches, *(launch(one.kernel_name, ns=1.0) for one in launches)))
+    assert found.kernels == [
+        "1 -> 2 launches of [CUDA memcpy Device-to-Device]",
+        "1 -> 2 launches of at::native::elementwise_kernel<CUDAFunctor_add>",
+    ]

@@ -263,8 +263,8 @@ def test_a_clock_below_the_data_sheets_is_noted_for_the_units_that_worked() -> N
         "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": metric(64.0 * 108),
         "sm__cycles_elapsed.avg.per_second": metric(0.9e9, "hz"),
     }
-    products = launch("gemm", {**sass(), **tensor(bf16_dst_fp32=1e9), **own}, ns=1e4, dram=1e6)
-    simple = launch("copy", {**sass(ffma=1e6), **tensor(), **own}, ns=1e4, dram=1e6)
+    products = launch("gemm", {**sass(), **tensor(bf16_dst_fp32=1e9), **own}, ns=1e6, dram=1e6)
+    simple = launch("copy", {**sass(ffma=1e6), **tensor(), **own}, ns=1e6, dram=1e6)
     noted = [[note for note in spots(one).notes if "was profiled at 0.90 GHz" in note] for one in (products, simple)]
     assert [len(notes) for notes in noted] == [1, 0]
 
@@ -361,7 +361,7 @@ class TestCeilings:
 
     def test_a_clock_below_the_data_sheets_is_noted(self) -> None:
         clock = {"sm__cycles_elapsed.avg.per_second": metric(0.765e9, "hz")}
-        assert "profiled at 0.77 GHz" in ceilings_of(table(launch("k", clock | NAME))).notes[0]
+        assert "profiled at 0.77 GHz" in ceilings_of(table(launch("k", clock | NAME, ns=1e6))).notes[0]
 
 
 class TestRoofline:
