@@ -355,13 +355,19 @@ _OPERATOR = r"operator\s*(?:\(\)|[^\w\s(]+)"
 _ANGLE = r"([<>])"
 
 
+COPIES = ("[CUDA mem", "Memcpy ", "Memset ")
+"""What names of copies and fills of memory begin with, in timelines of nsys and of PyTorch's profiler."""
+
+
 @lru_cache(maxsize=65536)
 def short_name(name: str) -> str:
     """The function name in a demangled kernel name: without return type, namespaces, template arguments and parameters.
 
     `void at::native::vectorized_elementwise_kernel<4, at::F<float>>(int, T2)` gives `vectorized_elementwise_kernel`. Of
-    a name that is not C++ (Julia, Fortran, numba), only parameters are dropped.
+    a name that is not C++ (Julia, Fortran, numba), only parameters are dropped. Names of copies stay whole.
     """
+    if name.startswith(COPIES):
+        return name
     text = _drop_template_arguments(name.strip())
     head = text.split("(")[0].strip() if not text.startswith("(") else text
     head = head.rsplit("::", 1)[-1]

@@ -78,6 +78,9 @@ def test_text_among_numbers_is_dropped_and_a_column_of_texts_kept() -> None:
         ("", ""),
         ("(", "("),
         ("range", "range"),
+        ("[CUDA memcpy Device-to-Device]", "[CUDA memcpy Device-to-Device]"),
+        ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
+        ("Memset (Device)", "Memset (Device)"),
     ],
 )
 def test_the_short_name_is_the_function_without_namespaces_templates_and_parameters(name: str, short: str) -> None:
