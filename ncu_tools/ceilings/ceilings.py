@@ -37,6 +37,7 @@ from ncu_tools.ceilings.launch_devices import (
     measured_of,
     recorded,
     sm_count,
+    taken_from_here,
     with_other_threads,
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
@@ -55,6 +56,9 @@ by `ncu-bench profile`."""
 MEASUREMENTS = (MEASURED, MEASURED_QUICKLY)
 
 BOARD_SAYS = "report, device attributes"
+
+SAME_CLOCK = 0.95
+"""From this share of a data sheet's clock on, a run's clock is not worth a note."""
 
 CLOCK_ERROR = 0.01
 """Relative error of a measured memory clock; a clock within it of the board's limit counts as the limit."""
@@ -193,7 +197,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         needed = _missing(result, at[counted_in[at]])
         fallback = _fallback(device, machine, result.notes, needed, table, at)
         if fallback is not None:
-            _fill(result, title, at, fallback, attributes.steady_sm_clock, _worked(table))
+            _fill(result, title, at, fallback, attributes, _worked(table))
         if machine is not None:
             result.notes += _on_the_choice(result, device, machine, at)
         _add_others(result, title, at, attributes)
@@ -389,7 +393,7 @@ def _fallback(
     of_unnamed_cpu = how.on_cpu and not any(device)
     measured = measured_cpu() if of_unnamed_cpu else measured_of(device)
     if measured is not None:
-        notes += [_taken_from_here(measured)] if of_unnamed_cpu and needed else []
+        notes += [taken_from_here(measured)] if of_unnamed_cpu and needed else []
         says = f"machine file {measured.id}"
         return _Fallback(measured.rates, says, None, chosen=of_unnamed_cpu, kind=kind_of(measured))
     sms = sm_count(table, at)
@@ -427,12 +431,6 @@ def _fallback(
     return None
 
 
-def _taken_from_here(machine: Machine) -> str:
-    threads = f" with {counted(machine.threads, 'thread', 'threads')}" if machine.threads else ""
-    found = f"the trace names no CPU: ceilings are those measured on this machine{threads} ({machine.id})"
-    return f"{found}; say --machine NAME if it was recorded elsewhere"
-
-
 def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:
     """Notes on the user's choice of machine: it bounds no launch of this device, or is another chip."""
     chosen = [number for number, origin in enumerate(result.origins) if origin.chosen]
@@ -451,43 +449,50 @@ def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows)
     ]
 
 
-TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"
+def _fill(
+    result: Ceilings, title: str, at: Rows, fallback: _Fallback, attributes: DeviceAttributes, work: dict[str, Mask]
+) -> None:
+    """Give launches without a ceiling those of a machine file: a data sheet's peaks at the clock of each launch.
 
-
-def instructions_of(rate: Rate) -> tuple[str, str]:
-    """The instruction of a machine file's rate, and the slower one; both "" if there is only one."""
-    return ("wgmma", "mma.sync") if rate.mma_sync is not None else ("", "")
-
-
-def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats, work: dict[str, Mask]) -> None:
-    origin = Origin(fallback.kind, fallback.says, fallback.boost_clock_hz, fallback.chosen)
-    used = []
+    That is the clock of the launch's cycles, so that its share of the peak is one of its cycles, however short it is.
+    """
+    boost = fallback.boost_clock_hz if fallback.kind == DATA_SHEET else None
+    clocks = attributes.sm_clock if boost else tables.unknown(len(attributes.sm_clock))
+    steady = middle(attributes.steady_sm_clock[at])
+    clock = (steady or middle(clocks[at])) if boost else None
+    origin = Origin(fallback.kind, fallback.says, None if clock else fallback.boost_clock_hz, fallback.chosen)
+    scaled = False
     for unit, rate in fallback.rates.items():
-        if unit not in result.per_launch:
+        missing = at[np.isnan(result.per_launch[unit][at])] if unit in result.per_launch else at[:0]
+        if not missing.size:
             continue
-        values = result.per_launch[unit]
-        missing = at[np.isnan(values[at])]
-        if missing.size:
-            result.give(unit, missing, rate.value, origin)
-            if unit == "fp32" or (unit in work and work[unit][missing].any()):
-                used.append(unit)
-            if missing.size == at.size:
-                source = f"{fallback.says}; {rate.source}"
-                own, slower = instructions_of(rate)
-                result.drawn.append(Ceiling(title, unit, rate.value, source, fallback.kind, instruction=own))
-                if rate.mma_sync is not None:
-                    result.others.append(Ceiling(title, unit, rate.mma_sync, source, fallback.kind, instruction=slower))
-                if rate.sparse is not None:
-                    result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
-    profiled = middle(clocks[at])
-    if (
-        used
-        and not np.isnan(result.per_launch["dram"][at]).all()  # without a DRAM ceiling no launch has a bound
-        and profiled is not None
-        and fallback.boost_clock_hz
-        and profiled < 0.95 * fallback.boost_clock_hz
-    ):
+        is_peak = rate_unit(unit) != "byte/s"
+        assumed = (rate.clock_hz or boost) if is_peak else None
+        factors = clocks[missing] / assumed if assumed else np.ones(missing.size)
+        result.give(unit, missing, rate.value * np.where(np.isnan(factors), 1.0, factors), origin)
+        scaled |= is_peak and (unit == "fp32" or (unit in work and bool(work[unit][missing].any())))
+        if missing.size == at.size:
+            _draw_rate(result, title, rate, fallback, clock, assumed)
+    has_bound = not np.isnan(result.per_launch["dram"][at]).all()  # without a DRAM ceiling no launch has one
+    if has_bound and scaled and boost and steady and steady < SAME_CLOCK * boost:
         result.notes.append(
-            f"{title} was profiled at {profiled / 1e9:.2f} GHz; its data-sheet ceilings assume "
-            f"{fallback.boost_clock_hz / 1e9:.2f} GHz, so per cent of the bound read low, and headroom high"
+            f"{title} was profiled at {steady / 1e9:.2f} GHz: its peaks are the data sheet's, of {boost / 1e9:.2f} "
+            "GHz, scaled to that clock"
         )
+
+
+def _draw_rate(
+    result: Ceilings, title: str, rate: Rate, fallback: _Fallback, clock: float | None, assumed: float | None
+) -> None:
+    """Add a machine file's ceiling, with slower and sparse ones; scaled to the run's clock if it assumes another."""
+    factor, kind, says = 1.0, fallback.kind, fallback.says
+    if clock and assumed:
+        factor, kind, says = clock / assumed, PROFILED_CLOCK, f"{fallback.says} at {clock / 1e9:.2f} GHz"
+    own, slower = rate.instructions
+    source = f"{says}; {rate.source}"
+    result.drawn.append(Ceiling(title, rate.unit, factor * rate.value, source, kind, instruction=own))
+    result.others += [
+        Ceiling(title, rate.unit, factor * value, source, kind, is_sparse, instruction)
+        for value, instruction, is_sparse in ((rate.mma_sync, slower, False), (rate.sparse, "", True))
+        if value is not None
+    ]

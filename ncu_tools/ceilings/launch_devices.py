@@ -19,6 +19,7 @@ from ncu_tools.ceilings.machine_files import (
     machines_of_capability,
     measured_machines,
 )
+from ncu_tools.numbers.number_format import counted
 
 SM_COUNT, LAUNCHED_SM_COUNT = "device__attribute_multiprocessor_count", "launch__sm_count"
 MOST_NAMED = 6
@@ -163,3 +164,10 @@ def known_boards(capability: str | None, sms: float | None = None, but: Sequence
     found = [machine for machine in found if sms is None or machine.sm_count in (None, sms)]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return ids(found[:MOST_NAMED]) + more
+
+
+def taken_from_here(machine: Machine) -> str:
+    """The note on a CPU trace, which takes the ceilings of the CPU measured here."""
+    threads = f" with {counted(machine.threads, 'thread', 'threads')}" if machine.threads else ""
+    found = f"the trace names no CPU: ceilings are those measured on this machine{threads} ({machine.id})"
+    return f"{found}; say --machine NAME if it was recorded elsewhere"

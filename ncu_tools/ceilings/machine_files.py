@@ -38,13 +38,16 @@ LINK_ENDS = (HOST_LINK, PEER_LINK)
 BYTES_COUNTED = (TRAFFIC, NVIDIA)
 """The definitions of bytes at L2 and L1 (see `levels`)."""
 KINDS = ("gpu", "cpu", "accelerator")
+TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"
+"""What the rate of mma.sync in a machine file follows from."""
 SHIPPED = Path(__file__).with_name("machines")
 
 
 class Rate(NamedTuple):
     """The peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with its source.
 
-    `mma_sync` is the rate of the instruction mma.sync where the peak needs wgmma (Hopper).
+    `mma_sync` is the rate of the instruction mma.sync where the peak needs wgmma (Hopper). `clock_hz` is the SM clock
+    behind the peak where it is not the machine's `boost_clock_hz`.
     """
 
     unit: str
@@ -53,6 +56,12 @@ class Rate(NamedTuple):
     sparse: float | None = None
     note: str = ""
     mma_sync: float | None = None
+    clock_hz: float | None = None
+
+    @property
+    def instructions(self) -> tuple[str, str]:
+        """The instruction of the rate, and the slower one; both "" if there is only one."""
+        return ("wgmma", "mma.sync") if self.mma_sync is not None else ("", "")
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
             entry.get("sparse"),
             entry.get("note", ""),
             entry.get("mma_sync"),
+            entry.get("clock_hz"),
         )
     return Machine(
         id=machine_id,
@@ -211,8 +221,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "peak": list, "bandwidth": list, "link": list, "memory": dict,
 }  # fmt: skip
 _TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
-    "unit": str, "level": str, "to": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "source": str,
-    "note": str,
+    "unit": str, "level": str, "to": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "clock_hz": _NUMBER,
+    "source": str, "note": str,
 }  # fmt: skip
 
 

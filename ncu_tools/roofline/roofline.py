@@ -22,16 +22,14 @@ from ncu_tools.ceilings import device_attributes
 from ncu_tools.ceilings.ceilings import (
     BOARD_LIMIT,
     MEASURED_QUICKLY,
-    TWO_THIRDS,
     Ceiling,
     Ceilings,
     ceilings_of,
-    instructions_of,
     kind_of,
     unit_title,
 )
 from ncu_tools.ceilings.levels import definition_titles
-from ncu_tools.ceilings.machine_files import DRAM, Machine
+from ncu_tools.ceilings.machine_files import DRAM, TWO_THIRDS, Machine
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
@@ -306,7 +304,7 @@ def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]
     kind = kind_of(machine)
     dense, others = [], []
     for rate in (*machine.bandwidths, *machine.peaks):
-        fastest, slower = instructions_of(rate)
+        fastest, slower = rate.instructions
         dense.append(Ceiling(machine.name, rate.unit, rate.value, rate.source, kind, instruction=fastest))
         if rate.mma_sync is not None:
             others.append(Ceiling(machine.name, rate.unit, rate.mma_sync, TWO_THIRDS, kind, instruction=slower))

@@ -372,7 +372,22 @@ class TestMachineFiles:
         found = of(on(A100, own, ns=LONG), on(A100, ns=LONG))
         assert found.per_launch["fp32"].tolist() == pytest.approx([128 * 108 * 1e9, 19.5e12])
         assert [ceiling.kind for ceiling in found.drawn if ceiling.unit == "fp32"] == [PROFILED_CLOCK]
-        assert drawn(found, "fp64").kind == DATA_SHEET
+        assert drawn(found, "fp64").kind == PROFILED_CLOCK
+
+    def test_of_compute_units_are_scaled_to_the_profiled_clock_and_of_memory_are_not(self) -> None:
+        found = of(on(A100, at_clock(1.128e9), ns=LONG))
+        assert found.per_launch["fp32"].tolist() == pytest.approx([0.8 * 19.5e12])
+        assert found.per_launch["dram"].tolist() == pytest.approx([1.555e12])
+        assert (drawn(found, "fp32").kind, drawn(found, "dram").kind) == (PROFILED_CLOCK, DATA_SHEET)
+        assert drawn(found, "fp32").source.startswith("machine file a100-sxm4-40gb at 1.13 GHz; ")
+        sparse = next(one for one in found.others if (one.unit, one.sparse) == ("tensor_bf16", True))
+        assert sparse.value == pytest.approx(0.8 * 624e12)
+
+    def test_with_a_clock_of_their_own_are_scaled_from_it(self) -> None:
+        """Tensor peaks of H100 assume 1.83 GHz, the others 1.98 GHz."""
+        found = of(on("NVIDIA H100 80GB HBM3", at_clock(1.83e9), ns=LONG, capability="9.0"))
+        assert found.per_launch["tensor_bf16"].tolist() == pytest.approx([989.4e12], rel=1e-3)
+        assert found.per_launch["fp32"].tolist() == pytest.approx([66.9e12 * 1.83 / 1.98], rel=1e-2)
 
     def test_list_sparse_and_slower_rates_only_where_they_have_some(self) -> None:
         def others(device: str, capability: str) -> set[tuple[str, bool, str]]:
@@ -471,10 +486,10 @@ class TestAComputeCapability:
         (note,) = of(on("A board of 2030", sass(ffma=1e6), ns=LONG, capability="99.9")).notes
         assert "there are y-0, y-1, y-2, y-3, y-4, y-5 and 3 more): choose" in note
 
-    def test_is_noted_to_read_low_if_the_clock_was_below_their_boost_clock(self) -> None:
+    def test_is_scaled_to_the_profiled_clock(self) -> None:
         self.family(5e11, 5e11, boost=2e9)
         found = of(on(None, sass(ffma=1e6) | at_clock(1e9), ns=LONG, capability="99.9"))
-        assert any("profiled at 1.00 GHz; its data-sheet ceilings assume 2.00 GHz" in note for note in found.notes)
+        assert any("profiled at 1.00 GHz: its peaks are the data sheet's, of 2.00 GHz" in note for note in found.notes)
 
 
 class TestANameOfTwoBoards:
@@ -591,14 +606,14 @@ class TestNotesOnTheChosenMachine:
         ]
 
 
-class TestNotesOnAClockBelowTheDataSheets:
-    """Data-sheet ceilings hold at the boost clock: 1.41 GHz for an A100."""
+class TestNotesOnAClockBelowTheDataSheet:
+    """Data-sheet peaks assume the boost clock, 1.41 GHz for an A100, and are scaled to that of the run."""
 
     @staticmethod
     def noted(clock: float | None, metrics: dict[str, Any] | None = None, device: str = A100) -> bool:
         clocks = {} if clock is None else at_clock(clock)
         notes = of(on(device, clocks | (metrics or {}), ns=LONG)).notes
-        return any("so per cent of the bound read low" in note for note in notes)
+        return any("scaled to that clock" in note for note in notes)
 
     def test_stand_if_the_run_was_more_than_five_per_cent_below(self) -> None:
         assert self.noted(0.94 * 1.41e9)
@@ -607,8 +622,7 @@ class TestNotesOnAClockBelowTheDataSheets:
 
     def test_give_both_clocks(self) -> None:
         assert of(on(A100, at_clock(0.765e9), ns=LONG)).notes == [
-            f"{A100} was profiled at 0.77 GHz; its data-sheet ceilings assume 1.41 GHz, so per cent of the bound read low, "
-            "and headroom high"
+            f"{A100} was profiled at 0.77 GHz: its peaks are the data sheet's, of 1.41 GHz, scaled to that clock"
         ]
 
     def test_need_a_launch_that_is_long_enough_to_show_its_clock(self) -> None:
@@ -634,13 +648,13 @@ class TestNotesOnAClockBelowTheDataSheets:
 
     def test_stand_for_other_units_where_a_table_has_no_column_of_fp16(self) -> None:
         launches = table(on(A100, at_clock(1e9) | sass(dadd=1.0), ns=LONG)).drop_columns(["flops_fp16"])
-        assert any("so per cent of the bound read low" in note for note in ceilings_of(launches).notes)
+        assert any("scaled to that clock" in note for note in ceilings_of(launches).notes)
 
     def test_do_not_stand_without_a_dram_ceiling(self) -> None:
         """Nothing is said of per cent of a bound that no launch has."""
         fallback = of(on(None, at_clock(0.5e9), dram=1.0, ns=LONG))
         assert math.isnan(fallback.per_launch["dram"][0])
-        assert not any("read low" in note for note in fallback.notes)
+        assert not any("scaled" in note for note in fallback.notes)
 
 
 def test_a_machine_has_every_rate_of_its_file() -> None:

@@ -44,12 +44,6 @@ OF_BOARD = {
 }  # fmt: skip
 """Rates per SM and cycle that NVIDIA prints for a single board."""
 
-TENSOR_CLOCK_HZ = {
-    "h100-sxm": 1.83e9, "h200": 1.83e9, "gh200": 1.83e9, "gh200-144gb": 1.83e9, "h800-sxm": 1.83e9,
-    "h100-pcie": 1.62e9, "h800-pcie": 1.62e9, "h100-nvl": 1.545e9, "h200-nvl": 1.545e9,
-}  # fmt: skip
-"""The clock behind a Hopper board's tensor peaks other than FP64, which is below the one behind the others."""
-
 NOT_COMPUTED = {
     ("h800-sxm", "fp64"): "cut by NVIDIA to about 1 TFLOP/s",
 }
@@ -75,23 +69,17 @@ def per_sm(machine: Machine) -> dict[str, int]:
     return {**rates, **OF_BOARD.get(machine.id, {})}
 
 
-def clock(machine: Machine, unit: str) -> float:
-    """The clock behind the peak of a unit, in Hz."""
-    boost = machine.boost_clock_hz or 0.0
-    slower = unit.startswith("tensor_") and unit != "tensor_fp64"
-    return TENSOR_CLOCK_HZ[machine.id] if slower and machine.compute_capability == "9.0" else boost
-
-
 @pytest.mark.parametrize("machine", BOARDS, ids=lambda machine: machine.id)
 def test_every_peak_is_operations_per_sm_and_cycle_times_sms_times_clock(machine: Machine) -> None:
     if machine.id in WITHOUT_CLOCK:
         assert machine.boost_clock_hz is None
         return
     assert machine.sm_count
+    assert machine.boost_clock_hz
     for rate in machine.peaks:
         if (machine.id, rate.unit) in NOT_COMPUTED:
             continue
-        computed = per_sm(machine)[rate.unit] * machine.sm_count * clock(machine, rate.unit)
+        computed = per_sm(machine)[rate.unit] * machine.sm_count * (rate.clock_hz or machine.boost_clock_hz)
         assert rate.value == pytest.approx(computed, rel=0.015), rate.unit
 
 
@@ -110,5 +98,11 @@ def test_sparse_rates_are_twice_the_dense_ones_and_mma_sync_two_thirds_of_wgmma(
 
 
 def test_exceptions_are_machines() -> None:
-    named = {*WITHOUT_CLOCK, *TENSOR_CLOCK_HZ, *OF_BOARD, *(machine_id for machine_id, _ in NOT_COMPUTED)}
+    named = {*WITHOUT_CLOCK, *OF_BOARD, *(machine_id for machine_id, _ in NOT_COMPUTED)}
     assert named <= {machine.id for machine in BOARDS}
+
+
+def test_only_tensor_peaks_of_hopper_assume_a_clock_of_their_own() -> None:
+    apart = {(board.compute_capability, rate.unit) for board in BOARDS for rate in board.peaks if rate.clock_hz}
+    assert {capability for capability, _ in apart} == {"9.0"}
+    assert all(unit.startswith("tensor_") and unit != "tensor_fp64" for _, unit in apart)
