@@ -88,6 +88,7 @@ def test_where_arithmetic_ran_that_no_counter_is_known_to_hold_fp32_stays_unknow
     assert (found["flops_fp32"], found["flops_fp64"]) == (None, 2)
     assert found["flops_basis"] == "opcodes fp64+fp16; not collected: fp32"
     assert row(kernel(listed({"FFMA": 100, opcode: 5}), sass(ffma=100)))["flops_fp32"] == 200
+    assert row(kernel(listed({"FFMA": 100, opcode: 0}), IDLE_TENSOR))["flops_fp32"] == 200
 
 
 def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:
@@ -352,6 +353,8 @@ def test_a_difference_of_up_to_two_per_cent_is_not_noted() -> None:
 
 
 def test_tensor_operations_that_differ_are_noted() -> None:
+    more = row(kernel(listed({"HMMA.16816.F32": 2}, WARPS_BY_FULL_NAME), sass() | tensor(fp16_dst_fp32=4096)))
+    assert (more["flops"], more["flops_basis"]) == (4096, "sass fp64+fp32+fp16; tensor ops")
     opcodes = listed({"HMMA.16816.F32": 1}, WARPS_BY_FULL_NAME)
     (note,) = notes_of(kernel(opcodes, sass() | tensor(fp16_dst_fp32=8192)))
     assert note.startswith("tensor operations on fp16: in 1 of 1 launches")
