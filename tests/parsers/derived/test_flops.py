@@ -187,6 +187,7 @@ class TestTensorWorkThatWasNotCounted:
         found = row(launch(metrics=sass(ffma=10**6, hfma=3200) | {self.EXECUTED: metric(100.0)}))
         assert found["flops"] == 2 * 10**6
         assert "not collected" not in found["flops_basis"]
+        assert row(launch(metrics=sass(ffma=10**6, hfma=3200) | {self.EXECUTED: metric(103.0)}))["flops"] is None
 
     def test_is_ruled_out_by_an_idle_pipe(self) -> None:
         idle = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(0.0, "%")}
