@@ -217,8 +217,9 @@ class TestTensorWorkThatWasNotCounted:
         busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(share, "%")}
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.6"))["flops"] is None
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.0"))["flops"] == 2
-        floating = {"sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": metric(share, "%")}
-        assert row(launch(metrics=sass(ffma=1) | floating, capability="8.6"))["flops"] is None
+        for unit in ("hmma", "dmma"):
+            name = f"sm__inst_executed_pipe_tensor_op_{unit}.avg.pct_of_peak_sustained_active"
+            assert row(launch(metrics=sass(ffma=1) | {name: metric(share, "%")}, capability="8.6"))["flops"] is None
 
     @pytest.mark.parametrize(("executed", "flops"), [(1.0, 2), (2.0, None)])
     def test_may_be_one_instruction_that_hfma_does_not_explain(self, executed: float, flops: float | None) -> None:

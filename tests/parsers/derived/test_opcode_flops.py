@@ -254,6 +254,11 @@ def test_hfma_that_ran_beside_an_idle_pipe_is_taken_for_constant_moves() -> None
     assert "fp16 left out: constant moves" in found["flops_basis"]
 
 
+def test_an_idle_pipe_is_not_named_where_everything_was_counted() -> None:
+    idle = {"sm__inst_executed_pipe_fp16.sum": metric(0.0)}
+    assert row(launch(metrics=sass(ffma=1) | IDLE_TENSOR | idle))["flops_basis"] == "sass fp64+fp32+fp16"
+
+
 def test_idle_pipes_alone_give_no_flops() -> None:
     found = row(launch(metrics={"sm__inst_executed_pipe_fp16.sum": metric(0.0)}))
     assert (found["flops_fp16"], found["flops"], found["flops_basis"]) == (None, None, None)
@@ -336,6 +341,8 @@ def test_a_difference_above_two_per_cent_is_noted_with_both_numbers_and_the_laun
         kernel(listed({"FFMA": 100}), sass(ffma=100)),
         kernel(listed({"FFMA": 130}), sass(ffma=100), kernel_short="worst"),
         kernel(listed({"FFMA": 110}), sass(ffma=100)),
+        launch(metrics=sass(ffma=100)),
+        kernel(listed({"FFMA": 100})),
     )
     assert note == (
         "ffma instructions: in 2 of 3 launches the counter, which is used, and the opcodes differ by more than 2%; most in "
@@ -423,6 +430,7 @@ def test_large_counts_that_python_prints_with_an_exponent_are_read() -> None:
 
 def test_counts_without_names_are_not_counts_per_opcode() -> None:
     assert named_instances("10; 20") == {}
+    assert named_instances("FFMA: 1; MOV: 5; FFMA: 2") == {"FFMA": 3, "MOV": 5}, "named twice they add up"
 
 
 @given(COUNTS)
