@@ -81,6 +81,12 @@ def test_packed_fp32_of_blackwell_is_counted_and_requested() -> None:
     assert "packed fp32" not in row(launch(metrics=sass(ffma=5), capability="12.0"))["flops_basis"]
 
 
+def test_packed_fp32_is_not_asked_for_where_all_of_fp32_is_missing() -> None:
+    others = {name: value for name, value in sass(dfma=1).items() if "_op_f" not in name}
+    basis = row(launch(metrics=others, capability="10.0"))["flops_basis"]
+    assert basis == "sass fp64+fp16; not collected: fp32, tensor"
+
+
 def test_packed_fp32_is_part_of_the_total_which_is_a_lower_bound_without_it() -> None:
     packed = {SASS.format(opcode): metric(1.0) for opcode in ("fadd2", "fmul2", "ffma2")}
     none = {name: metric(0.0) for name in floating_tensor_totals("10.0") or ()}
@@ -135,8 +141,10 @@ class TestTensorOperations:
 class TestConstantMoves:
     """HFMA2.MMA moves constants on A100 and H100; it counts as hfma and as tensor pipe activity."""
 
-    def test_hfma_alone_is_excluded_if_other_operations_outweigh_it(self) -> None:
-        found = row(launch(metrics=sass(ffma=1000, hfma=10) | tensor()))
+    @pytest.mark.parametrize("others", [sass(ffma=1000, hfma=10) | tensor(), sass(dfma=1000, hfma=10) | tensor(),
+                                        sass(hfma=10) | tensor(bf16_dst_fp32=2000)])  # fmt: skip
+    def test_hfma_alone_is_excluded_if_other_operations_outweigh_it(self, others: dict[str, Metric]) -> None:
+        found = row(launch(metrics=others))
         assert found["flops_fp16"] == 40
         assert found["flops"] == 2000
         assert "fp16 left out: constant moves" in found["flops_basis"]
@@ -179,6 +187,7 @@ class TestTensorWorkThatWasNotCounted:
         found = row(launch(metrics=sass(ffma=10**6, hfma=3200) | {self.EXECUTED: metric(100.0)}))
         assert found["flops"] == 2 * 10**6
         assert "not collected" not in found["flops_basis"]
+        assert row(launch(metrics=sass(ffma=10**6, hfma=3200) | {self.EXECUTED: metric(103.0)}))["flops"] is None
 
     def test_is_ruled_out_by_an_idle_pipe(self) -> None:
         idle = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(0.0, "%")}
@@ -208,8 +217,9 @@ class TestTensorWorkThatWasNotCounted:
         busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(share, "%")}
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.6"))["flops"] is None
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.0"))["flops"] == 2
-        floating = {"sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": metric(share, "%")}
-        assert row(launch(metrics=sass(ffma=1) | floating, capability="8.6"))["flops"] is None
+        for unit in ("hmma", "dmma"):
+            name = f"sm__inst_executed_pipe_tensor_op_{unit}.avg.pct_of_peak_sustained_active"
+            assert row(launch(metrics=sass(ffma=1) | {name: metric(share, "%")}, capability="8.6"))["flops"] is None
 
     @pytest.mark.parametrize(("executed", "flops"), [(1.0, 2), (2.0, None)])
     def test_may_be_one_instruction_that_hfma_does_not_explain(self, executed: float, flops: float | None) -> None:

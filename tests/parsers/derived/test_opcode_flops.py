@@ -88,6 +88,7 @@ def test_where_arithmetic_ran_that_no_counter_is_known_to_hold_fp32_stays_unknow
     assert (found["flops_fp32"], found["flops_fp64"]) == (None, 2)
     assert found["flops_basis"] == "opcodes fp64+fp16; not collected: fp32"
     assert row(kernel(listed({"FFMA": 100, opcode: 5}), sass(ffma=100)))["flops_fp32"] == 200
+    assert row(kernel(listed({"FFMA": 100, opcode: 0}), IDLE_TENSOR))["flops_fp32"] == 200
 
 
 def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:
@@ -253,6 +254,11 @@ def test_hfma_that_ran_beside_an_idle_pipe_is_taken_for_constant_moves() -> None
     assert "fp16 left out: constant moves" in found["flops_basis"]
 
 
+def test_an_idle_pipe_is_not_named_where_everything_was_counted() -> None:
+    idle = {"sm__inst_executed_pipe_fp16.sum": metric(0.0)}
+    assert row(launch(metrics=sass(ffma=1) | IDLE_TENSOR | idle))["flops_basis"] == "sass fp64+fp32+fp16"
+
+
 def test_idle_pipes_alone_give_no_flops() -> None:
     found = row(launch(metrics={"sm__inst_executed_pipe_fp16.sum": metric(0.0)}))
     assert (found["flops_fp16"], found["flops"], found["flops_basis"]) == (None, None, None)
@@ -335,6 +341,8 @@ def test_a_difference_above_two_per_cent_is_noted_with_both_numbers_and_the_laun
         kernel(listed({"FFMA": 100}), sass(ffma=100)),
         kernel(listed({"FFMA": 130}), sass(ffma=100), kernel_short="worst"),
         kernel(listed({"FFMA": 110}), sass(ffma=100)),
+        launch(metrics=sass(ffma=100)),
+        kernel(listed({"FFMA": 100})),
     )
     assert note == (
         "ffma instructions: in 2 of 3 launches the counter, which is used, and the opcodes differ by more than 2%; most in "
@@ -352,6 +360,8 @@ def test_a_difference_of_up_to_two_per_cent_is_not_noted() -> None:
 
 
 def test_tensor_operations_that_differ_are_noted() -> None:
+    more = row(kernel(listed({"HMMA.16816.F32": 2}, WARPS_BY_FULL_NAME), sass() | tensor(fp16_dst_fp32=4096)))
+    assert (more["flops"], more["flops_basis"]) == (4096, "sass fp64+fp32+fp16; tensor ops")
     opcodes = listed({"HMMA.16816.F32": 1}, WARPS_BY_FULL_NAME)
     (note,) = notes_of(kernel(opcodes, sass() | tensor(fp16_dst_fp32=8192)))
     assert note.startswith("tensor operations on fp16: in 1 of 1 launches")
@@ -420,6 +430,7 @@ def test_large_counts_that_python_prints_with_an_exponent_are_read() -> None:
 
 def test_counts_without_names_are_not_counts_per_opcode() -> None:
     assert named_instances("10; 20") == {}
+    assert named_instances("FFMA: 1; MOV: 5; FFMA: 2") == {"FFMA": 3, "MOV": 5}, "named twice they add up"
 
 
 @given(COUNTS)

@@ -27,8 +27,10 @@ REPORT = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_prof
         ("IMMA.8816.S8.S8.SAT", ("int8", 2048)), ("IMMA.16832.S8.S8", ("int8", 8192)),
         ("IMMA.16864.S4.S4", ("int4", 16384)), ("BMMA.168256.XOR.POPC", ("int1", 65536)),
         ("QMMA.16832.F32.E4M3.E4M3", ("fp8", 8192)), ("QMMA.SF.16832.F32.E4M3.E2M1.E8", ("fp8", 8192)),
-        ("QMMA.16832.F32.E3M2.E2M1", ("fp6", 8192)), ("OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X", ("fp4", 16384)),
-        ("UTCHMMA", None), ("HMMA.SP.16832.F32", None), ("QMMA.16832.F32", None), ("HFMA2.MMA", None), ("FFMA", None),
+        ("QMMA.16832.F32.E3M2.E2M1", ("fp6", 8192)), ("QMMA.16832.F32.E2M1.E2M1", ("fp6", 8192)),
+        ("OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X", ("fp4", 16384)),
+        ("UTCHMMA", None), ("HMMA.SP.16832.F32", None), ("QMMA.16832.F32", None), ("IMMA.16832.SAT", None),
+        ("HFMA2.MMA", None), ("FFMA", None),
     ],
 )  # fmt: skip
 def test_an_opcode_gives_its_type_and_2mnk(opcode: str, found: tuple[str, int] | None) -> None:

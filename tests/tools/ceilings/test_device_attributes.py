@@ -44,8 +44,11 @@ def test_the_dram_limit_is_the_bus_at_the_highest_memory_clock(clock: str) -> No
 
 
 def test_without_a_clock_there_is_no_dram_limit() -> None:
-    found = table(launch(metrics=attributes(global_memory_bus_width=5120, max_mem_frequency_khz=0)))
-    assert np.isnan(dram_limit(found)).all()
+    for clock in ("max_mem_frequency_khz", "memory_clock_rate"):
+        found = table(launch(metrics=attributes(global_memory_bus_width=5120, **{clock: 0})))
+        assert np.isnan(dram_limit(found)).all()
+    both = attributes(global_memory_bus_width=5120, max_mem_frequency_khz=0, memory_clock_rate=1.215e6)
+    assert dram_limit(table(launch(metrics=both))).tolist() == [1280 * 1.215e9]
 
 
 def test_the_counters_peak_stands_in_only_where_the_bus_is_not_known() -> None:
