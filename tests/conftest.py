@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Generator
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,10 +61,26 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.support.pages.schemas import PrintedAnswers
 
     if not PRINTED:  # pytester runs pytest within pytest
+        keep_texts_of_instructions()
         PRINTED.append(PrintedAnswers())
         vars(options)["to_json"] = PRINTED[0].take
     if hasattr(config.option, "loadscopereorder"):  # else pytest-xdist begins with the files of most tests
         config.option.loadscopereorder = False
+
+
+def keep_texts_of_instructions() -> None:
+    """NVIDIA's package is asked once for the instructions of a real report that no test changes, not by each test."""
+    from ncu_parsers.ncu.sass import kernel_text
+    from ncu_parsers.ncu.sass.sass_by_package import Texts, is_installed, texts_by_package
+    from ncu_parsers.sources import memory
+
+    @cache
+    def kept(report: Path, memory_limit: int) -> Texts:
+        return texts_by_package(report)
+
+    vars(kernel_text)["texts_by_package"] = lambda report: (
+        kept(report, memory.limit()) if is_installed() and report.is_relative_to(SHARED) else texts_by_package(report)
+    )
 
 
 def pytest_unconfigure() -> None:
@@ -72,12 +89,16 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Nine thousand tests are kept to the end: a tenth of the suite's time went by in looking for garbage among them."""
+    """Nine thousand tests are kept to the end: a tenth of the suite's time went by in looking for garbage among them.
+
+    Nor is what tests import looked through every few seconds: that took a twelfth of the time of each process.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 100)
         gc.enable()
 
 

@@ -20,7 +20,6 @@ from tests.support.pages import first_steps
 from tests.support.pages.printed_outputs import with_outputs
 from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
 from tests.update_expectations import with_columns, with_short_names
-from tests.whole.test_house import MODULES, folder_of, modules_imported_by
 
 pytestmark = pytest.mark.slow
 
@@ -158,27 +157,6 @@ def test_the_figures_of_the_architecture_page_are_rows_of_the_script_that_prints
 def test_the_figures_count_the_files_that_a_report_passes() -> None:
     """Among them the command, the reader of the page and the writer, and no file that is imported alone."""
     assert 10 < way_of(SMALL_SAMPLE)["files"] < 60
-
-
-def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    listed: list[str] = []
-    top = ""
-    for line in text.partition("## Folders")[2].partition("### ")[0].splitlines():
-        if found := re.match(r" {4}(\S+)/$", line):
-            top = found[1]
-            listed.append(top)
-        elif found := re.match(r" {8}(\S+)/ ", line):
-            listed.append(f"{top}/{found[1]}")
-    assert set(listed) == {folder_of(module) for module in MODULES}
-    place = {folder: number for number, folder in enumerate(listed)}
-    wrong = {
-        (folder_of(module), folder_of(name))
-        for module in MODULES
-        for name in modules_imported_by(module)
-        if place[folder_of(name)] > place[folder_of(module)] and folder_of(module) not in TOPS
-    }
-    assert wrong == set()
 
 
 def test_the_number_of_machines_in_the_readme_is_right() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -126,6 +127,28 @@ class TestImports:
     def test_that_make_a_cycle_are_detected(self) -> None:
         with pytest.raises(AssertionError, match="a -> b -> a"):
             assert_no_cycle({"a": {"b"}, "b": {"a"}})
+
+
+def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    listed: list[str] = []
+    top = ""
+    for line in text.partition("## Folders")[2].partition("### ")[0].splitlines():
+        if found := re.match(r" {4}(\S+)/$", line):
+            top = found[1]
+            listed.append(top)
+        elif found := re.match(r" {8}(\S+)/ ", line):
+            listed.append(f"{top}/{found[1]}")
+    assert set(listed) == {folder_of(module) for module in MODULES}
+    tops = {str(folder.relative_to(ROOT)) for folder in FOLDERS.values()}
+    place = {folder: number for number, folder in enumerate(listed)}
+    wrong = {
+        (folder_of(module), folder_of(name))
+        for module in MODULES
+        for name in modules_imported_by(module)
+        if place[folder_of(name)] > place[folder_of(module)] and folder_of(module) not in tops
+    }
+    assert wrong == set()
 
 
 def folder_of(module: str) -> str:

@@ -195,7 +195,7 @@ class TestAGoodRun:
         assert (bench.run / "logs" / "output.txt").stat().st_size == 50_000_000
 
     def test_prints_json_alone_whatever_the_program_prints(self, bench: Bench) -> None:
-        result = bench.process("huge", "--format", "json")
+        result = bench.process("chatter", "--format", "json")
         assert result.code == 0
         assert result.json()["command"] == "profile"
         assert len(result.json()["rows"]) == 6

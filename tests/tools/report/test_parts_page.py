@@ -22,6 +22,7 @@ from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES, SHARED
 from tests.support.browser import Opened
 from tests.support.launches import launch, metric, table
+from tests.support.nightly import by_day
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -105,15 +106,16 @@ class TestTheWords:
         assert self.assert_same_words(launches, content([ReportedRun("run", launches)])) == 2
 
     @needs_shared_reports
-    def test_are_those_of_the_kernels_view_on_every_real_report(self) -> None:
+    @pytest.mark.parametrize("every", by_day([4], [4, 1]))
+    def test_are_those_of_the_kernels_view_on_real_reports(self, every: int) -> None:
         compared = 0
         for folder in ("ncu_rep", "ncu_rep_full", "ncu_csv"):
-            for path in shared_reports(folder):
+            for path in shared_reports(folder)[::every]:
                 launches = table_of(path)
                 if launches is not None and has_counters(launches):
                     found = content([ReportedRun("run", launches)])
                     compared += self.assert_same_words(launches, found) if "parts" in found else 0
-        assert compared > 30
+        assert compared > 30 / every
 
     def test_are_those_that_the_kernel_command_prints(self) -> None:
         printed = ran("kernel", str(RULES), "--format", "markdown").stdout.replace("\\", "")

@@ -1,6 +1,6 @@
 """The MCP server (`served_tools`), spoken to by the client of the official SDK: as a process once, else in this one.
 
-Its tools start processes in both.
+Its tools start processes in both, but where a test takes `commands_run_here`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
+from ncu_launch.profilers.subprocesses import OWN_PYTHON
 
 from ncu_tools.cli.programs.served_folder import ServedFolder
 from ncu_tools.cli.programs.served_tools import server_of
 from tests.conftest import SAMPLES
+from tests.support.called_here import called_here
 from tests.support.installed import needs_torch
 
 pytestmark = pytest.mark.slow
@@ -70,6 +73,21 @@ async def error(client: Client, tool: str, **arguments: Any) -> str:
     return str(result.content[0])
 
 
+@pytest.fixture
+def commands_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's commands run in this process; that it starts processes is tested with those tests that do without."""
+
+    async def started(*command: str, env: dict[str, str], cwd: Path, **_: Any) -> Any:
+        result = called_here(*command[len(OWN_PYTHON) + 2 :], cwd=cwd, environment=env)
+
+        async def communicate() -> tuple[bytes, bytes]:
+            return result.out.encode(), result.err.encode()
+
+        return SimpleNamespace(returncode=result.code, communicate=communicate)
+
+    monkeypatch.setattr("ncu_tools.cli.programs.served_tools.asyncio.create_subprocess_exec", started)
+
+
 def test_a_client_is_told_the_tools_and_profile_only_where_it_was_allowed(root: Path) -> None:
     async def names(client: Client) -> set[str]:
         return {tool.name for tool in (await client.list_tools()).tools}
@@ -106,6 +124,7 @@ def test_the_roofline_is_a_picture(root: Path) -> None:
     assert (content.type, content.mime_type) == ("image", "image/png")
 
 
+@pytest.mark.usefixtures("commands_run_here")
 def test_what_lies_outside_the_root_and_unknown_runs_are_errors_that_say_what_to_call(root: Path) -> None:
     (root / "out.csv").symlink_to(SAMPLES / "d09-units-per-row.csv")
 
@@ -122,6 +141,7 @@ def test_what_lies_outside_the_root_and_unknown_runs_are_errors_that_say_what_to
     ask_here(root, questions)
 
 
+@pytest.mark.usefixtures("commands_run_here")
 def test_a_kernel_name_that_gives_orders_stays_a_quoted_value(root: Path) -> None:
     path = root / "d04-long-metrics.csv"
     lines = path.read_text("utf-8").splitlines(keepends=True)
@@ -148,6 +168,7 @@ def test_many_calls_at_once_are_each_answered_for_their_own_run(root: Path) -> N
     ask_here(root, questions)
 
 
+@pytest.mark.usefixtures("commands_run_here")
 def test_a_huge_result_comes_in_pages_that_hold_every_row_once(root: Path) -> None:
     async def questions(client: Client) -> None:
         sql = "SELECT range AS number, repeat('x', 100) AS text FROM range(400)"

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from ncu_launch.profile.doctor import Models
 
 from ncu_tools.cli import COMMANDS, FOLDERS
 from ncu_tools.cli.programs.schema import commands_with_schema, schema_of
@@ -48,7 +49,8 @@ def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: 
 
 
 @pytest.mark.slow
-def test_what_doctor_prints_here_is_what_its_schema_describes() -> None:
+def test_what_doctor_prints_here_is_what_its_schema_describes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ncu_launch.profile.doctor.ask_models", Models)  # else a process imports PyTorch
     require_valid("doctor", json.loads(called_here("doctor", "--format", "json", cwd=SAMPLES).out))
 
 

@@ -323,7 +323,7 @@ class TestTracesOfEngines:
             one("a", "step[DECODE bs=4]", ns=2e6), one("b", "step[EXTEND bs=1 toks=64]", ns=9e6), one("c", ns=5e6),
         )  # fmt: skip
         write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / "both.parquet")
-        asked = ("expected", str(tmp_path / "both.parquet"), "--target", "hf:qwen3-8b", "--tokens-per-step", "4")
+        asked = ("expected", str(tmp_path / "both.parquet"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4")
         undecided = ran(*asked)
         assert undecided.exit_code == 2
         assert "select some with --nvtx and a part of the name of their range" in undecided.stderr.lower()
