@@ -29,7 +29,6 @@ from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_jo
 from ncu_launch.bench.latency_statistics import Effort, summed_up
 from ncu_launch.bench.memory_and_self_times import allocated_bytes, peak_memory, self_times
 from ncu_launch.bench.timed_iteration import Iteration, iteration_of, untimed, wait_for
-from ncu_launch.bench.torchscript import for_inference
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.profilers.subprocesses import end_with_the_parent
@@ -51,6 +50,8 @@ ASKING_S = 5.0
 NO_POWER_OF_CPUS = "power is sampled of GPUs, and this ran on the CPU"
 
 Row = dict[str, Any]
+CONVERTED_TO = ("fp16", "bf16")
+"""The types to which autocast converts; it ignores others."""
 
 
 @dataclass
@@ -409,3 +410,24 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))
+
+
+def for_inference(step: Step) -> tuple[Any, list[str]]:
+    """The model to call instead of a step's traced one, and notes if it is the same model.
+
+    Uses `torch.jit.freeze` and `torch.jit.optimize_for_inference`, and runs the model once.
+    """
+    import torch
+
+    workload = step.workload
+    if workload.wants_backward:
+        return step.model, ["traced and not frozen: gradients need parameters, which freezing makes constants"]
+    if workload.autocast and workload.dtype in CONVERTED_TO:
+        return step.model, ["traced and not frozen: autocast does not convert the constants of a frozen model"]
+    try:
+        frozen = torch.jit.optimize_for_inference(torch.jit.freeze(step.model))
+        frozen(*step.arguments)
+    except RuntimeError as error:
+        last_line = (str(error).strip().splitlines() or [""])[-1]
+        return step.model, [f"traced and not frozen: PyTorch could not optimise it for inference ({last_line})"]
+    return frozen, []

@@ -15,6 +15,7 @@ from ncu_launch.targets.language.settings import check
 from ncu_launch.workload.meta_device_count import estimate
 from ncu_launch.workload_spec import Workload
 
+from ncu_tools.model.language.language_estimate import cache_outweighs_context, compute_bound_batch
 from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER
 from ncu_tools.model.language.step_work import (
     Precision,
@@ -26,7 +27,6 @@ from ncu_tools.model.language.step_work import (
     step_work,
     weight_bytes,
 )
-from ncu_tools.model.language.turning_points import cache_outweighs_context, compute_bound_batch
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.nightly import by_day
 
