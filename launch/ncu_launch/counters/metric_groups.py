@@ -263,7 +263,7 @@ def _names_of_type(chip: Chip, totals: list[str], dtype: str | None) -> list[str
     if not totals or dtype in TYPES_WITHOUT_TENSOR_CORES:
         return []
     if dtype is None or dtype in HALF_PRECISIONS:
-        return [name for name in chip.tensor_dense if _is_half_with_fp32_result(name)]
+        return [name for name in chip.tensor_dense if _precision(name) in HALF_PRECISIONS and "dst_fp16" not in name]
     if dtype == MIXED:
         return totals
     return [name for name in totals if _precision(name) == dtype]
@@ -272,10 +272,6 @@ def _names_of_type(chip: Chip, totals: list[str], dtype: str | None) -> list[str
 def _precision(name: str) -> str:
     counter = metrics.tensor_counter(name.removesuffix(".sum"))
     return counter.precision if counter else ""
-
-
-def _is_half_with_fp32_result(name: str) -> bool:
-    return _precision(name) in HALF_PRECISIONS and "dst_fp16" not in name
 
 
 def _byte_counters(level: str, chip: Chip | None, version: Version | None) -> list[Counter]:

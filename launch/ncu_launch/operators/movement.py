@@ -55,10 +55,6 @@ def _selected(call: Call) -> Tensor:
     return Tensor(tuple(sizes), source.dtype)
 
 
-def _gathered(call: Call) -> Tensor:
-    return Tensor(call.tensor(2).shape, call.tensor(0).dtype)
-
-
 def _indexed(call: Call) -> Tensor:
     """The source with its first dimensions replaced by the shape of their indices together."""
     source, indices = call.tensor(0), call.tensors(1)
@@ -211,7 +207,7 @@ MOVEMENT: dict[str, Formula] = {
     "aten::constant_pad_nd": _moving(_bytes(0), _padded),
     "aten::embedding": _picking(_embedded, source=0, indices=1),
     "aten::index_select": _picking(_selected, source=0, indices=2),
-    "aten::gather": _picking(_gathered, source=0, indices=2),
+    "aten::gather": _picking(lambda call: Tensor(call.tensor(2).shape, call.tensor(0).dtype), source=0, indices=2),
     "aten::index": _index(),
     "aten::embedding_dense_backward": _moving(
         lambda call: float(call.tensor(0).bytes + call.tensor(1).bytes), _repeated

@@ -89,7 +89,7 @@ def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgr
     results = [_results(point) for point in (mine, theirs)]
     found = compared(results[0][0], results[1][0], tolerance)
     left = [inputs for _, inputs in results]
-    before = _inputs(mine)
+    before = [mine.step.arguments, mine.step.keywords]
     changed = [not _are_same(before, inputs) for inputs in left]
     if found.agrees is None and any(changed):
         return compared(left[0], left[1], tolerance)
@@ -109,20 +109,11 @@ def _results(point: Ready) -> tuple[Any, list[Any]]:
     say(f"running {point.workload.target}")
     output = step.model(*args, **keywords)
     wait_for(step.device)
-    kept = copy.deepcopy(_detached(output))
+    kept = copy.deepcopy(with_each_tensor(output, lambda tensor: tensor.detach()))
     if point.workload.wants_backward:
         differentiate(output)
         kept = [kept, [tensor.grad for tensor in tensors_in((args, keywords)) if tensor.grad is not None]]
     return kept, [args, keywords]
-
-
-def _detached(output: Any) -> Any:
-    """The same without the graph of autograd, which is not copied."""
-    return with_each_tensor(output, lambda tensor: tensor.detach())
-
-
-def _inputs(point: Ready) -> list[Any]:
-    return [point.step.arguments, point.step.keywords]
 
 
 def _are_same(before: Any, after: Any) -> bool:
