@@ -113,18 +113,35 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
         return np.where(amount == 0, 0.0, amount / ceiling)
 
 
-class NamedSums:
-    """Sums per kernel, by name."""
+class NamedSums(Generic[Title]):
+    """Sums per kernel, by name. Kernels are numbered in the order in which their titles are first seen."""
 
     def __init__(self) -> None:
-        self.kernels = 0
+        self.numbers: dict[Title, int] = {}
         self._totals: dict[str, Floats] = {}
         self._places: Keys = np.empty(0, np.int64)
 
-    def use_keys(self, keys: Keys, kernels: int) -> None:
-        """Set the kernel index of each launch for following `add` calls; `kernels` is the number of all kernels."""
-        self.kernels = kernels
-        self._places = np.concatenate([np.arange(kernels), keys])
+    @property
+    def kernels(self) -> int:
+        """The number of all kernels."""
+        return len(self.numbers)
+
+    def use(self, titles: Sequence[Title], keys: Keys | None = None) -> Keys:
+        """The kernel of each launch for following `add` calls, whose index in `titles` is its key; else one of each.
+
+        Returns its number.
+        """
+        numbers = np.array([self.numbers.setdefault(title, len(self.numbers)) for title in titles], np.int64)
+        numbers = numbers if keys is None else numbers[keys]
+        self._places = np.concatenate([np.arange(self.kernels), numbers])
+        return numbers
+
+    def merge(self, other: NamedSums[Title]) -> Keys:
+        """Add the sums of later launches; returns the number here of each kernel there."""
+        numbers = self.use(list(other.numbers))
+        for name in other.names:
+            self.add(name, other.of(name))
+        return numbers
 
     def add(self, what: str, amounts: Floats | Mask, where: Mask | None = None) -> None:
         """Add an amount per launch to the sums of its kernel; with `where`, only for those launches."""
@@ -164,8 +181,7 @@ class KernelSums(Generic[Title]):
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[Title, int] = {}
-        self._sums = NamedSums()
+        self._sums: NamedSums[Title] = NamedSums()
         self._first = np.empty(0)
         self._shortest = np.empty(0)
         self._longest = np.empty(0)
@@ -175,9 +191,7 @@ class KernelSums(Generic[Title]):
 
     def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's kernel."""
-        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
-        keys = numbers[keys]
-        self._sums.use_keys(keys, len(self._numbers))
+        keys = self._sums.use(titles, keys)
         self._sums.add("rows", np.ones(launches.rows))
         self._sums.add("launches", launches.weight)
         self._sums.add("succeeded", launches.succeeded)
@@ -209,8 +223,7 @@ class KernelSums(Generic[Title]):
         return result
 
     def _take(self, other: KernelSums[Any], titles: Sequence[Title]) -> None:
-        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
-        self._sums.use_keys(numbers, len(self._numbers))
+        numbers = self._sums.use(titles)
         moved = self._distance_moved(other, numbers)
         theirs = {name: other.of(name) for name in other._sums.names} | moved
         for resource in dict.fromkeys([*self._evidence, *other._evidence]):
@@ -229,7 +242,7 @@ class KernelSums(Generic[Title]):
 
         With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
         """
-        size = len(self._numbers)
+        size = self._sums.kernels
         self._first = _extended(self._first, size, np.nan)
         self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
         new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
@@ -339,11 +352,11 @@ class KernelSums(Generic[Title]):
     @property
     def titles(self) -> list[Title]:
         """The titles of the kernels."""
-        return list(self._numbers)
+        return list(self._sums.numbers)
 
     def number(self, title: Title) -> int:
         """The index of a kernel by title. Raises `KeyError` if there is none."""
-        return self._numbers[title]
+        return self._sums.numbers[title]
 
     def kernels(self) -> list[int]:
         """The indices of the kernels that have launches."""
@@ -360,15 +373,15 @@ class KernelSums(Generic[Title]):
 
     def rate(self, what: str) -> Floats:
         """An amount per second, one per kernel, over the launches that have both."""
-        return _ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
+        return ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
 
     def intensity(self) -> Floats:
         """FLOPs per byte of memory, one per kernel: a ratio of sums over the launches that have both."""
-        return _ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
+        return ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
 
     def mean_seconds(self) -> Floats:
         """The mean time of a launch in s, one per kernel; NaN without one."""
-        return _ratio(self.of("seconds"), self.of("timed"))
+        return ratio(self.of("seconds"), self.of("timed"))
 
     def deviation_seconds(self) -> Floats:
         """The standard deviation of launch times in s, one per kernel; NaN for fewer than two, or for averages."""
@@ -415,7 +428,7 @@ class KernelSums(Generic[Title]):
         """The flag of each kernel that is above a ceiling: for the resource with the largest excess."""
         farthest: dict[int, tuple[float, str]] = {}
         for resource in self._evidence:
-            fractions = _ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
+            fractions = ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
             for kernel in np.flatnonzero(fractions > 1 + TOLERANCE).tolist():
                 farthest[kernel] = max(farthest.get(kernel, (0.0, "")), (float(fractions[kernel]), resource))
         found = {kernel: flag(self._excess(kernel, *excess)) for kernel, excess in farthest.items()}
@@ -426,10 +439,11 @@ class KernelSums(Generic[Title]):
         return evidence.excess(kernel, fraction, resource)
 
 
-def _ratio(amount: Floats, other: Floats) -> Floats:
+def ratio(amount: Floats, other: Floats) -> Floats:
+    """One amount per another (float64, one per kernel); NaN where it is not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = amount / other
-    return np.where(np.isfinite(ratio), ratio, np.nan)
+        found = amount / other
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def or_none(value: float) -> float | None:

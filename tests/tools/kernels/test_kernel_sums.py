@@ -78,10 +78,10 @@ class TestKernelSums:
 
 
 def test_named_sums_take_launches_of_kernels_that_are_seen_later() -> None:
-    sums = NamedSums()
-    sums.use_keys(np.array([0, 0]), 1)
+    sums: NamedSums[str] = NamedSums()
+    sums.use(["a"], np.array([0, 0]))
     sums.add("amount", np.array([1.0, 2.0]))
-    sums.use_keys(np.array([2, 0]), 3)
+    sums.use(["b", "c", "a"], np.array([1, 2]))
     sums.add("amount", np.array([5.0, 7.0]), np.array([True, False]))
     assert sums.of("amount").tolist() == [3.0, 0.0, 5.0]
 
