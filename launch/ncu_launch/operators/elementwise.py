@@ -127,7 +127,7 @@ def of_first(
     return Formula(flops, reading, lambda call: float(result(call).bytes) + also_written(call), False, DEFINITION)
 
 
-def _reduced(call: Call, *, dims: int = 1, keeps: int = 2) -> Tensor:
+def _reduced(call: Call, *, dims: int = 1) -> Tensor:
     """The result of a reduction: over the dimensions named at `dims`, over all where nothing stands there."""
     source = call.tensor(0)
     named = call.value(dims) if len(call.arguments) > dims and not call.is_tensor(dims) else None

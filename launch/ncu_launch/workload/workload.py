@@ -324,16 +324,20 @@ class Step:
 
 
 def differentiate(output: Any) -> None:
-    """The backward pass from every output that has gradients, each with a gradient of ones.
+    """The backward pass from every output that has gradients, as `differentiable` gives them."""
+    import torch
 
-    Raises `NcuBenchError` when there is none.
-    """
+    torch.autograd.backward(*differentiable(output))
+
+
+def differentiable(output: Any) -> tuple[list[Any], list[Any]]:
+    """The outputs that require gradients, and gradients of ones for them. Raises `NcuBenchError` if there are none."""
     import torch
 
     outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
     if not outputs:
         raise NcuBenchError("The model gives no output that can be differentiated.", advice="Use --phase forward.")
-    torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+    return outputs, [torch.ones_like(tensor) for tensor in outputs]
 
 
 def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], list[str]]:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from ncu_launch.bench.against.paired_rounds import in_turns
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_process import Ready, Row, collecting_between, cpu_timer, gpu_timer, say
 from ncu_launch.bench.timed_iteration import wait_for
-from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import build
 from ncu_launch.targets.user_functions import without_those_of
@@ -128,25 +128,12 @@ def main(arguments: list[str]) -> int:
     workload = Workload.from_json(workload_path.read_text("utf-8"))
     asked = json.loads(asked_path.read_text("utf-8"))
     effort = Effort(**asked["effort"])
-    try:
-        measure(
-            workload,
-            asked["reference"],
-            asked["tolerance"],
-            effort,
-            lambda found: point_process.write_row(result, {"outcome": "ok", **found}),
-        )
-    except NcuBenchError as error:
-        sys.stderr.write(error.serialized + "\n")
-        return error.exit_code
-    except Exception as error:
-        if result.is_file() or not point_process.is_out_of_memory(error):
-            raise
-        first_line = (str(error).splitlines() or [""])[0]
-        reason = f"{type(error).__name__}: {first_line}"[:300]
-        point_process.write_row(result, {"outcome": "out of memory", "reason": reason})
-        return 1
-    return 0
+
+    def written(found: Row) -> None:
+        point_process.write_row(result, {"outcome": "ok", **found})
+
+    work = partial(measure, workload, asked["reference"], asked["tolerance"], effort, written)
+    return point_process.exit_code_of(work, result)
 
 
 if __name__ == "__main__":
