@@ -35,11 +35,12 @@ from ncu_tools.kernels.kernel_row import kernels_table as kernels_table
 from ncu_tools.kernels.kernel_row import ranked as ranked
 from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches, NamedSums, or_none
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
+from ncu_tools.numbers.named_sums import NamedSums, or_none
 from ncu_tools.numbers.number_format import percent
 
 FOLLOW_FROM = {

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
@@ -29,12 +28,9 @@ from ncu_tools.ceilings.work_by_unit import (
     total_of,
     work_by_unit,
 )
+from ncu_tools.numbers.named_sums import Keys, Mask, NamedSums, Title, extended, or_none, ratio
 
-Title = TypeVar("Title", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
-
-Mask = npt.NDArray[np.bool_]
-Keys = npt.NDArray[np.int64]
 
 RESOURCES = (*FLOAT_UNITS, "dram", *INTEGER_UNITS)
 """The resources that can bound a kernel; of two that need the same time, the first is named."""
@@ -113,67 +109,6 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
         return np.where(amount == 0, 0.0, amount / ceiling)
 
 
-class NamedSums(Generic[Title]):
-    """Sums per kernel, by name. Kernels are numbered in the order in which their titles are first seen."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Title, int] = {}
-        self._totals: dict[str, Floats] = {}
-        self._places: Keys = np.empty(0, np.int64)
-
-    @property
-    def kernels(self) -> int:
-        """The number of all kernels."""
-        return len(self.numbers)
-
-    def use(self, titles: Sequence[Title], keys: Keys | None = None) -> Keys:
-        """The kernel of each launch for following `add` calls, whose index in `titles` is its key; else one of each.
-
-        Returns its number.
-        """
-        numbers = np.array([self.numbers.setdefault(title, len(self.numbers)) for title in titles], np.int64)
-        numbers = numbers if keys is None else numbers[keys]
-        self._places = np.concatenate([np.arange(self.kernels), numbers])
-        return numbers
-
-    def merge(self, other: NamedSums[Title]) -> Keys:
-        """Add the sums of later launches; returns the number here of each kernel there."""
-        numbers = self.use(list(other.numbers))
-        for name in other.names:
-            self.add(name, other.of(name))
-        return numbers
-
-    def add(self, what: str, amounts: Floats | Mask, where: Mask | None = None) -> None:
-        """Add an amount per launch to the sums of its kernel; with `where`, only for those launches."""
-        taken = amounts if where is None or where.all() else np.where(where, amounts, 0.0)
-        totals = np.bincount(self._places, np.concatenate([self.of(what), taken]))
-        self._totals[what] = totals.astype(np.float64, copy=False)
-
-    def count(self, names: Iterable[str], where: Mask) -> None:
-        """Add 1 per launch of `where` to several sums: whole numbers, so the order does not matter."""
-        counted = np.bincount(self._places[self.kernels :], where, self.kernels)
-        for name in names:
-            self._totals[name] = self.of(name) + counted
-
-    def begin(self, what: str, like: str) -> None:
-        """Start a new sum at the current value of the sum `like`."""
-        if what not in self._totals:
-            self._totals[what] = self.of(like)
-
-    def of(self, what: str) -> Floats:
-        """The sum `what` (float64, one per kernel); 0 if it was never added to."""
-        return _extended(self._totals.get(what, np.empty(0)), self.kernels, 0.0)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the sums."""
-        return list(self._totals)
-
-
-def _extended(values: Floats, size: int, filling: float) -> Floats:
-    return np.concatenate([values, np.full(size - len(values), filling)]) if len(values) < size else values
-
-
 class KernelSums(Generic[Title]):
     """Sums over the launches of each kernel. Kernels are numbered in the order in which they are first seen.
 
@@ -243,8 +178,8 @@ class KernelSums(Generic[Title]):
         With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
         """
         size = self._sums.kernels
-        self._first = _extended(self._first, size, np.nan)
-        self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
+        self._first = extended(self._first, size, np.nan)
+        self._shortest, self._longest = extended(self._shortest, size, np.inf), extended(self._longest, size, -np.inf)
         new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
         self._first[numbers[new]] = other._first[new]  # of equal indices the last assignment wins: the first launch
         np.minimum.at(self._shortest, numbers, other._shortest)
@@ -271,14 +206,14 @@ class KernelSums(Generic[Title]):
         self._sums.add("seconds", launches.seconds * launches.weight, timed)
         self._sums.add("timed", launches.weight, timed)
         self._sums.add("averaged", launches.averaged & timed)
-        self._first = _extended(self._first, self._sums.kernels, np.nan)
+        self._first = extended(self._first, self._sums.kernels, np.nan)
         rows = np.flatnonzero(timed & np.isnan(self._first[keys]))[::-1]
         self._first[keys[rows]] = launches.seconds[rows]  # of equal indices the last assignment wins: the first launch
         distance = launches.seconds - self._first[keys]
         self._sums.add("distance", distance, timed)
         self._sums.add("squares", distance**2, timed)
-        self._shortest = _extended(self._shortest, self._sums.kernels, np.inf)
-        self._longest = _extended(self._longest, self._sums.kernels, -np.inf)
+        self._shortest = extended(self._shortest, self._sums.kernels, np.inf)
+        self._longest = extended(self._longest, self._sums.kernels, -np.inf)
         np.minimum.at(self._shortest, keys[timed], np.fmin(launches.seconds, launches.shortest)[timed])
         np.maximum.at(self._longest, keys[timed], np.fmax(launches.seconds, launches.longest)[timed])
 
@@ -437,18 +372,6 @@ class KernelSums(Generic[Title]):
     def _excess(self, kernel: int, fraction: float, resource: str) -> Excess:
         evidence = next(evidence for evidence in self._evidence[resource] if kernel in evidence.keys)
         return evidence.excess(kernel, fraction, resource)
-
-
-def ratio(amount: Floats, other: Floats) -> Floats:
-    """One amount per another (float64, one per kernel); NaN where it is not finite."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = amount / other
-    return np.where(np.isfinite(found), found, np.nan)
-
-
-def or_none(value: float) -> float | None:
-    """A Python float, None for NaN."""
-    return None if np.isnan(value) else float(value)
 
 
 class _Evidence(NamedTuple):

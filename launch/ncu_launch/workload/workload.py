@@ -289,7 +289,7 @@ class Step:
                 output = self.model(*self.arguments, **self.keywords)
         if workload.wants_backward:
             with during("backward"):
-                differentiate(output)
+                torch.autograd.backward(*differentiable(output))
         if self.optimizer is not None:
             with during("optimizer"):
                 self.optimizer.step()
@@ -321,13 +321,6 @@ class Step:
                     self.generate(phase, cache)
         if self.device == "cuda" and not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
-
-
-def differentiate(output: Any) -> None:
-    """The backward pass from every output that has gradients, as `differentiable` gives them."""
-    import torch
-
-    torch.autograd.backward(*differentiable(output))
 
 
 def differentiable(output: Any) -> tuple[list[Any], list[Any]]:

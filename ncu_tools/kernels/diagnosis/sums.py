@@ -24,8 +24,8 @@ from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, quantities, stall_reasons
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
-from ncu_tools.kernels.kernel_sums import NamedSums
 from ncu_tools.kernels.names.categories import category_of
+from ncu_tools.numbers.named_sums import NamedSums
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
 

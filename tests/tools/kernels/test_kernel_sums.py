@@ -11,7 +11,8 @@ import pytest
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.kernel_row import Hotspot, kernels_table, ranked, run_total
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches, NamedSums
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches
+from ncu_tools.numbers.named_sums import NamedSums
 from tests.support.launches import launch, sass, table
 
 

@@ -27,7 +27,7 @@ from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import build
 from ncu_launch.targets.user_functions import without_those_of
 from ncu_launch.workload.module_attribution import tensors_in
-from ncu_launch.workload.workload import assembled, device_here, differentiate, placed, with_each_tensor
+from ncu_launch.workload.workload import assembled, device_here, differentiable, placed, with_each_tensor
 from ncu_launch.workload_spec import Workload
 
 
@@ -111,7 +111,7 @@ def _results(point: Ready) -> tuple[Any, list[Any]]:
     wait_for(step.device)
     kept = copy.deepcopy(with_each_tensor(output, lambda tensor: tensor.detach()))
     if point.workload.wants_backward:
-        differentiate(output)
+        torch.autograd.backward(*differentiable(output))
         kept = [kept, [tensor.grad for tensor in tensors_in((args, keywords)) if tensor.grad is not None]]
     return kept, [args, keywords]
 

@@ -15,9 +15,9 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
-from ncu_tools.kernels.kernel_sums import Keys, NamedSums, or_none, ratio
 from ncu_tools.kernels.names.categories import CATEGORY, with_categories
 from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEAN, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
+from ncu_tools.numbers.named_sums import Keys, NamedSums, or_none, ratio
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
 
