@@ -138,13 +138,10 @@ def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> 
 
 def _notes_of_an_early_end(folder: Path) -> list[str]:
     """Notes of a run folder whose run was cut off, and of its file; [] for every other folder."""
-    from ncu_launch.files.manifest import DamagedManifest, read_manifest
+    from ncu_launch.files.manifest import manifest_in
 
-    try:
-        partial = read_manifest(folder).partial
-    except (OSError, DamagedManifest):
-        return []
-    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if partial else []
+    manifest = manifest_in(folder)
+    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if manifest is not None and manifest.partial else []
 
 
 def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:

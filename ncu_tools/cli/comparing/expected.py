@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.manifest import folder_of, read_manifest
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_launch.targets.language.settings import check
 from ncu_launch.workload_spec import DTYPES
@@ -197,9 +196,8 @@ def _collection(run: str) -> Collection:
     """How the run was collected, by its manifest; empty without a readable one."""
     from ncu_tools.model.expected.both_sides import Collection, collection_of
 
-    folder = Path(run) if Path(run).is_dir() else Path(run).parent
     try:
-        return collection_of(read_manifest(folder))
+        return collection_of(read_manifest(folder_of(run)))
     except (OSError, ValueError, TypeError):
         return Collection()
 

@@ -206,7 +206,7 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
 
 def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> list[str]:
     """Draw the picture; returns notes."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.bench.scaling import by_group
     from ncu_tools.report.plot.fonts import note_on_boxes
@@ -215,6 +215,5 @@ def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output
     picture = draw_scaling(fits, by_group(rows), pairs, output.suffix.lstrip(".").lower(), title=title)
     if picture is None:
         return ["there is nothing to draw"]
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(output, picture)
     return [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]

@@ -126,10 +126,9 @@ def command(
 
 def _written(output: Path, form: str, text: str, rows: int, notes: list[str], output_format: str) -> None:
     """Write the file, and show what was written."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "replace"))
+    write_bytes_atomically(output, text.encode("utf-8", "replace"))
     row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
     show(Table("export", COLUMNS, [row], notes), output_format)
 

@@ -154,7 +154,7 @@ def _note_on_boxes(title: str) -> list[str]:
 
 
 def _draw(result: Layers, output: Path, title: str) -> None:
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.kernels.operator_times import time_title
     from ncu_tools.report.plot.layer_bars import draw_bars
@@ -163,5 +163,4 @@ def _draw(result: Layers, output: Path, title: str) -> None:
     picture = draw_bars(
         result.deepest, kind, title=title, bytes_title=result.bytes_title, time_title=time_title(result.clocks)
     )
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(output, picture)

@@ -78,13 +78,12 @@ def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
 
 def _drawn(found: PointSeries, output: Path, title: str) -> list[str]:
     """Draw the picture; returns notes."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.report.plot.series_plot import draw_series
 
     picture = draw_series(found, output.suffix.lstrip(".").lower(), title=title)
     if picture is None:
         return ["there is nothing to draw"]
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(output, picture)
     return [WrittenFile(f"the picture is {output}")]

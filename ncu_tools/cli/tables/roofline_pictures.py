@@ -54,7 +54,7 @@ def _suffix(path: Path) -> str:
 
 def write_picture(scene: Scene, style: Style) -> list[str]:
     """Write the picture to the file of its style, whole or not at all; returns notes."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     assert style.output is not None  # noqa: S101 - the caller checked it
     if _suffix(style.output) == TEXT:
@@ -70,8 +70,7 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
         picture = draw(scene, _suffix(style.output), title=style.title, theme=style.theme, size=style.size)
         labels = [*(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
         notes = note_on_boxes([style.title or scene.title, *labels])
-    with replacing_output(style.output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(style.output, picture)
     return [WrittenFile(f"the picture is {style.output}"), *notes]
 
 

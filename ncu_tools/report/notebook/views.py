@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncu_launch.errors import WrongUsage
-from ncu_launch.files.atomic_files import replacing_output
+from ncu_launch.files.atomic_files import write_bytes_atomically
 
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, cell
@@ -54,9 +54,7 @@ class Picture:
         kind = target.suffix.lstrip(".").lower()
         if kind not in FORMATS:
             raise WrongUsage(f"{target} is no picture.", advice="Name a file ending in .svg, .png or .pdf.")
-        picture = self._as(kind)
-        with replacing_output(target) as temporary:
-            temporary.write_bytes(picture)
+        write_bytes_atomically(target, self._as(kind))
         return target
 
     def __repr__(self) -> str:

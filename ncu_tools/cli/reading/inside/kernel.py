@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -148,11 +147,10 @@ def command(
 
 def _conditions(run: str) -> dict[str, str]:
     """How a run folder was collected, by its manifest; {} for reports, which do not say."""
-    from ncu_launch.files.manifest import read_manifest
+    from ncu_launch.files.manifest import folder_of, manifest_in
 
-    try:
-        manifest = read_manifest(Path(run) if Path(run).is_dir() else Path(run).parent)
-    except (OSError, ValueError, TypeError):
+    manifest = manifest_in(folder_of(run))
+    if manifest is None:
         return {}
     found = {"clock control": manifest.clock_control, "cache control": manifest.cache_control}
     return {title: value for title, value in found.items() if value}
