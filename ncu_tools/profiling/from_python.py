@@ -1,20 +1,23 @@
-"""`ncu_tools.profile`: a profile from a notebook or a script. Documented in docs/python.md.
-
-`import ncu_tools` imports this module, so everything heavy is imported where it is used.
-"""
+"""`ncu_tools.profile`: a profile from a notebook or a script. Documented in docs/python.md."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ncu_launch.workload_spec import Workload
+from ncu_launch.counters.metric_groups import refuse_unknown
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.profile.plan import TOOLS, Request
+from ncu_launch.profilers.rank_environment import place_here
+from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES, Workload
 
-    from ncu_tools.profiling.collected_profile import CollectedProfile
-    from ncu_tools.report.notebook.profiled_run import ProfiledRun
+from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.profiling.collected_profile import CollectedProfile
+from ncu_tools.profiling.listener import Listener
+from ncu_tools.profiling.pipeline import run_profile
+from ncu_tools.profiling.profile_request import ProfileRequest, checked_workload, seconds_of
+from ncu_tools.report.notebook.profiled_run import ProfiledRun, load
 
 
 def profile(
@@ -42,14 +45,6 @@ def profile(
     Raises `WrongUsage` for unknown or conflicting arguments, and `NcuBenchError` if nothing was collected or the run
     ended early; what was collected until then stays in its folder.
     """
-    from ncu_launch.counters.metric_groups import refuse_unknown
-    from ncu_launch.profile.plan import TOOLS, Request
-    from ncu_launch.workload_spec import Workload
-
-    from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.profiling.listener import Listener
-    from ncu_tools.profiling.pipeline import run_profile
-    from ncu_tools.profiling.profile_request import ProfileRequest, seconds_of
 
     _require_one_process()
     _require_one_of("tool", [tool], TOOLS)
@@ -72,10 +67,6 @@ def profile(
 
 def _checked(workload: Workload) -> Workload:
     """The workload with defaults filled in. Raises `WrongUsage` for values that the command line would refuse too."""
-    from ncu_launch.errors import WrongUsage
-    from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES
-
-    from ncu_tools.profiling.profile_request import checked_workload
 
     _require_one_of("dtype", [workload.dtype], DTYPES)
     _require_one_of("phases", workload.phases, PHASES)
@@ -88,7 +79,6 @@ def _checked(workload: Workload) -> Workload:
 
 
 def _words_of(program: Sequence[str]) -> tuple[str, ...]:
-    from ncu_launch.errors import WrongUsage
 
     if not program:
         raise WrongUsage("No target was named.", advice='Name a model, such as "resnet18", or the words of a program.')
@@ -97,9 +87,6 @@ def _words_of(program: Sequence[str]) -> tuple[str, ...]:
 
 def _loaded(collected: CollectedProfile | None, machine: str | None) -> ProfiledRun:
     """The run as `load` returns it, with all notes of the collection. Raises the failure of the collection."""
-    from ncu_launch.errors import NcuBenchError
-
-    from ncu_tools.report.notebook.profiled_run import load
 
     assert collected is not None  # noqa: S101  only ranks of a launcher end without a run
     failure = collected.failure
@@ -116,8 +103,6 @@ def _loaded(collected: CollectedProfile | None, machine: str | None) -> Profiled
 
 def _require_one_process() -> None:
     """Raise `WrongUsage` in a rank of srun, mpirun or torchrun: all ranks would profile, and only one load."""
-    from ncu_launch.errors import WrongUsage
-    from ncu_launch.profilers.rank_environment import place_here
 
     place = place_here(os.environ)
     if place is not None:
@@ -128,7 +113,6 @@ def _require_one_process() -> None:
 
 
 def _require_one_of(argument: str, values: Collection[str], known: Collection[str]) -> None:
-    from ncu_launch.errors import WrongUsage
 
     for value in values:
         if value not in known:

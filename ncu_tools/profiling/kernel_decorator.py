@@ -1,6 +1,6 @@
 """`ncu_tools.kernel`: a function that knows at which values of its arguments it is profiled. See docs/python.md.
 
-`import ncu_tools` imports this module, so everything heavy is imported where it is used.
+Processes that measure a decorated function import this module, so everything heavy is imported where it is used.
 """
 
 from __future__ import annotations
