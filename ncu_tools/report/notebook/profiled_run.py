@@ -23,9 +23,7 @@ from ncu_tools.kernels.source.kernel_code import kernel_code
 from ncu_tools.kernels.source.load_instructions import RunInstructions, load_instructions
 from ncu_tools.kernels.source.source_text import source_text
 from ncu_tools.model.layers.layers import layers, layers_table
-from ncu_tools.report.notebook.source_view import SourceView
-from ncu_tools.report.notebook.timeline_view import TimelineView
-from ncu_tools.report.notebook.views import Listing, Picture, listing_of_kernels
+from ncu_tools.report.notebook.views import Listing, Picture, SourceView, TimelineView, listing_of_kernels
 from ncu_tools.report.plot.layer_bars import draw_bars
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
