@@ -32,7 +32,7 @@ from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled
-from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
+from ncu_tools.report.html.expected_content import PAGE_COLUMNS, expected_rows
 from ncu_tools.report.html.html_page import embedded, room_beside
 from ncu_tools.report.html.page_columns import (
     CEILING_COLUMNS,
@@ -399,7 +399,7 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
 
 def _expected(run: ReportedRun) -> dict[str, Any]:
     rows, notes = expected_rows(run.table, run.expected, run.manifest) or ([], [run.unexpected])
-    return {**table_of(EXPECTED_COLUMNS, rows), "notes": notes}
+    return {**table_of(PAGE_COLUMNS, rows), "notes": notes}
 
 
 def _facts(run: ReportedRun) -> list[tuple[str, str]]:
