@@ -20,6 +20,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
+from ncu_parsers.datasets.engine import Engine
 from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at
 from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parquet.reader import Columns, read_launches
@@ -28,7 +29,6 @@ from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
 
 if TYPE_CHECKING:
-    from ncu_parsers.datasets.engine import Engine
     from ncu_parsers.parse.parse import Parsed
     from ncu_parsers.sources.sources import Source
 

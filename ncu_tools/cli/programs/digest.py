@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,6 @@ from ncu_tools.cli.options import show as show_table
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable
-
     from ncu_launch.files.manifest import Manifest
     from ncu_parsers.sources.sources import Source
 

@@ -11,6 +11,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -186,7 +187,6 @@ def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[st
 
 def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
     from ncu_tools.model.layers.trace_spans import spans
-    from ncu_tools.numbers.number_format import counted
     from ncu_tools.report.export.perfetto import to_perfetto
     from ncu_tools.report.export.speedscope import to_speedscope
 

@@ -28,7 +28,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
-from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
+from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_option, metric_columns
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import more_kernels
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
 
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.hotspots import Hotspot, Hotspots
@@ -280,7 +279,6 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
     """The columns of --columns; None without it."""
     if not wanted:
         return None
-    from ncu_tools.cli.tables.hotspots.metric_columns import metric_columns
 
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 

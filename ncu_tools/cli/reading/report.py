@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import MANIFEST
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -185,7 +186,6 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
     """The manifest of a run folder, None without one; an unreadable one gives a note."""
     from ncu_launch.files.manifest import folder_of, read_manifest
-    from ncu_launch.files.run_files import MANIFEST
 
     folder = folder_of(name)
     if not (folder / MANIFEST).is_file():

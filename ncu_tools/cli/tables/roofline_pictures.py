@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import echo_notes
+from ncu_tools.cli.options import echo_notes, terminal_width
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ncu_tools.report.terminal.text_roofline import TextStyle
     from ncu_tools.roofline.scene import Scene
 
@@ -103,7 +102,6 @@ def drawn_again(runs: Sequence[str], style: Style) -> bool:
 
 def is_drawn_here(style: Style, output_format: str) -> bool:
     """Whether the picture goes to the terminal, in front of the table: nothing asks for a file, JSON or a pipe."""
-    from ncu_tools.cli.options import terminal_width
 
     return style.output is None and output_format == "text" and terminal_width() is not None
 
@@ -122,7 +120,6 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
 def style_of_output() -> TextStyle:
     """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
-    from ncu_tools.cli.options import terminal_width
     from ncu_tools.report.terminal.text_roofline import TextStyle
 
     width = terminal_width()

@@ -16,12 +16,12 @@ from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.source_table import COLUMNS
 from ncu_tools.report.table import Column, Table, cell, to_text
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     import pandas
 
     from ncu_tools.kernels.hotspots import Hotspots
-    from ncu_tools.timeline.timeline import Timeline
 
 
 KERNEL_COLUMNS = (

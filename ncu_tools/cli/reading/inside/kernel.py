@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,8 +24,6 @@ from ncu_tools.cli.options import (
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    import re
-
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
     from ncu_tools.kernels.view.next_step import NextStep
@@ -246,7 +246,6 @@ def _values(view: KernelView) -> Iterator[Row]:
 
 
 def _extra(view: KernelView, step: NextStep | None) -> Row:
-    from dataclasses import asdict
 
     from ncu_tools.runs.kernel_ids import kernel_id
 

@@ -13,7 +13,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.schema.instance_table import NUMBER
 from ncu_parsers.schema.tables import Floats, floats
-from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.sources import Source, find_sources
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.selection import Selection, load_only
@@ -116,7 +116,6 @@ def _of_units(source: Source, row: pa.Table) -> Iterator[tuple[str, Floats]]:
 def _binary(path: str) -> list[Source]:
     """The binary reports that a path names."""
     from ncu_parsers.ncu.instructions.read import is_binary
-    from ncu_parsers.sources.sources import find_sources
 
     if not Path(path).exists():
         return []
