@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import NcuBenchError
+
+from ncu_tools.report.table import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,8 +33,20 @@ def matplotlib_for_files() -> ModuleType:
     return matplotlib
 
 
-def picture_bytes(figure: Figure, file_format: str, **settings: Any) -> bytes:
-    """A figure as bytes of `file_format`, without dates, so that the same figure gives the same bytes."""
+@contextmanager
+def drawing(**settings: Any) -> Iterator[None]:
+    """Within the block, matplotlib draws for files, with these settings, fonts for every script, and the same ids."""
+    from ncu_tools.report.plot.fonts import families
+
+    same = {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", **settings}
+    with matplotlib_for_files().rc_context({**same, "font.family": families()}):
+        yield
+
+
+def picture_bytes(figure: Figure, file_format: str, *, title: str = "", **settings: Any) -> bytes:
+    """A figure with a title as bytes of `file_format`; without dates, so that the same figure gives the same bytes."""
+    if title:
+        figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
     out = io.BytesIO()
     metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format, {})
     figure.savefig(out, format=file_format, metadata=metadata, **settings)
