@@ -120,9 +120,7 @@ def of_first(
         return of_floats(call, operations * call.tensor(counted).elements)
 
     def reading(call: Call) -> float:
-        return float(
-            call.tensor(read[0]).bytes + sum(call.tensor(one).bytes for one in read[1:] if call.is_tensor(one))
-        )
+        return float(call.tensor(read[0]).bytes + call.given_bytes(read[1:]))
 
     return Formula(flops, reading, lambda call: float(result(call).bytes) + also_written(call), False, DEFINITION)
 
@@ -163,7 +161,7 @@ def _statistics(call: Call) -> float:
 
 
 def _layer_norm_backward_also(call: Call) -> float:
-    return float(sum(call.tensor(place).bytes for place in (5, 6) if call.is_tensor(place)))
+    return float(call.given_bytes((5, 6)))
 
 
 # -------------------------------------------------------------------------------------------- lists of tensors at once

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, of_floats
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, bytes_at, of_floats
 
 MOVED = "every element once"
 PICKED = "of the source as many bytes as are written, and the indices"
@@ -21,10 +21,6 @@ def _nothing(call: Call) -> float:
 
 def _moving(read: Callable[[Call], float], written: Callable[[Call], float], source: str = MOVED) -> Formula:
     return Formula(_nothing, read, written, False, source)
-
-
-def _bytes(place: int) -> Callable[[Call], float]:
-    return lambda call: float(call.tensor(place).bytes)
 
 
 def _picking(result: Callable[[Call], Tensor], *, source: int, indices: int) -> Formula:
@@ -189,22 +185,22 @@ def _padded(call: Call) -> float:
 
 MOVEMENT: dict[str, Formula] = {
     # the source is broadcast to the destination, which is only written
-    "aten::copy_": _moving(_bytes(1), _bytes(0)),
-    "aten::fill_": _moving(_nothing, _bytes(0)),
-    "aten::zero_": _moving(_nothing, _bytes(0)),
+    "aten::copy_": _moving(bytes_at(1), bytes_at(0)),
+    "aten::fill_": _moving(_nothing, bytes_at(0)),
+    "aten::zero_": _moving(_nothing, bytes_at(0)),
     **{
-        f"aten::{name}": _moving(_nothing, _bytes(0))  # random numbers are not counted
+        f"aten::{name}": _moving(_nothing, bytes_at(0))  # random numbers are not counted
         for name in ("normal_", "uniform_", "bernoulli_", "exponential_", "random_", "log_normal_", "geometric_")
     },
     "aten::arange": _moving(_nothing, _counted_up),
-    "aten::masked_fill_": _moving(_bytes(1), _nothing),  # how many elements the mask picks is not known: perhaps none
+    "aten::masked_fill_": _moving(bytes_at(1), _nothing),  # how many elements the mask picks is not known: perhaps none
     "aten::cat": _moving(_all_of, _all_of),
     "aten::stack": _moving(_all_of, _all_of),
-    "aten::flip": _moving(_bytes(0), _bytes(0)),
-    "aten::roll": _moving(_bytes(0), _bytes(0)),
-    "aten::tril": _moving(_bytes(0), _bytes(0)),
-    "aten::triu": _moving(_bytes(0), _bytes(0)),
-    "aten::constant_pad_nd": _moving(_bytes(0), _padded),
+    "aten::flip": _moving(bytes_at(0), bytes_at(0)),
+    "aten::roll": _moving(bytes_at(0), bytes_at(0)),
+    "aten::tril": _moving(bytes_at(0), bytes_at(0)),
+    "aten::triu": _moving(bytes_at(0), bytes_at(0)),
+    "aten::constant_pad_nd": _moving(bytes_at(0), _padded),
     "aten::embedding": _picking(_embedded, source=0, indices=1),
     "aten::index_select": _picking(_selected, source=0, indices=2),
     "aten::gather": _picking(lambda call: Tensor(call.tensor(2).shape, call.tensor(0).dtype), source=0, indices=2),
