@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
+from ncu_launch.files.toml_tables import table_beside
 from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, bytes_at, of_floats
 
 MOVED = "every element once"
@@ -220,23 +221,8 @@ MOVEMENT: dict[str, Formula] = {
 }  # fmt: skip
 """Operator -> its formula. Each has 0 FLOPs but those that add."""
 
-_VIEWS_AND_ALLOCATIONS = """
-    view reshape transpose t permute slice select expand expand_as as_strided unsqueeze squeeze unbind split
-    split_with_sizes chunk narrow movedim alias detach flatten unflatten lift_fresh diagonal unfold result_type
-    resolve_conj resolve_neg empty empty_like empty_strided new_empty new_empty_strided resize_ _unsafe_view
-    _reshape_alias as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ unsafe_split
-    unsafe_split_with_sizes unsafe_chunk detach_ set_
-"""
-FREE = frozenset(f"aten::{name}" for name in _VIEWS_AND_ALLOCATIONS.split())
+_NAMES = table_beside(__file__, "movement")
+FREE = frozenset(f"aten::{name}" for name in _NAMES["free"].split())
 """Views and allocations: they neither compute nor move anything."""
-
-_CALLING_OTHERS = """
-    linear matmul einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
-    _batch_norm_impl_index group_norm instance_norm rms_norm dropout max_pool2d max_pool1d adaptive_avg_pool2d to
-    _to_copy clone contiguous zeros zeros_like ones ones_like full full_like softmax log_softmax cross_entropy_loss
-    scaled_dot_product_attention item concat concatenate pad flatten_dense_tensors repeat tensor_split
-    masked_fill index_put argsort embedding_bag nll_loss nll_loss_nd _transformer_encoder_layer_fwd
-    _native_multi_head_attention
-"""
-CALLING_OTHERS = frozenset(f"aten::{name}" for name in _CALLING_OTHERS.split())
+CALLING_OTHERS = frozenset(f"aten::{name}" for name in _NAMES["calling_others"].split())
 """Operators that call others, and do nothing beside it."""
