@@ -14,7 +14,7 @@ from ncu_launch.files.run_files import BENCH_FILE
 
 from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_notes, echo_text, engine_of, format_option, show
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import FORMATS, note_on_boxes
 from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
 
 if TYPE_CHECKING:
@@ -209,7 +209,6 @@ def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output
     from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.bench.scaling import by_group
-    from ncu_tools.report.plot.fonts import note_on_boxes
     from ncu_tools.report.plot.scaling_plot import draw_scaling
 
     picture = draw_scaling(fits, by_group(rows), pairs, output.suffix.lstrip(".").lower(), title=title)

@@ -14,7 +14,7 @@ from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import percent
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import FORMATS, note_on_boxes
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def command(
         raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
     if output is not None:
         _draw(result, output, title)
-        notes += [WrittenFile(f"the picture is {output}"), *_note_on_boxes(title)]
+        notes += [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
             notes.append(
                 f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
@@ -145,12 +145,6 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
     else:
         columns = list(FORWARD_BACKWARD)
     show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
-
-
-def _note_on_boxes(title: str) -> list[str]:
-    from ncu_tools.report.plot.fonts import note_on_boxes
-
-    return note_on_boxes([title])
 
 
 def _draw(result: Layers, output: Path, title: str) -> None:

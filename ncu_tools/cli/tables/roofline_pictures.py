@@ -14,7 +14,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import echo_notes, terminal_width
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import FORMATS, note_on_boxes
 from ncu_tools.report.table import Column
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
         picture = (text_picture(titled, TextStyle()) + "\n").encode()
         notes = []
     else:
-        from ncu_tools.report.plot.fonts import note_on_boxes
         from ncu_tools.report.plot.roofline_plot import draw
 
         picture = draw(scene, _suffix(style.output), title=style.title, theme=style.theme, size=style.size)
