@@ -6,10 +6,11 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.report.table import printable
 
@@ -30,6 +31,16 @@ OTHER_FONTS = (
 """Fonts with many letters, as Linux, macOS and Windows have them."""
 
 BOXES_NAMED = 5
+
+
+def format_of(path: Path | None, *others: str) -> str:
+    """The format of a picture, by its file's suffix; "" for no file. Raises `WrongUsage` if it is not of `FORMATS`."""
+    found = "" if path is None else path.suffix.lstrip(".").lower()
+    if path is not None and found not in (*FORMATS, *others):
+        *some, last = (f".{suffix}" for suffix in (*FORMATS, *others))
+        advice = f"Name a file ending in {', '.join(some)} or {last}."
+        raise WrongUsage(f"{path} has no suffix of a picture.", advice=advice)
+    return found
 
 
 def matplotlib_for_files() -> ModuleType:

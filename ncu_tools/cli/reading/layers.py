@@ -14,7 +14,7 @@ from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import percent
-from ncu_tools.report.pictures import FORMATS, note_on_boxes
+from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ def command(
     from ncu_tools.runs.selection import load_only
     from ncu_tools.runs.varied_run import points_summed
 
-    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
-        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
-    if output is not None and forward_backward:
+    if format_of(output) and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
@@ -153,7 +151,7 @@ def _draw(result: Layers, output: Path, title: str) -> None:
     from ncu_tools.kernels.operator_times import time_title
     from ncu_tools.report.plot.layer_bars import draw_bars
 
-    kind = output.suffix.lstrip(".").lower()
+    kind = format_of(output)
     picture = draw_bars(
         result.deepest, kind, title=title, bytes_title=result.bytes_title, time_title=time_title(result.clocks)
     )

@@ -14,7 +14,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import echo_notes, terminal_width
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.report.pictures import FORMATS, note_on_boxes
+from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column
 
 if TYPE_CHECKING:
@@ -40,15 +40,8 @@ def check_style(style: Style) -> None:
     """Raise `WrongUsage` for a suffix that is none of a picture's, and for a size that cannot be read."""
     from ncu_tools.report.plot.page_size import size_of
 
-    if style.output is not None and _suffix(style.output) not in (*FORMATS, TEXT):
-        raise WrongUsage(
-            f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png, .pdf or .txt."
-        )
+    format_of(style.output, TEXT)
     size_of(style.size)
-
-
-def _suffix(path: Path) -> str:
-    return path.suffix.lstrip(".").lower()
 
 
 def write_picture(scene: Scene, style: Style) -> list[str]:
@@ -56,7 +49,7 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
     from ncu_launch.files.atomic_files import write_bytes_atomically
 
     assert style.output is not None  # noqa: S101 - the caller checked it
-    if _suffix(style.output) == TEXT:
+    if format_of(style.output, TEXT) == TEXT:
         from ncu_tools.report.terminal.text_roofline import TextStyle, text_picture
 
         titled = replace(scene, title=style.title) if style.title else scene
@@ -65,7 +58,7 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
     else:
         from ncu_tools.report.plot.roofline_plot import draw
 
-        picture = draw(scene, _suffix(style.output), title=style.title, theme=style.theme, size=style.size)
+        picture = draw(scene, format_of(style.output, TEXT), title=style.title, theme=style.theme, size=style.size)
         labels = [*(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
         notes = note_on_boxes([style.title or scene.title, *labels])
     write_bytes_atomically(style.output, picture)
