@@ -106,7 +106,6 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
 
 def _require_writable(path: Path) -> None:
     """Raise `NcuBenchError` if a file cannot be written, before spending minutes on its content."""
-
     with replacing_output(path) as temporary:
         temporary.unlink()
 

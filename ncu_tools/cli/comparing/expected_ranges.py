@@ -33,7 +33,6 @@ BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, fro
 
 def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str) -> None:
     """Print what was measured in every range beside its formula."""
-
     rows = [asdict(row) for row in compare_ranges(table, passes)]
     by_operators = set(tables.words(table, "source")) <= BY_OPERATOR
     if by_operators:

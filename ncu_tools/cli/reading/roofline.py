@@ -443,5 +443,4 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
 
 
 def _amount(ceiling: Ceiling) -> str:
-
     return scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit)

@@ -53,7 +53,6 @@ def require_binary(source: Source) -> None:
 
 def contents_table(source: Source, output_format: str) -> Table:
     """What one binary report holds. Raises `NcuBenchError` if it cannot be read."""
-
     require_binary(source)
     found = contents_of(source)
     rows = [
@@ -114,7 +113,6 @@ def check_table(sources: list[Source], output_format: str) -> tuple[Table, int]:
 
     Raises `NcuBenchError` if a report cannot be read, or if the package is missing or too old.
     """
-
     rows: list[dict[str, Any]] = []
     notes, unexplained = [], 0
     for source in sources:

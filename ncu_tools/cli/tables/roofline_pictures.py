@@ -94,7 +94,6 @@ def drawn_again(runs: Sequence[str], style: Style) -> bool:
 
 def is_drawn_here(style: Style, output_format: str) -> bool:
     """Whether the picture goes to the terminal, in front of the table: nothing asks for a file, JSON or a pipe."""
-
     return style.output is None and output_format == "text" and terminal_width() is not None
 
 

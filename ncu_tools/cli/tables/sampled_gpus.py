@@ -42,7 +42,6 @@ PIECES = (
 
 def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
     """A timeline's samples over time, or `by` a key of `GROUPS`. Raises `NcuBenchError` if it has none."""
-
     timeline = read_sampled_timeline(source)
     if not timeline.activity.gpus:
         raise NcuBenchError(
@@ -54,7 +53,6 @@ def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
 
 
 def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
-
     rows: list[dict[str, Any]] = [asdict(one) for one in metrics_over_time(timeline)]
     columns = (*OVER_TIME, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else OVER_TIME
     columns = (*columns, *SERIES) if output_format == "json" else columns
@@ -62,7 +60,6 @@ def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
 
 
 def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
-
     found = groups(timeline, by)
     names = dict.fromkeys(name for one in found for name in one.means)
     titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
@@ -82,7 +79,6 @@ def _title(name: str) -> str:
 
 
 def _rates(timeline: SampledTimeline) -> list[str]:
-
     found = [
         f"GPU {gpu}: {len(one):,} samples at {rate_text(one.period_ns)}, {one.covered_ns / 1e9:.3g} s"
         + (f", {one.lost_ns / 1e9:.2g} s between them lost" if one.lost_ns > 0 else "")

@@ -70,7 +70,6 @@ def load_instructions(
 
 def _reports(path: Path) -> list[Source]:
     """The reports that a path names; [] for a run folder that holds only its launches."""
-
     try:
         return find_sources([str(path)])
     except NcuBenchError:

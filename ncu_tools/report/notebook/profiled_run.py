@@ -14,7 +14,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.timelines.activity.activity import Window
 
 from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
-from ncu_tools.ceilings.machine_files import Machine, find_machine
+from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
 from ncu_tools.kernels.operator_times import time_title
@@ -28,7 +28,6 @@ from ncu_tools.report.plot.layer_bars import draw_bars
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
 from ncu_tools.roofline.roofline import roofline
-from ncu_tools.runs import loading
 from ncu_tools.runs.loading import Run
 from ncu_tools.runs.selection import pattern_of
 from ncu_tools.timeline.load_activity import load_activity, load_power
@@ -39,16 +38,6 @@ if TYPE_CHECKING:
 
 BARS_SHOWN = 20
 NS_PER_S = 1e9
-
-
-def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
-    """Load the run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet from `parse`.
-
-    `machine` gives ceilings that the report lacks, as `--machine`. Raises `NcuBenchError` if nothing in the run can be
-    read, and `WrongUsage` for an unknown machine.
-    """
-
-    return ProfiledRun(loading.load(os.fspath(run)), find_machine(machine) if machine else None)
 
 
 class ProfiledRun:
@@ -76,7 +65,6 @@ class ProfiledRun:
     @property
     def kernels(self) -> pandas.DataFrame:
         """A row per kernel name, by time, longest first. Times in ns, rates per second of GPU time."""
-
         return _frame(kernels_table(hotspots(self._table, self._ceilings).rows))
 
     @property
@@ -103,7 +91,6 @@ class ProfiledRun:
         or functions, `by` samples, executed, sectors or conflicts. Raises `WrongUsage` for other values and for what
         was not collected, and `NcuBenchError` for a run without counts per instruction and for an unknown kernel.
         """
-
         if view is not None:
             _require_one_of("view", view, VIEWS)
         if by is not None:
@@ -139,7 +126,6 @@ class ProfiledRun:
         `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator or category; `diagnose`
         adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
         """
-
         _require_one_of("by", by, ORDERS)
         _require_one_of("group", group, GROUPS)
         found = hotspots(self._table, self._ceilings, by=by, group=group)
@@ -168,7 +154,6 @@ class ProfiledRun:
         With `depth`, layers that many levels below the model are the deepest. Raises `NcuBenchError` for a run whose
         launches have no modules.
         """
-
         found = layers(self._table, depth=depth)
         if not found.rows:
             raise NcuBenchError(f"{self.name} has no layers.", "".join(f"{note}." for note in found.notes))
@@ -185,7 +170,6 @@ class ProfiledRun:
         `step` is a regular expression of the ranges that are steps, `trim` a start and an end in seconds. Raises
         `NcuBenchError` for a run without times of a timeline or without GPU work, `WrongUsage` for what is not there.
         """
-
         between = None if trim is None else Window(round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
         path, wanted = os.fspath(self.folder or self.name), None if step is None else pattern_of(step, "step")
         activity = load_activity(path, trim=between)
@@ -195,12 +179,10 @@ class ProfiledRun:
 
     @cached_property
     def _instructions(self) -> RunInstructions:
-
         return load_instructions(os.fspath(self.folder or self.name))
 
     @cached_property
     def _ceilings(self) -> Ceilings:
-
         return ceilings_of(self._table, self._machine)
 
 
@@ -239,6 +221,5 @@ def _frame_of_rows(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
 
 
 def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:
-
     if value not in known:
         raise WrongUsage(f"{option}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")

@@ -49,7 +49,6 @@ class InstructionsOf:
 
 def require_kernels(runs: Sequence[str], options: Mapping[str, bool]) -> None:
     """Raise `WrongUsage` for options that were given and mean nothing here, and for what has no counters."""
-
     given = [name for name, is_given in options.items() if is_given]
     if given:
         raise WrongUsage(
@@ -67,7 +66,6 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
 
     Raises `NcuBenchError` if one cannot be read, `WrongUsage` for several machines.
     """
-
     if len(asked.machines) > 1:
         raise WrongUsage("An instruction roofline takes one machine.", advice="Say --machine once.")
     tables, notes = {}, []
@@ -87,7 +85,6 @@ def instruction_table(
     result: InstructionRoofline, scene: Scene, notes: list[str], top: int | None, output_format: str
 ) -> Table:
     """The table of kernels, with the roofs as notes, and in JSON the scene of the picture."""
-
     top = rows_shown(top, output_format)
     several = len(result.runs) > 1 or output_format == "json"
     rows = [

@@ -246,7 +246,6 @@ def _values(view: KernelView) -> Iterator[Row]:
 
 
 def _extra(view: KernelView, step: NextStep | None) -> Row:
-
     from ncu_tools.runs.kernel_ids import kernel_id
 
     return {

@@ -132,7 +132,6 @@ def _series(run: str, only: Selection | None, reading: Callable[[Source], None])
 
 def _timeline(run: str) -> Source | None:
     """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
-
     from ncu_launch.profile.run_outcome import timelines
     from ncu_parsers.sources.sources import Source
     from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline

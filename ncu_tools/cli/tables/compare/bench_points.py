@@ -93,7 +93,6 @@ def compared_points(request: CompareRequest) -> Compared:
 
     Raises `NcuBenchError` if their conditions differ, or they have no point in common.
     """
-
     runs = [load_bench(path) for path in request.runs]
     if request.how.across:
         found, base = compare_across(runs, request.how.across), ", ".join(request.runs)
@@ -124,7 +123,6 @@ def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 
     Raises `WrongUsage` for a mixture, and if --across or a single operand does not fit runs of launches.
     """
-
     kinds = {path: is_bench(path) for path in operands}
     if len(set(kinds.values())) > 1:
         points, launches = (next(path for path, is_one in kinds.items() if is_one is kind) for kind in (True, False))
@@ -153,7 +151,6 @@ def _argument_columns(runs: Sequence[BenchRun]) -> list[Column]:
 
 
 def _table(found: Sequence[PointComparison], request: CompareRequest, arguments: Sequence[Column]) -> Table:
-
     groups = _ordered(_groups(found), request.how.order)
     shown = groups[: request.how.top]
     rows = [cells for group in shown for cells in _lines(group, (*SIZE_COLUMNS, *arguments))]
@@ -217,7 +214,6 @@ def _lines(group: Group, sizes: Sequence[Column]) -> list[dict[str, Any]]:
 
 def _side(row: Row, label: str) -> dict[str, Any]:
     """One side of a point: its settings and its measured values."""
-
     is_ok = row["outcome"] == OK
     rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
     words = {ASKED_COLUMNS[name].name: in_words(row, name) for name in ("machine", "dtype", "mode", "channels-last")}
@@ -226,7 +222,6 @@ def _side(row: Row, label: str) -> dict[str, Any]:
 
 def _place(point: ComparedPoint) -> dict[str, Any]:
     """The settings of a missing side: those of the other side, except for compared dimensions."""
-
     return {
         ASKED_COLUMNS[name].name: point.new_label if point.across == (name,) else in_words(point.row, name)
         for name in ASKED if name not in point.across or point.across == (name,)
@@ -235,7 +230,6 @@ def _place(point: ComparedPoint) -> dict[str, Any]:
 
 def _compared_cells(point: ComparedPoint) -> dict[str, Any]:
     """The cells that compare one side of a point with the base."""
-
     if not point.is_compared:
         return {"verdict": "new" if point.base is None else None}
     time = point.changes["time"]

@@ -136,7 +136,6 @@ def compared_kernels(request: CompareRequest) -> Compared:
 
 def compared_layers(request: CompareRequest) -> Compared:
     """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
-
     sides = _pairs(request, _layered)
     found = [
         compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
@@ -147,7 +146,6 @@ def compared_layers(request: CompareRequest) -> Compared:
 
 def compared_categories(request: CompareRequest) -> Compared:
     """Compare the times of each new run with those of the base, by category. Raises as `compared_kernels` does."""
-
     sides = _pairs(request, _categorised)
     found = [compare_categories(ours.run, theirs.run, (ours.conditions, theirs.conditions)) for ours, theirs in sides]
     return _of_layers(request, sides, found, (Column(CATEGORY, CATEGORY, wide=True),))
@@ -184,7 +182,6 @@ def _pairs(
     request: CompareRequest, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once they are known to be comparable; of runs of several points, point by point."""
-
     only = request.only
     with engine_of(request.dask) as engine, progress("Reading") as reading:
         found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
@@ -207,7 +204,6 @@ def _pairs_of_points(
 
     Raises `WrongUsage` for a run of a single point among them, and `NcuBenchError` if no point is in common.
     """
-
     points = [(path, {in_words(values): (values, run) for values, run in by_point(found)}) for path, found in runs]
     single = next((path for path, found in points if not found), None)
     if single is not None:
@@ -239,41 +235,35 @@ def _pairs_of_points(
 
 def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
     """The title of the times of all runs: "time", or "self CPU" if all are of operators on a CPU."""
-
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
 def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A run of any size, summed per launch signature."""
-
     sums = signature_sums_of_run(found)
     return _Side(path, sums, _conditions(path, sums.observed), list(sums.reports))
 
 
 def _calls(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A trace, summed by its calls of operators; all of its launches are in memory for that."""
-
     table = found.table if isinstance(found, Run) else read_launches(found.file)
     return _summed(path, Run(found.name, calls_of_operators(table), found.notes))
 
 
 def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
     """A run of any size, condensed to rows for its layers."""
-
     run = layers_of_run(found)
     return _Side(path, run, _conditions(path, run.observed), list(run.reports))
 
 
 def _categorised(path: str, found: OnDisk | Run) -> _Side[CategorySums]:
     """A run of any size, condensed to rows for its categories of kernels."""
-
     run = categories_of_run(found)
     return _Side(path, run, _conditions(path, run.observed), list(run.reports))
 
 
 def _conditions(path: str, observed: Observed) -> Conditions:
     """The conditions of a run, from its launches and, if readable, its manifest."""
-
     belongs = Path(path).is_dir() or Path(path).name == "launches.parquet"
     return conditions_of(observed, manifest_in(folder_of(path)) if belongs else None)
 
@@ -318,7 +308,6 @@ def _table(
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
     """The row with short kernel names for people; `was` only if it differs."""
-
     if "kernel" not in row:
         return row
     was = row["was"] and short_name(row["was"])
@@ -365,7 +354,6 @@ def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> l
 
 
 def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
-
     cells: dict[str, Any] = {
         "kernel": kernel.pair.kernel,
         "was": kernel.pair.was if kernel.pair.was != kernel.pair.kernel else None,

@@ -64,7 +64,6 @@ def compared_places(request: CompareRequest) -> Compared:
 
 
 def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, list[str]]:
-
     with progress("Reading") as reading:
         loaded = load_instructions(run, reading)
     code = kernel_code(loaded.table, kernel_patterns(loaded.table, request.only))

@@ -52,7 +52,6 @@ NO_RULES = (
 
 def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
     """The table of --rules: a line for each message and kernel."""
-
     sums = rule_sums(run, group)
     found = sums.ranked()
     notes = [*_notes(sums, found), *hidden_rows(len(found), top, "more message", "more messages"), *sums.reports]
@@ -66,14 +65,12 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
 
 
 def _row(one: RankedRule, names: dict[str, str]) -> dict[str, Any]:
-
     message = f"{one.rule}: {first_sentence(one.message)}"
     return {**asdict(one), "kernel": names[one.kernel], "message": message, "speedup_type": one.speedup_type or None}
 
 
 def _short_names(found: list[RankedRule]) -> dict[str, str]:
     """What kernels are called on a line: by the function, or in full where that would be of several."""
-
     kernels = list(dict.fromkeys(one.kernel for one in found))
     how_often = Counter(map(short_name, kernels))
     return {kernel: short if how_often[short := short_name(kernel)] == 1 else kernel for kernel in kernels}
