@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.manifest import manifest_in
 from ncu_launch.files.run_files import POINTS_FILE
 from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parquet.reader import contents, read_bench
@@ -107,15 +107,9 @@ def _only(values: Iterable[Any]) -> Any:
 
 
 def _notes(path: str, file: Path, rows: list[Row]) -> list[str]:
-    notes = [f"{path}: the sweep was stopped before its end"] if _is_partial(file.parent) else []
+    manifest = manifest_in(file.parent)
+    notes = [f"{path}: the sweep was stopped before its end"] if manifest is not None and manifest.partial else []
     throttled = sum(row["throttling"] not in (None, "none") for row in rows)
     if throttled:
         notes.append(f"{path}: clocks were held down in {throttled} of {len(rows)} points")
     return notes
-
-
-def _is_partial(folder: Path) -> bool:
-    try:
-        return read_manifest(folder).partial
-    except (OSError, ValueError, TypeError):
-        return False

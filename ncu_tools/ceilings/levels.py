@@ -8,34 +8,24 @@ the levels returned to the SM, as NVIDIA's hierarchical charts do since 2023. Co
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 COLUMNS = {"l2": "l2_bytes", "l1": "l1_bytes"}
 SECTOR_BYTES, WAVEFRONT_BYTES = 32, 128
 SUFFIXES = (".sum", ".sum.per_second")
 _VERSION = r"[0-9]{1,3}\.[0-9]"
-
-
-@cache
-def _facts() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("levels.toml").read_text("utf-8"))
+_facts = partial(table_beside, __file__, "levels")
 
 
 def bytes_of(table: pa.Table, levels: Iterable[str], definition: str = TRAFFIC) -> dict[str, Floats]:

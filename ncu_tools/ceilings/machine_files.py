@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,11 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ncu_launch.files.toml_tables import tomllib
 
 COMPUTE_UNITS = (
     "fp64", "fp32", "fp16", "bf16",

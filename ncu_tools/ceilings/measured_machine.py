@@ -75,7 +75,7 @@ def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly:
     By default it is in the user's folder, named by device and threads, where it replaces an earlier one. Raises
     `NcuBenchError` if what was measured is implausible, or if the file cannot be written.
     """
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}", quickly=quickly)
     wrong = problems(text)
@@ -84,8 +84,7 @@ def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly:
     if target is None:
         target = own_folder() / f"{machine_id(found)}.toml"
         target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_output(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes_atomically(target, text.encode())
     machines_with.cache_clear()
     return target
 

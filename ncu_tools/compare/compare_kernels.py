@@ -43,8 +43,8 @@ from ncu_tools.compare.run_conditions import (
 )
 from ncu_tools.compare.same_work import OtherWork, other_work
 from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
-from ncu_tools.kernels.kernel_sums import or_none
 from ncu_tools.kernels.operator_times import operators_note
+from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import Codes, Estimate, Moments, ratio_interval, totals
 

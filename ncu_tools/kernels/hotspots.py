@@ -35,11 +35,12 @@ from ncu_tools.kernels.kernel_row import kernels_table as kernels_table
 from ncu_tools.kernels.kernel_row import ranked as ranked
 from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches, NamedSums, or_none
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
+from ncu_tools.numbers.named_sums import NamedSums, or_none
 from ncu_tools.numbers.number_format import percent
 
 FOLLOW_FROM = {
@@ -146,16 +147,15 @@ class _KnownTimes:
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[str, str], int] = {}
-        """The number of each row and kernel."""
-        self._sums = NamedSums()
+        self._sums: NamedSums[tuple[str, str]] = NamedSums()
+        """The sums of each row and kernel."""
 
     def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's row."""
         codes, names = tables.codes(launches.table, "kernel_name")
         pairs, places = np.unique(keys * len(names) + codes, return_inverse=True)
         found = [(titles[pair // len(names)], names[pair % len(names)] or "?") for pair in pairs.tolist()]
-        self._sums.use_keys(self._numbered(found)[places.reshape(-1)], len(self._numbers))
+        self._sums.use(found, places.reshape(-1))
         self._sums.add("seconds", launches.seconds * launches.weight, launches.running)
         flops, dram, least, traffic = (
             ~np.isnan(amount) & launches.running
@@ -167,17 +167,12 @@ class _KnownTimes:
 
     def merge(self, other: _KnownTimes) -> None:
         """Take the times of later launches."""
-        self._sums.use_keys(self._numbered(list(other._numbers)), len(self._numbers))
-        for what in other._sums.names:
-            self._sums.add(what, other._sums.of(what))
-
-    def _numbered(self, found: Sequence[tuple[str, str]]) -> npt.NDArray[np.int64]:
-        return np.array([self._numbers.setdefault(one, len(self._numbers)) for one in found], np.int64)
+        self._sums.merge(other._sums)
 
     def shares(self) -> dict[str, dict[str, float]]:
         """Of each row, the one with most time first, the share for each of `FOLLOW_FROM`; 0 in rows without time."""
         titles: dict[str, int] = {}
-        rows = np.array([titles.setdefault(row, len(titles)) for row, _ in self._numbers], np.int64)
+        rows = np.array([titles.setdefault(row, len(titles)) for row, _ in self._sums.numbers], np.int64)
         seconds = self._sums.of("seconds")
         whole = np.bincount(rows, seconds, len(titles))
         shares = {
@@ -369,7 +364,7 @@ class _NoteCounts:
             self.failed += int(launches.failed.sum())
             failed = launches.texts_at("kernel_short", np.flatnonzero(launches.failed))
             self.failed_names |= {name or "?" for name in failed}
-        self.capabilities |= _texts_where(launches.table, "compute_capability", succeeded)
+        self.capabilities |= _capabilities(launches.table, succeeded)
         codes, sources = tables.codes(launches.table, "source")
         self.clocks |= clocks_of(launches.table)
         self.coverage.add(launches.table, launches.seconds * launches.weight)
@@ -432,9 +427,9 @@ class _NoteCounts:
         return notes
 
 
-def _texts_where(table: pa.Table, column: str, where: npt.NDArray[np.bool_]) -> set[str | None]:
-    """The distinct texts of a column among some launches."""
-    codes, texts = tables.codes(table, column)
+def _capabilities(table: pa.Table, where: npt.NDArray[np.bool_]) -> set[str | None]:
+    """The compute capabilities of some launches."""
+    codes, texts = tables.codes(table, "compute_capability")
     return {texts[code] for code in np.flatnonzero(np.bincount(codes[where], minlength=len(texts))).tolist()}
 
 

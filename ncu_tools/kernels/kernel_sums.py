@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
@@ -29,12 +28,9 @@ from ncu_tools.ceilings.work_by_unit import (
     total_of,
     work_by_unit,
 )
+from ncu_tools.numbers.named_sums import Keys, Mask, NamedSums, Title, extended, or_none, ratio
 
-Title = TypeVar("Title", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
-
-Mask = npt.NDArray[np.bool_]
-Keys = npt.NDArray[np.int64]
 
 RESOURCES = (*FLOAT_UNITS, "dram", *INTEGER_UNITS)
 """The resources that can bound a kernel; of two that need the same time, the first is named."""
@@ -111,50 +107,6 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
         return np.where(amount == 0, 0.0, amount / ceiling)
 
 
-class NamedSums:
-    """Sums per kernel, by name."""
-
-    def __init__(self) -> None:
-        self.kernels = 0
-        self._totals: dict[str, Floats] = {}
-        self._places: Keys = np.empty(0, np.int64)
-
-    def use_keys(self, keys: Keys, kernels: int) -> None:
-        """Set the kernel index of each launch for following `add` calls; `kernels` is the number of all kernels."""
-        self.kernels = kernels
-        self._places = np.concatenate([np.arange(kernels), keys])
-
-    def add(self, what: str, amounts: Floats | Mask, where: Mask | None = None) -> None:
-        """Add an amount per launch to the sums of its kernel; with `where`, only for those launches."""
-        taken = amounts if where is None or where.all() else np.where(where, amounts, 0.0)
-        totals = np.bincount(self._places, np.concatenate([self.of(what), taken]))
-        self._totals[what] = totals.astype(np.float64, copy=False)
-
-    def count(self, names: Iterable[str], where: Mask) -> None:
-        """Add 1 per launch of `where` to several sums: whole numbers, so the order does not matter."""
-        counted = np.bincount(self._places[self.kernels :], where, self.kernels)
-        for name in names:
-            self._totals[name] = self.of(name) + counted
-
-    def begin(self, what: str, like: str) -> None:
-        """Start a new sum at the current value of the sum `like`."""
-        if what not in self._totals:
-            self._totals[what] = self.of(like)
-
-    def of(self, what: str) -> Floats:
-        """The sum `what` (float64, one per kernel); 0 if it was never added to."""
-        return _extended(self._totals.get(what, np.empty(0)), self.kernels, 0.0)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the sums."""
-        return list(self._totals)
-
-
-def _extended(values: Floats, size: int, filling: float) -> Floats:
-    return np.concatenate([values, np.full(size - len(values), filling)]) if len(values) < size else values
-
-
 class KernelSums(Generic[Title]):
     """Sums over the launches of each kernel. Kernels are numbered in the order in which they are first seen.
 
@@ -162,8 +114,7 @@ class KernelSums(Generic[Title]):
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[Title, int] = {}
-        self._sums = NamedSums()
+        self._sums: NamedSums[Title] = NamedSums()
         self._first = np.empty(0)
         self._shortest = np.empty(0)
         self._longest = np.empty(0)
@@ -173,9 +124,7 @@ class KernelSums(Generic[Title]):
 
     def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's kernel."""
-        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
-        keys = numbers[keys]
-        self._sums.use_keys(keys, len(self._numbers))
+        keys = self._sums.use(titles, keys)
         self._sums.add("rows", np.ones(launches.rows))
         self._sums.add("launches", launches.weight)
         self._sums.add("succeeded", launches.succeeded)
@@ -207,8 +156,7 @@ class KernelSums(Generic[Title]):
         return result
 
     def _take(self, other: KernelSums[Any], titles: Sequence[Title]) -> None:
-        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
-        self._sums.use_keys(numbers, len(self._numbers))
+        numbers = self._sums.use(titles)
         moved = self._distance_moved(other, numbers)
         theirs = {name: other.of(name) for name in other._sums.names} | moved
         for resource in dict.fromkeys([*self._evidence, *other._evidence]):
@@ -227,9 +175,9 @@ class KernelSums(Generic[Title]):
 
         With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
         """
-        size = len(self._numbers)
-        self._first = _extended(self._first, size, np.nan)
-        self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
+        size = self._sums.kernels
+        self._first = extended(self._first, size, np.nan)
+        self._shortest, self._longest = extended(self._shortest, size, np.inf), extended(self._longest, size, -np.inf)
         new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
         self._first[numbers[new]] = other._first[new]  # of equal indices the last assignment wins: the first launch
         np.minimum.at(self._shortest, numbers, other._shortest)
@@ -256,14 +204,14 @@ class KernelSums(Generic[Title]):
         self._sums.add("seconds", launches.seconds * launches.weight, timed)
         self._sums.add("timed", launches.weight, timed)
         self._sums.add("averaged", launches.averaged & timed)
-        self._first = _extended(self._first, self._sums.kernels, np.nan)
+        self._first = extended(self._first, self._sums.kernels, np.nan)
         rows = np.flatnonzero(timed & np.isnan(self._first[keys]))[::-1]
         self._first[keys[rows]] = launches.seconds[rows]  # of equal indices the last assignment wins: the first launch
         distance = launches.seconds - self._first[keys]
         self._sums.add("distance", distance, timed)
         self._sums.add("squares", distance**2, timed)
-        self._shortest = _extended(self._shortest, self._sums.kernels, np.inf)
-        self._longest = _extended(self._longest, self._sums.kernels, -np.inf)
+        self._shortest = extended(self._shortest, self._sums.kernels, np.inf)
+        self._longest = extended(self._longest, self._sums.kernels, -np.inf)
         np.minimum.at(self._shortest, keys[timed], np.fmin(launches.seconds, launches.shortest)[timed])
         np.maximum.at(self._longest, keys[timed], np.fmax(launches.seconds, launches.longest)[timed])
 
@@ -339,11 +287,11 @@ class KernelSums(Generic[Title]):
     @property
     def titles(self) -> list[Title]:
         """The titles of the kernels."""
-        return list(self._numbers)
+        return list(self._sums.numbers)
 
     def number(self, title: Title) -> int:
         """The index of a kernel by title. Raises `KeyError` if there is none."""
-        return self._numbers[title]
+        return self._sums.numbers[title]
 
     def kernels(self) -> list[int]:
         """The indices of the kernels that have launches."""
@@ -360,15 +308,15 @@ class KernelSums(Generic[Title]):
 
     def rate(self, what: str) -> Floats:
         """An amount per second, one per kernel, over the launches that have both."""
-        return _ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
+        return ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
 
     def intensity(self) -> Floats:
         """FLOPs per byte of memory, one per kernel: a ratio of sums over the launches that have both."""
-        return _ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
+        return ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
 
     def mean_seconds(self) -> Floats:
         """The mean time of a launch in s, one per kernel; NaN without one."""
-        return _ratio(self.of("seconds"), self.of("timed"))
+        return ratio(self.of("seconds"), self.of("timed"))
 
     def deviation_seconds(self) -> Floats:
         """The standard deviation of launch times in s, one per kernel; NaN for fewer than two, or for averages."""
@@ -415,7 +363,7 @@ class KernelSums(Generic[Title]):
         """The flag of each kernel that is above a ceiling: for the resource with the largest excess."""
         farthest: dict[int, tuple[float, str]] = {}
         for resource in self._evidence:
-            fractions = _ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
+            fractions = ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
             for kernel in np.flatnonzero(fractions > 1 + TOLERANCE).tolist():
                 farthest[kernel] = max(farthest.get(kernel, (0.0, "")), (float(fractions[kernel]), resource))
         found = {kernel: flag(self._excess(kernel, *excess)) for kernel, excess in farthest.items()}
@@ -424,17 +372,6 @@ class KernelSums(Generic[Title]):
     def _excess(self, kernel: int, fraction: float, resource: str) -> Excess:
         evidence = next(evidence for evidence in self._evidence[resource] if kernel in evidence.keys)
         return evidence.excess(kernel, fraction, resource)
-
-
-def _ratio(amount: Floats, other: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = amount / other
-    return np.where(np.isfinite(ratio), ratio, np.nan)
-
-
-def or_none(value: float) -> float | None:
-    """A Python float, None for NaN."""
-    return None if np.isnan(value) else float(value)
 
 
 class _Evidence(NamedTuple):

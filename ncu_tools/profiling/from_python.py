@@ -1,4 +1,4 @@
-"""`ncu_tools.profile`: a profile from a notebook or a script. Documented in docs/python.md.
+"""`ncu_tools.load` and `ncu_tools.profile`, for notebooks and scripts. Documented in docs/python.md.
 
 `import ncu_tools` imports this module, so everything heavy is imported where it is used.
 """
@@ -10,11 +10,25 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ncu_launch.workload_spec import Workload
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES, Workload
 
+if TYPE_CHECKING:
     from ncu_tools.profiling.collected_profile import CollectedProfile
     from ncu_tools.report.notebook.profiled_run import ProfiledRun
+
+
+def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
+    """Load the run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet from `parse`.
+
+    `machine` gives ceilings that the report lacks, as `--machine`. Raises `NcuBenchError` if nothing in the run can be
+    read, and `WrongUsage` for an unknown machine.
+    """
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.report.notebook.profiled_run import ProfiledRun
+    from ncu_tools.runs import loading
+
+    return ProfiledRun(loading.load(os.fspath(run)), find_machine(machine) if machine else None)
 
 
 def profile(
@@ -44,7 +58,6 @@ def profile(
     """
     from ncu_launch.counters.metric_groups import refuse_unknown
     from ncu_launch.profile.plan import TOOLS, Request
-    from ncu_launch.workload_spec import Workload
 
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.profiling.listener import Listener
@@ -72,9 +85,6 @@ def profile(
 
 def _checked(workload: Workload) -> Workload:
     """The workload with defaults filled in. Raises `WrongUsage` for values that the command line would refuse too."""
-    from ncu_launch.errors import WrongUsage
-    from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES
-
     from ncu_tools.profiling.profile_request import checked_workload
 
     _require_one_of("dtype", [workload.dtype], DTYPES)
@@ -88,8 +98,6 @@ def _checked(workload: Workload) -> Workload:
 
 
 def _words_of(program: Sequence[str]) -> tuple[str, ...]:
-    from ncu_launch.errors import WrongUsage
-
     if not program:
         raise WrongUsage("No target was named.", advice='Name a model, such as "resnet18", or the words of a program.')
     return tuple(map(str, program))
@@ -97,10 +105,6 @@ def _words_of(program: Sequence[str]) -> tuple[str, ...]:
 
 def _loaded(collected: CollectedProfile | None, machine: str | None) -> ProfiledRun:
     """The run as `load` returns it, with all notes of the collection. Raises the failure of the collection."""
-    from ncu_launch.errors import NcuBenchError
-
-    from ncu_tools.report.notebook.profiled_run import load
-
     assert collected is not None  # noqa: S101  only ranks of a launcher end without a run
     failure = collected.failure
     if failure is not None:
@@ -116,7 +120,6 @@ def _loaded(collected: CollectedProfile | None, machine: str | None) -> Profiled
 
 def _require_one_process() -> None:
     """Raise `WrongUsage` in a rank of srun, mpirun or torchrun: all ranks would profile, and only one load."""
-    from ncu_launch.errors import WrongUsage
     from ncu_launch.profilers.rank_environment import place_here
 
     place = place_here(os.environ)
@@ -128,8 +131,6 @@ def _require_one_process() -> None:
 
 
 def _require_one_of(argument: str, values: Collection[str], known: Collection[str]) -> None:
-    from ncu_launch.errors import WrongUsage
-
     for value in values:
         if value not in known:
             raise WrongUsage(f"{argument}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")

@@ -13,6 +13,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.profiling.from_python import load
+
 if TYPE_CHECKING:
     import pandas
 
@@ -73,8 +77,6 @@ class VariedKernel:
         return ProfiledKernel(found.folder, found.notes)
 
     def _target(self) -> str:
-        from ncu_launch.errors import WrongUsage
-
         file, name = Path(self._function.__code__.co_filename), self._function.__name__
         if not file.is_file() or "<locals>" in self._function.__qualname__:
             raise WrongUsage(
@@ -111,10 +113,6 @@ class ProfiledKernel:
 
         Raises `WrongUsage` where none or several have these values.
         """
-        from ncu_launch.errors import WrongUsage
-
-        from ncu_tools.report.notebook.profiled_run import load
-
         rows = self.table.to_dict("records")
         found = [row for row in rows if all(str(row.get(name)) == str(value) for name, value in values.items())]
         if len(found) != 1:

@@ -28,6 +28,7 @@ from ncu_launch.profile.plan import Plan, Request, default_folder, make_plan
 from ncu_launch.profile.run_outcome import explain
 from ncu_launch.profilers.installed_tools import find_tool
 from ncu_launch.profilers.rank_environment import Place, nodes_of, place_here, rank_folder, runnable, starts_ranks
+from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse
 from ncu_parsers.sources.sources import TIMELINE, Source, find_sources
@@ -262,7 +263,6 @@ def notes_on_collectives(request: Request, manifest: Manifest, folder: Path) -> 
     """A note on the time of kernels that ncu left out, as far as a timeline shows it."""
     if manifest.source != "ncu" or request.collectives != "exclude":
         return []
-    from ncu_parsers.parquet.reader import read_launches
 
     timeline = folder / TIMELINE / LAUNCHES
     known = collective_share(read_launches(timeline)) if timeline.is_file() else None

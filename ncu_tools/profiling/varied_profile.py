@@ -15,7 +15,7 @@ import pyarrow as pa
 from ncu_launch.bench.point_outcomes import FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
 from ncu_launch.bench.sweep import BenchPoint, point_of, settings_of, takes_arguments
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import Manifest, read_manifest, write_manifest
+from ncu_launch.files.manifest import Manifest, manifest_in, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, LOGS, POINTS_FILE
 from ncu_launch.files.run_folder import put_aside, writing
 from ncu_launch.nvtx_ranges import RUN_PHASES
@@ -95,7 +95,7 @@ def points_to_keep(request: ProfileRequest, points: Sequence[VariedPoint], *, re
             f"{folder} holds a point that this command does not ask for: {others[0]}.",
             advice="Go on with the same command, with more values of --vary where more points are wanted.",
         )
-    ended = [not _was_stopped(_manifest_in(folder / row["profile"])) for row in rows]
+    ended = [not _was_stopped(manifest_in(folder / row["profile"])) for row in rows]
     return table.filter([row["outcome"] == OK for row in rows] if retry_failed else ended)
 
 
@@ -155,7 +155,7 @@ def profiled(request: ProfileRequest, listener: Listener) -> tuple[Row, Manifest
         failure, table, idle = NcuBenchError(error.paragraph), None, ""
     except NcuBenchError as error:
         failure, table, idle = error, None, ""
-    manifest = _manifest_in(folder)
+    manifest = manifest_in(folder)
     if failure is not None or table is None:
         reason = failure.paragraph if failure is not None else idle
         return {"outcome": _outcome(manifest, reason), "reason": reason, "profiled_why_not": reason}, manifest
@@ -205,13 +205,6 @@ def _folder(request: ProfileRequest) -> Path:
 
 def _request_of(request: ProfileRequest, workload: Workload, folder: Path) -> ProfileRequest:
     return replace(request, run=replace(request.run, workload=workload), output=folder)
-
-
-def _manifest_in(folder: Path) -> Manifest | None:
-    try:
-        return read_manifest(folder)
-    except (OSError, ValueError):
-        return None
 
 
 def _was_stopped(manifest: Manifest | None) -> bool:
@@ -268,7 +261,7 @@ def _write_launches(folder: Path, points: Sequence[VariedPoint], table: pa.Table
 
 def _write_manifest(folder: Path, request: ProfileRequest, points: Sequence[VariedPoint], *, partial: bool) -> None:
     """The manifest of the whole: that of the first point that has one, without what only that point says."""
-    found = (_manifest_in(folder / one.folder) for one in points)
+    found = (manifest_in(folder / one.folder) for one in points)
     first = next((one for one in found if one is not None), None)
     if first is not None:
         workload = asdict(request.run.workload) if request.run.workload is not None else {}

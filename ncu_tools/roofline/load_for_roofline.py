@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import DamagedManifest, read_manifest
+from ncu_launch.files.manifest import manifest_in
 from ncu_launch.files.typed_json import UNREADABLE
 from ncu_parsers.datasets.dataset_layout import Dataset
 from ncu_parsers.datasets.engine import Engine
@@ -152,10 +152,8 @@ def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
 
 def model_of(path: str) -> str | None:
     """The model of a run folder by its manifest; None if unknown."""
-    try:
-        target = read_manifest(Path(path)).workload.get("target")
-    except (OSError, DamagedManifest):
-        return None
+    manifest = manifest_in(Path(path))
+    target = manifest.workload.get("target") if manifest else None
     return target if isinstance(target, str) else None
 
 

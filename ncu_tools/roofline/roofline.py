@@ -8,6 +8,7 @@ Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -32,15 +33,15 @@ from ncu_tools.ceilings.levels import definition_titles
 from ncu_tools.ceilings.machine_files import DRAM, TWO_THIRDS, Machine
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
-from ncu_tools.kernels.hotspots import Hotspot, hotspots
-from ncu_tools.kernels.kernel_row import KERNEL
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import KERNEL, Hotspot
+from ncu_tools.kernels.names.categories import CATEGORIES
 from ncu_tools.kernels.operator_times import time_title
-from ncu_tools.numbers.number_format import plural, scaled
+from ncu_tools.numbers.number_format import percent, plural, scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.point_sums import Intensities, Points, where_known
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
-from ncu_tools.roofline.undrawn_points import on_undrawn
 from ncu_tools.roofline.views import Look as Look
 from ncu_tools.roofline.views import is_of_several, missing_names_note, noun_of, seen_as, with_points
 from ncu_tools.runs import loading
@@ -53,6 +54,9 @@ BYTES_IN_WORDS = {
     OPERATOR_BYTE: "of inputs, weights and outputs",
     LEAST_BYTE: "least traffic by shapes: inputs and outputs of operators once",
 }
+MOST_NAMED = 6
+AN_OPERATOR = re.compile(r"\w+::\w+")
+"""Operators and categories are named; kernels, whose names may fill a page, are counted."""
 
 
 @dataclass(frozen=True)
@@ -365,3 +369,36 @@ def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:
     words = " ".join(word for word in (units or unit_title(ceiling.unit), *apart) if word)
     title = f"{words} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else ceiling.value_unit)}"
     return f"{ceiling.device}: {title}" if devices > 1 else title
+
+
+def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) -> str:
+    """The note on the points `undrawn` of `every` point. Their share of the time is left out where it is not known.
+
+    Points that compute nothing are told from those of which it is not known, each with its share if there are both.
+    """
+    spots = sorted(undrawn, key=lambda spot: -(spot.time_total_ns or 0.0))
+    times = [spot.time_total_ns for spot in every]
+    known = [time for time in times if time is not None]
+    whole = sum(known) if len(known) == len(times) else 0.0
+    empty = [spot for spot in spots if spot.flops == 0]
+    unknown = [spot for spot in spots if spot.flops != 0]
+    reasons = [("no FLOPs", empty), ("FLOPs, bytes or time unknown", unknown)]
+    both = whole if empty and unknown else 0.0
+    words = [f"{reason}{_share(found, both)}: {_named(found)}" for reason, found in reasons if found]
+    share = _share(spots, whole, " of the time")
+    return f"{len(spots)} of {len(every)} {view} have no place on the plot{share}; {'; '.join(words)}"
+
+
+def _share(spots: Sequence[Hotspot], whole: float, words: str = "") -> str:
+    """The share that points take of the whole time in ns, in brackets; "" where the whole is 0 or not known."""
+    return f" ({percent(sum(spot.time_total_ns or 0.0 for spot in spots) / whole)}{words})" if whole else ""
+
+
+def _is_short(name: str) -> bool:
+    return name in CATEGORIES or AN_OPERATOR.fullmatch(name) is not None
+
+
+def _named(spots: Sequence[Hotspot]) -> str:
+    names = list(dict.fromkeys(spot.kernel for spot in spots if _is_short(spot.kernel)))[:MOST_NAMED]
+    rest = len(spots) - len(names)
+    return ", ".join([*names, *([f"{rest} more" if names else str(rest)] if rest > 0 else [])])

@@ -20,6 +20,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
+from ncu_parsers.datasets.engine import Engine
 from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at
 from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parquet.reader import Columns, read_launches
@@ -28,7 +29,6 @@ from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
 
 if TYPE_CHECKING:
-    from ncu_parsers.datasets.engine import Engine
     from ncu_parsers.parse.parse import Parsed
     from ncu_parsers.sources.sources import Source
 
@@ -138,13 +138,10 @@ def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> 
 
 def _notes_of_an_early_end(folder: Path) -> list[str]:
     """Notes of a run folder whose run was cut off, and of its file; [] for every other folder."""
-    from ncu_launch.files.manifest import DamagedManifest, read_manifest
+    from ncu_launch.files.manifest import manifest_in
 
-    try:
-        partial = read_manifest(folder).partial
-    except (OSError, DamagedManifest):
-        return []
-    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if partial else []
+    manifest = manifest_in(folder)
+    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if manifest is not None and manifest.partial else []
 
 
 def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.files.manifest import folder_of
 from ncu_launch.files.run_files import POINTS_FILE
 from ncu_parsers.schema.own_columns import PREFIX, own_names
 
@@ -17,8 +18,7 @@ Values = dict[str, Any]
 
 def is_varied(path: str) -> bool:
     """True if `path` is the run folder of a profile of several points, or its file of launches."""
-    folder = Path(path) if Path(path).is_dir() else Path(path).parent
-    return (folder / POINTS_FILE).is_file() and (Path(path).is_dir() or Path(path).name == LAUNCHES)
+    return (folder_of(path) / POINTS_FILE).is_file() and (Path(path).is_dir() or Path(path).name == LAUNCHES)
 
 
 def by_point(run: OnDisk | Run) -> list[tuple[Values, Run]]:

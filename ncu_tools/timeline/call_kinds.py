@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.timelines.activity.activity import ApiCalls
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, LAUNCH = "synchronisation", "allocator", "module loading", "launch"
 OTHER_CALL = "other"
@@ -24,10 +18,9 @@ OTHER_CALL = "other"
 Mask = npt.NDArray[np.bool_]
 
 
-@lru_cache(maxsize=1)
 def facts() -> dict[str, Any]:
     """The contents of timeline.toml."""
-    return tomllib.loads(Path(__file__).with_name("timeline.toml").read_text("utf-8"))
+    return table_beside(__file__, "timeline")
 
 
 @lru_cache(maxsize=4096)

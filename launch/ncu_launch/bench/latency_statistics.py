@@ -39,6 +39,15 @@ class Latency:
     low: float | None
     high: float | None
 
+    @property
+    def columns(self) -> dict[str, float | None]:
+        """Statistics of times in ns as columns of a point's row."""
+        return {
+            "latency_mean_ns": self.mean, "latency_median_ns": self.median, "latency_p95_ns": self.p95,
+            "latency_p99_ns": self.p99, "latency_sd_ns": self.deviation, "latency_low_ns": self.low,
+            "latency_high_ns": self.high,
+        }  # fmt: skip
+
 
 def summed_up(samples: Sequence[float]) -> Latency:
     """Statistics of one or more samples in chronological order; percentiles are interpolated (Hyndman and Fan 7)."""

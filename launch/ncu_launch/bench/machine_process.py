@@ -418,7 +418,6 @@ def _clocks(device: str) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Measure and write the result as JSON. An `NcuBenchError` goes to stderr as one line of JSON."""
-
     began = time.monotonic()
     how, device, result, *others = arguments
 

@@ -29,7 +29,6 @@ from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_jo
 from ncu_launch.bench.latency_statistics import Effort, summed_up
 from ncu_launch.bench.memory_and_self_times import allocated_bytes, peak_memory, self_times
 from ncu_launch.bench.timed_iteration import Iteration, iteration_of, untimed, wait_for
-from ncu_launch.bench.torchscript import for_inference
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.profilers.subprocesses import end_with_the_parent
@@ -49,6 +48,9 @@ AFTER_COLLECTING = 3
 """Iterations after a garbage collection that fill the caches again."""
 ASKING_S = 5.0
 NO_POWER_OF_CPUS = "power is sampled of GPUs, and this ran on the CPU"
+
+CONVERTED_TO = ("fp16", "bf16")
+"""The types to which autocast converts; it ignores others."""
 
 Row = dict[str, Any]
 
@@ -152,6 +154,27 @@ def _optimise(step: Step, built: Built) -> list[str]:
     return notes
 
 
+def for_inference(step: Step) -> tuple[Any, list[str]]:
+    """The model to call instead of a step's traced one, and notes if it is the same model.
+
+    Uses `torch.jit.freeze` and `torch.jit.optimize_for_inference`, and runs the model once.
+    """
+    import torch
+
+    workload = step.workload
+    if workload.wants_backward:
+        return step.model, ["traced and not frozen: gradients need parameters, which freezing makes constants"]
+    if workload.autocast and workload.dtype in CONVERTED_TO:
+        return step.model, ["traced and not frozen: autocast does not convert the constants of a frozen model"]
+    try:
+        frozen = torch.jit.optimize_for_inference(torch.jit.freeze(step.model))
+        frozen(*step.arguments)
+    except RuntimeError as error:
+        last_line = (str(error).strip().splitlines() or [""])[-1]
+        return step.model, [f"traced and not frozen: PyTorch could not optimise it for inference ({last_line})"]
+    return frozen, []
+
+
 # ---------------------------------------------------------------------------------------------------------- timing
 
 
@@ -241,13 +264,7 @@ def _latency(samples: list[float], row: Row) -> Row:
     items = row["items"]
     return {
         "iterations": len(samples),
-        "latency_mean_ns": found.mean,
-        "latency_median_ns": found.median,
-        "latency_p95_ns": found.p95,
-        "latency_p99_ns": found.p99,
-        "latency_sd_ns": found.deviation,
-        "latency_low_ns": found.low,
-        "latency_high_ns": found.high,
+        **found.columns,
         "throughput": items / found.median * 1e9 if items else None,
         "samples_ns": samples,
     }
@@ -344,9 +361,7 @@ def _gpu(iteration: Iteration, device: str) -> Row:
     while asking.is_alive() and time.monotonic() < until:
         untimed(iteration)
         wait_for(device)
-    state = found[0] if found else None
-    if state is None:
-        return {"gpu_clock_hz": None, "gpu_memory_clock_hz": None, "gpu_temperature_c": None, "throttling": None}
+    state = (found[0] if found else None) or GpuState(None, None, None, None)
     return {
         "gpu_clock_hz": state.sm_clock_hz,
         "gpu_memory_clock_hz": state.memory_clock_hz,
@@ -384,17 +399,13 @@ def write_row(path: Path, row: Row) -> None:
     write_whole(path, json.dumps(row).encode())
 
 
-def main(arguments: list[str]) -> int:
-    """Measure the point described by the arguments; writes the row, or an out-of-memory outcome, to RESULT.json.
+def exit_code_of(work: Callable[[], None], result: Path) -> int:
+    """Do `work`, which writes `result`; without memory for it that outcome is written there. Returns the exit code.
 
     An `NcuBenchError` goes to stderr as one line of JSON, other errors as a traceback.
     """
-    end_with_the_parent()
-    workload_path, effort_path, result = map(Path, arguments)
-    workload = Workload.from_json(workload_path.read_text("utf-8"))
-    effort = Effort(**json.loads(effort_path.read_text("utf-8")))
     try:
-        measure(workload, effort, lambda row: write_row(result, {"outcome": "ok", **row}))
+        work()
     except NcuBenchError as error:
         sys.stderr.write(error.serialized + "\n")
         return error.exit_code
@@ -405,6 +416,17 @@ def main(arguments: list[str]) -> int:
         write_row(result, {"outcome": "out of memory", "reason": f"{type(error).__name__}: {first_line}"[:300]})
         return 1
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Measure the point described by the arguments; writes its row to RESULT.json, as `exit_code_of` says."""
+    end_with_the_parent()
+    workload_path, effort_path, result = map(Path, arguments)
+    workload = Workload.from_json(workload_path.read_text("utf-8"))
+    effort = Effort(**json.loads(effort_path.read_text("utf-8")))
+    return exit_code_of(
+        lambda: measure(workload, effort, lambda row: write_row(result, {"outcome": "ok", **row})), result
+    )
 
 
 if __name__ == "__main__":

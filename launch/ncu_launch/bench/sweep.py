@@ -223,6 +223,31 @@ def measured(
     current environment. Raises `KeyboardInterrupt` on Ctrl-C, or if `should_end` returns a reason; both end the
     process.
     """
+    process = partial(run, timeout=timeout, environment=_changed(environment), should_end=should_end)
+    own = in_own_process("ncu_launch.bench.point_process", point.workload, asdict(effort), log, process, on_stage)
+    found = own.found if own.found.get("outcome") == OUT_OF_MEMORY else {**own.found, **_ended(own, log)}
+    if found["outcome"] == OK:
+        found["process_means_ns"] = [found["latency_mean_ns"]]
+    return {**settings_of(point), **found, **own.facts}
+
+
+@dataclass(frozen=True)
+class OwnProcess:
+    """How a process of its own ended, in which stage, the result that it wrote ({} if none), and facts for its rows."""
+
+    finished: Finished
+    stage: str
+    found: Row
+    facts: Row
+
+
+def in_own_process(
+    module: str, workload: Workload, asked: Row, log: Path, process: Callable[..., Finished], on_stage: StageCallback
+) -> OwnProcess:
+    """Have a module measure a workload in a process of its own, which `process` runs, as `run` does.
+
+    Raises `KeyboardInterrupt` on Ctrl-C.
+    """
     stages = ["starting"]
 
     def listen(line: str) -> None:
@@ -232,21 +257,15 @@ def measured(
 
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory(prefix="ncu-bench-point-") as name:
-        workload, asked, result = (Path(name) / part for part in ("workload.json", "effort.json", "result.json"))
-        workload.write_text(point.workload.to_json(), encoding="utf-8")
-        asked.write_text(json.dumps(asdict(effort)), encoding="utf-8")
-        command = [*OWN_PYTHON, "-m", "ncu_launch.bench.point_process", *map(str, (workload, asked, result))]
-        finished = run(
-            command, log, timeout=timeout, environment=_changed(environment), on_line=listen, should_end=should_end
-        )
+        files = [Path(name) / part for part in ("workload.json", "asked.json", "result.json")]
+        files[0].write_text(workload.to_json(), encoding="utf-8")
+        files[1].write_text(json.dumps(asked), encoding="utf-8")
+        finished = process([*OWN_PYTHON, "-m", module, *map(str, files)], log, on_line=listen)
         if finished.interrupted:
             raise KeyboardInterrupt
-        found: Row = json.loads(result.read_text("utf-8")) if result.is_file() else {}
-    ended = found if found.get("outcome") == OUT_OF_MEMORY else {**found, **_ended(finished, log, stages[-1], found)}
-    if ended["outcome"] == OK:
-        ended["process_means_ns"] = [ended["latency_mean_ns"]]
+        found: Row = json.loads(files[2].read_text("utf-8")) if files[2].is_file() else {}
     facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
-    return {**settings_of(point), **ended, **facts}
+    return OwnProcess(finished, stages[-1], found, facts)
 
 
 def _changed(changes: Environment) -> dict[str, str]:
@@ -280,16 +299,16 @@ def settings_of(point: BenchPoint) -> Row:
     }
 
 
-def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
+def _ended(own: OwnProcess, log: Path) -> Row:
     """The outcome of a process and its reason. A measured point may still fail to get its expected FLOPs and bytes."""
-    outcome, reason = failure(finished, log, stage)
-    if not found and outcome == OK:
-        return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {stage}: the target exits"}
-    if not found:
+    outcome, reason = failure(own.finished, log, own.stage)
+    if not own.found and outcome == OK:
+        return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {own.stage}: the target exits"}
+    if not own.found:
         return {"outcome": outcome, "reason": reason}
     if outcome == OK:
         return {"outcome": OK}
-    unfinished = {} if "expected_flops" in found or "expected_why_not" in found else {"expected_why_not": reason}
+    unfinished = {} if {"expected_flops", "expected_why_not"} & own.found.keys() else {"expected_why_not": reason}
     return {"outcome": OK, "reason": None, **unfinished}
 
 
@@ -394,11 +413,7 @@ def _latency(row: Row, further: Row) -> Row:
         "samples_ns": samples,
         "process_means_ns": means,
         "iterations": len(samples),
-        "latency_mean_ns": found.mean,
-        "latency_median_ns": found.median,
-        "latency_p95_ns": found.p95,
-        "latency_p99_ns": found.p99,
-        "latency_sd_ns": found.deviation,
+        **found.columns,
         "latency_low_ns": None if reach is None else found.mean - reach,
         "latency_high_ns": None if reach is None else found.mean + reach,
         **times,

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.workload.module_attribution import tensors_in
-from ncu_launch.workload.workload import TORCH_DTYPES, Step
+from ncu_launch.workload.workload import TORCH_DTYPES, Step, differentiable
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _backward(step: Step) -> Iteration:
     call, leaves = _model_call(step), list(step.leaves())
 
     def prepare() -> tuple[list[Any], list[Any]]:
-        return _differentiable(call())
+        return differentiable(call())
 
     def finish() -> None:
         for leaf in leaves:
@@ -90,22 +89,12 @@ def _whole_step(step: Step) -> Iteration:
     call, parameters = _model_call(step), list(step.watched.parameters())
 
     def work(_: Any) -> None:
-        torch.autograd.backward(*_differentiable(call()))
+        torch.autograd.backward(*differentiable(call()))
         step.optimizer.step()
         for parameter in parameters:
             parameter.grad = None
 
     return Iteration(_nothing, work, _nothing)
-
-
-def _differentiable(output: Any) -> tuple[list[Any], list[Any]]:
-    """The outputs that require gradients, and gradients of ones for them. Raises `NcuBenchError` if there are none."""
-    import torch
-
-    outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
-    if not outputs:
-        raise NcuBenchError("The model gives no output that can be differentiated.", advice="Use --phase forward.")
-    return outputs, [torch.ones_like(tensor) for tensor in outputs]
 
 
 def _captured(work: Callable[[], None], before: Callable[[], Any] = _nothing) -> Callable[[Any], None]:

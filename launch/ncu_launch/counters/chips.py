@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ncu_launch.counters.metrics import SASS_PREFIXES, TENSOR_PREFIX, lacks_tensor_cores, table
+from ncu_launch.counters.metrics import TENSOR_PREFIX, lacks_tensor_cores, table
 from ncu_launch.errors import WrongUsage, near_names
 
 if TYPE_CHECKING:
@@ -38,11 +38,6 @@ class Chip(NamedTuple):
     def is_before_ampere(self) -> bool:
         """True for Volta and Turing: no structured sparsity; clocks and read/write splits take extra passes."""
         return self.compute_capability is not None and int(self.compute_capability.split(".")[0]) < 8
-
-    @property
-    def packed_fp32(self) -> bool:
-        """True if the chip counts packed FP32 instructions separately."""
-        return exists(f"{SASS_PREFIXES[0]}ffma2_pred_on.sum", self, None)
 
     def known_to(self, version: Version | None) -> bool:
         """True if this version of ncu supports the chip; None stands for the newest version."""

@@ -7,6 +7,7 @@ what is left out.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,8 +15,8 @@ from typing import Any
 
 from ncu_launch.counters import metrics
 from ncu_launch.counters.chips import Chip, exists, is_conditional, version_text
-from ncu_launch.counters.spellings import corrected
-from ncu_launch.errors import WrongUsage
+from ncu_launch.counters.metrics import table
+from ncu_launch.errors import WrongUsage, near_names
 from ncu_launch.profilers.command_line import Version
 
 TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_executed_pipe_tensor.sum")
@@ -262,7 +263,7 @@ def _names_of_type(chip: Chip, totals: list[str], dtype: str | None) -> list[str
     if not totals or dtype in TYPES_WITHOUT_TENSOR_CORES:
         return []
     if dtype is None or dtype in HALF_PRECISIONS:
-        return [name for name in chip.tensor_dense if _is_half_with_fp32_result(name)]
+        return [name for name in chip.tensor_dense if _precision(name) in HALF_PRECISIONS and "dst_fp16" not in name]
     if dtype == MIXED:
         return totals
     return [name for name in totals if _precision(name) == dtype]
@@ -271,10 +272,6 @@ def _names_of_type(chip: Chip, totals: list[str], dtype: str | None) -> list[str
 def _precision(name: str) -> str:
     counter = metrics.tensor_counter(name.removesuffix(".sum"))
     return counter.precision if counter else ""
-
-
-def _is_half_with_fp32_result(name: str) -> bool:
-    return _precision(name) in HALF_PRECISIONS and "dst_fp16" not in name
 
 
 def _byte_counters(level: str, chip: Chip | None, version: Version | None) -> list[Counter]:
@@ -373,3 +370,34 @@ def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: 
         )
     described = (known.get(name, Counter(name, "", "", "")) for name in dict.fromkeys(found))
     return [replace(counter, group="") for counter in described]
+
+
+def corrected(name: str, groups: Sequence[str]) -> tuple[str, str]:
+    """The metric that `name` stands for, and a note if it was corrected ("" otherwise).
+
+    Raises `WrongUsage` for names that are neither metrics nor `groups`, and for metrics that are commonly
+    misunderstood. A name behind `=` (`=smsp__...`) is passed on unchecked.
+    """
+    if name.startswith("="):
+        return name[1:], ""
+    for entry in table("spellings")["corrected"]:
+        match = re.fullmatch(entry["pattern"], name)
+        if match:
+            right = entry["to"].format(**match.groupdict())
+            return right, f"{name} exists on no chip; {right} is collected instead" if right != name else ""
+    for entry in table("spellings")["refused"]:
+        if re.fullmatch(entry["pattern"], name):
+            raise WrongUsage(f"{name} is not collected.", entry["why"], _advice(name, entry["use"]))
+    if "__" in name:
+        return name, ""
+    near = near_names(name, groups, most=2, cutoff=0.6)
+    raise WrongUsage(
+        f"{name} is neither a group of metrics nor a metric name.",
+        f"Did you mean {' or '.join(near)}?" if near else "",
+        f"Groups are {', '.join(groups)}. Metric names have two underscores, as in dram__bytes.sum.",
+    )
+
+
+def _advice(name: str, group: str) -> str:
+    as_it_is = f" To collect it all the same, write ={name}." if "__" in name else ""
+    return f"Ask for the group {group} instead.{as_it_is}"

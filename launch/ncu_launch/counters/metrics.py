@@ -7,15 +7,10 @@ says otherwise.
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ncu_launch.files.toml_tables import table_beside
 
 CUDA_CORE_PRECISIONS = ("fp64", "fp32", "fp16")
 TENSOR_FLOAT_PRECISIONS = ("fp64", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4")
@@ -62,10 +57,9 @@ class TensorCounter(NamedTuple):
     part: str
 
 
-@cache
 def table(name: str) -> dict[str, Any]:
     """Parse `tables/<name>.toml`."""
-    return tomllib.loads((Path(__file__).parent / "tables" / f"{name}.toml").read_text("utf-8"))
+    return table_beside(__file__, f"tables/{name}")
 
 
 def flop_weights(precision: str) -> dict[str, float]:

@@ -101,3 +101,16 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedManifest(
             f"{path} could not be read: {error}.", "It was changed by hand, or damaged.", "Make the run again."
         ) from error
+
+
+def manifest_in(folder: Path) -> Manifest | None:
+    """The manifest of a run folder; None if there is none, or it cannot be used."""
+    try:
+        return read_manifest(folder)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def folder_of(path: str) -> Path:
+    """The run folder that a path names, or in which the named file lies."""
+    return Path(path) if Path(path).is_dir() else Path(path).parent

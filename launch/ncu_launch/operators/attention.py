@@ -112,9 +112,7 @@ class Variant(NamedTuple):
         if any(map(call.is_tensor, self.unknown)):
             raise UnknownWork("how much of the tensors is used")
         places = [*range(self.first, self.first + 3), *([self.bias] if self.bias is not None else [])]
-        return sum(call.tensor(place).bytes for place in places[:3]) + sum(
-            call.tensor(place).bytes for place in places[3:] if call.is_tensor(place)
-        )
+        return sum(call.tensor(place).bytes for place in places[:3]) + call.given_bytes(places[3:])
 
 
 def _heads_first(shape: Shape) -> Shape:

@@ -6,7 +6,7 @@ was not recorded is `UNRECORDED`, and a formula that needs it raises `UnknownWor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Any, NamedTuple
 
@@ -90,6 +90,10 @@ class Call(NamedTuple):
             raise UnknownWork(f"the tensors of argument {place}")
         return tuple(found)
 
+    def given_bytes(self, places: Iterable[int]) -> int:
+        """Bytes of the tensors at these places, of which some may be missing."""
+        return sum(self.tensor(place).bytes for place in places if self.is_tensor(place))
+
     def value(self, place: int, default: Any = None) -> Any:
         """The value at a place, `default` behind the last argument. Raises `UnknownWork` where it was not recorded."""
         found = self.arguments[place] if place < len(self.arguments) else default
@@ -114,6 +118,11 @@ class Call(NamedTuple):
                 yield argument
             elif isinstance(argument, (tuple, list)):
                 yield from (one for one in argument if isinstance(one, Tensor))
+
+
+def bytes_at(*places: int) -> Callable[[Call], float]:
+    """What gives the bytes of the tensors at these places, none of which may be missing."""
+    return lambda call: float(sum(call.tensor(place).bytes for place in places))
 
 
 class Formula(NamedTuple):

@@ -156,7 +156,7 @@ def _convolution(places: _Places) -> Formula:
 
     def read(call: Call) -> float:
         others = [*([places.bias] if places.bias is not None else []), *places.also_read]
-        return float(sum(call.tensor(place).bytes for place in (0, 1, *others) if call.is_tensor(place)))
+        return float(call.given_bytes((0, 1, *others)))
 
     def written(call: Call) -> float:
         return float(Tensor(places.output(call), call.tensor(0).dtype).bytes)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import prod
 
 from ncu_launch.operators.attention import LAST, Variant, backward, forward, scores_inside
-from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, of_floats
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, bytes_at, of_floats
 from ncu_launch.operators.contractions import linear
 from ncu_launch.operators.elementwise import of_first
 from ncu_launch.operators.packed_products import (
@@ -24,6 +24,8 @@ from ncu_launch.operators.packed_products import (
     sparse_product,
     type_at,
 )
+
+PRODUCT = "2 x rows x columns x inner size (definition of the product)"
 
 # ---------------------------------------------------------------------------------------------------------- attention
 
@@ -106,18 +108,6 @@ v0.0.35), xformers/csrc/sparse24/sparse24.cpp. `xformers_flash3::` calls `flash_
 # ------------------------------------------------------------------------------- norms, activations and quantisation
 
 
-def _second(call: Call) -> float:
-    return float(call.tensor(1).bytes)
-
-
-def _third(call: Call) -> float:
-    return float(call.tensor(2).bytes)
-
-
-def _fourth(call: Call) -> float:
-    return float(call.tensor(3).bytes)
-
-
 def _normalised(operations: int, *read: int) -> Formula:
     """Into argument 0 from argument 1; all at `read` are read."""
     return of_first(operations, read=read, counted=1)
@@ -129,7 +119,7 @@ RMS_NORM, RESIDUAL, QUANTISED = 4, 1, 1
 GATED = {"silu_and_mul": 5, "gelu_and_mul": 6, "gelu_tanh_and_mul": 6}
 """Activations of one half times the other: operations per element of the result."""
 
-_ADDED_IN_PLACE = of_first(RMS_NORM + RESIDUAL, read=(0, 1, 2), also_written=_second)
+_ADDED_IN_PLACE = of_first(RMS_NORM + RESIDUAL, read=(0, 1, 2), also_written=bytes_at(1))
 
 
 def _group_norm() -> Formula:
@@ -211,14 +201,10 @@ def _marlin(sizes: int, others: tuple[int, ...]) -> Formula:
     def flops(call: Call) -> float:
         return 2.0 * call.tensor(0).elements * size(call)[1]
 
-    def read(call: Call) -> float:
-        places = (place for place in (0, *others) if call.is_tensor(place))
-        return float(sum(call.tensor(place).bytes for place in places))
-
     def written(call: Call) -> float:
         return float(Tensor(size(call), call.tensor(0).dtype).bytes)
 
-    return Formula(flops, read, written, True, "2 x rows x columns x inner size (definition of the product)")
+    return Formula(flops, lambda call: float(call.given_bytes((0, *others))), written, True, PRODUCT)
 
 
 def _gptq_columns(call: Call) -> int:
@@ -238,7 +224,7 @@ def _gptq() -> Formula:
         lambda call: _into(_gptq_columns).read(call),
         lambda call: _into(_gptq_columns).written(call),
         True,
-        "2 x rows x columns x inner size (definition of the product)",
+        PRODUCT,
     )
 
 
@@ -254,12 +240,10 @@ def _float8_linear() -> Formula:
     def result(call: Call) -> Tensor:
         return Tensor((*call.tensor(0).shape[:-1], columns(call)), asked_type(5)(call))
 
-    def read(call: Call) -> float:
-        return float(sum(call.tensor(place).bytes for place in (0, 2, 4) if call.is_tensor(place)))
-
     return Formula(
-        lambda call: 2.0 * call.tensor(0).elements * columns(call), read, lambda call: float(result(call).bytes), True,
-        "2 x rows x columns x inner size (definition of the product)",
+        lambda call: 2.0 * call.tensor(0).elements * columns(call), lambda call: float(call.given_bytes((0, 2, 4))),
+        lambda call: float(result(call).bytes), True,
+        PRODUCT,
         lambda call: float(result(call).elements) if call.is_tensor(4) else 0.0,
     )  # fmt: skip
 
@@ -278,7 +262,7 @@ def _quant_llm() -> Formula:
         lambda call: formula(call).read(shifted(call)),
         lambda call: formula(call).written(shifted(call)),
         True,
-        "2 x rows x columns x inner size (definition of the product)",
+        PRODUCT,
     )
 
 
@@ -410,12 +394,12 @@ _OF_LIBRARIES: dict[str, Formula] = {
     "_C::fused_add_rms_norm": _ADDED_IN_PLACE,
     "_C::rms_norm_static_fp8_quant": _normalised(RMS_NORM + QUANTISED, 1, 2, 3),
     "_C::fused_add_rms_norm_static_fp8_quant": of_first(
-        RMS_NORM + RESIDUAL + QUANTISED, read=(1, 2, 3, 4), counted=1, also_written=_third
+        RMS_NORM + RESIDUAL + QUANTISED, read=(1, 2, 3, 4), counted=1, also_written=bytes_at(2)
     ),
     "_C::static_scaled_fp8_quant": _normalised(QUANTISED, 1, 2),
     # the largest of all is looked for first: its size and a comparison
-    "_C::dynamic_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=_third),
-    "_C::dynamic_per_token_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=_third),
+    "_C::dynamic_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=bytes_at(2)),
+    "_C::dynamic_per_token_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=bytes_at(2)),
     "_C::silu_and_mul_quant": of_first(GATED["silu_and_mul"] + QUANTISED, read=(1, 2)),
     "_C::rotary_embedding": _rotary(),
     "_C_cache_ops::reshape_and_cache_flash": _cached(),
@@ -429,7 +413,7 @@ _OF_LIBRARIES: dict[str, Formula] = {
     "sgl_kernel::gemma_rmsnorm": _normalised(RMS_NORM + 1, 1, 2),  # 1 is added to the weight
     "sgl_kernel::fused_add_rmsnorm": _ADDED_IN_PLACE,
     "sgl_kernel::gemma_fused_add_rmsnorm": of_first(
-        RMS_NORM + RESIDUAL + 1, read=(0, 1, 2), also_written=_second
+        RMS_NORM + RESIDUAL + 1, read=(0, 1, 2), also_written=bytes_at(1)
     ),
     "sgl_kernel::rotary_embedding": _rotary(),
     "sgl_kernel::fp8_scaled_mm": scaled_product(asked_type(4), bias=5),
@@ -438,9 +422,9 @@ _OF_LIBRARIES: dict[str, Formula] = {
     "sgl_kernel::gptq_marlin_gemm": _marlin(10, (2, 3, 4, 5)),
     # AITER: aiter/ops/rmsnorm.py, aiter/ops/activation.py, aiter/tuned_gemm.py
     "aiter::rmsnorm": _normalised(RMS_NORM, 1, 2),
-    "aiter::add_rmsnorm": of_first(RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth),
+    "aiter::add_rmsnorm": of_first(RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=bytes_at(3)),
     "aiter::rmsnorm2d_fwd_with_add_ck": of_first(
-        RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth
+        RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=bytes_at(3)
     ),
     "aiter::_groupnorm_run": _group_norm(),
     "aiter::rms_norm": of_first(RMS_NORM, read=(0, 1)),

@@ -11,36 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import prod
 
+from ncu_launch.files.toml_tables import table_beside
 from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, of_floats, promoted
 
 DEFINITION = "operations per element of the definition in PyTorch's documentation"
-
-_ONE_OPERAND = """
-    abs 1  abs_ 1  neg 1  neg_ 1  relu 1  relu_ 1  sqrt 1  sqrt_ 1  rsqrt 1  rsqrt_ 1  exp 1  exp_ 1  log 1  log_ 1
-    log2 1  log1p 1  cos 1  sin 1  tanh 1  tanh_ 1  erf 1  reciprocal 1  reciprocal_ 1  floor 1  ceil 1  round 1  sign 1
-    pow 1  pow_ 1  rsub 1  square 1  clamp 2  clamp_ 2  clamp_min 1  clamp_min_ 1  clamp_max 1  clamp_max_ 1
-    sigmoid 4  sigmoid_ 4  silu 4  silu_ 4  gelu 5  gelu_ 5  hardtanh 2  hardtanh_ 2  leaky_relu 2  leaky_relu_ 2
-    elu 3  elu_ 3  hardsigmoid 4  hardsigmoid_ 4  hardswish 5  hardswish_ 5  softplus 3  mish 5
-    exp2 1  expm1 1  trunc 1  log10 1  sinh 1  cosh 1  tan 1  asin 1  acos 1  atan 1  erfc 1  erfinv 1  celu 3  selu 3
-    nan_to_num 3  nan_to_num_ 3  logit 3  logit_ 3
-"""
-_TWO_OPERANDS = """
-    add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  maximum 1  minimum 1  fmod 1  remainder 1  atan2 1
-    threshold_backward 1  sigmoid_backward 3  tanh_backward 3  silu_backward 9  gelu_backward 11  hardtanh_backward 2
-    leaky_relu_backward 2  hardswish_backward 5  hardsigmoid_backward 3  elu_backward 3  softplus_backward 4
-    _prelu_kernel 2  native_dropout_backward 2  mse_loss 2  logit_backward 3
-"""
-_THREE_OPERANDS = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3  lerp 3  lerp_ 3"
-_KEEPS_INTEGERS = frozenset({
-    "abs", "neg", "relu", "floor", "ceil", "round", "sign", "pow", "rsub", "square", "clamp", "clamp_min", "clamp_max",
-    "add", "sub", "mul", "maximum", "minimum", "fmod", "remainder", "addcmul", "threshold_backward",
-    "trunc", "nan_to_num",
-})  # fmt: skip
+_NAMES = table_beside(__file__, "elementwise")
+_KEEPS_INTEGERS = frozenset(_NAMES["keeps_integers"].split())
 """Element-wise operators whose result of integers is one; that of the others is float32."""
-_COMPARISONS = """
-    eq ne lt le gt ge logical_and logical_or logical_xor logical_not logical_and_ logical_or_ logical_not_ isnan isinf
-    isfinite bitwise_not bitwise_and bitwise_or bitwise_xor
-"""
+
 
 Counted = dict[str, int]
 
@@ -120,14 +98,12 @@ def of_first(
         return of_floats(call, operations * call.tensor(counted).elements)
 
     def reading(call: Call) -> float:
-        return float(
-            call.tensor(read[0]).bytes + sum(call.tensor(one).bytes for one in read[1:] if call.is_tensor(one))
-        )
+        return float(call.tensor(read[0]).bytes + call.given_bytes(read[1:]))
 
     return Formula(flops, reading, lambda call: float(result(call).bytes) + also_written(call), False, DEFINITION)
 
 
-def _reduced(call: Call, *, dims: int = 1, keeps: int = 2) -> Tensor:
+def _reduced(call: Call, *, dims: int = 1) -> Tensor:
     """The result of a reduction: over the dimensions named at `dims`, over all where nothing stands there."""
     source = call.tensor(0)
     named = call.value(dims) if len(call.arguments) > dims and not call.is_tensor(dims) else None
@@ -162,10 +138,6 @@ def _statistics(call: Call) -> float:
     return 2.0 * 4 * source.elements / max(prod(normalized), 1)
 
 
-def _layer_norm_backward_also(call: Call) -> float:
-    return float(sum(call.tensor(place).bytes for place in (5, 6) if call.is_tensor(place)))
-
-
 # -------------------------------------------------------------------------------------------- lists of tensors at once
 
 
@@ -184,17 +156,6 @@ def _foreach(operations: int, lists: int, name: str) -> Formula:
         return float(sum(one.bytes for one in found))
 
     return Formula(flops, read, lambda call: float(sum(one.bytes for one in call.tensors(0))), False, DEFINITION)
-
-
-_FOREACH_ONE = """
-    sqrt 1  sqrt_ 1  neg 1  neg_ 1  reciprocal 1  reciprocal_ 1  zero_ 0  abs 1  abs_ 1  exp 1  exp_ 1  rsqrt 1
-    rsqrt_ 1  log 1  log_ 1  sign 1  sign_ 1  tanh 1  tanh_ 1  sigmoid 4  sigmoid_ 4
-"""
-_FOREACH_TWO = """
-    add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  lerp 3  lerp_ 3  copy_ 0  maximum 1  maximum_ 1
-    minimum 1  minimum_ 1  clamp_min 1  clamp_min_ 1  clamp_max 1  clamp_max_ 1  pow 1  pow_ 1
-"""
-_FOREACH_THREE = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3"
 
 
 def _foreach_norm() -> Formula:
@@ -297,7 +258,7 @@ def _halved(call: Call, *, dim: int = 1) -> Tensor:
 
 def _given(place: int, times: int = 1) -> Callable[[Call], float]:
     """The bytes of a tensor where one is given, so many times: those of the gradients of a weight and a bias."""
-    return lambda call: float(times * call.tensor(place).bytes) if call.is_tensor(place) else 0.0
+    return lambda call: float(times * call.given_bytes((place,)))
 
 
 def _second(call: Call) -> Tensor:
@@ -325,7 +286,11 @@ _OTHERS: dict[str, Formula] = {
     "_log_softmax_backward_data": of_first(4, read=(0, 1)),
     "native_layer_norm": of_first(8, read=(0, 2, 3), also_written=_statistics),
     "native_layer_norm_backward": of_first(
-        13, result=_second, read=(0, 1, 3, 4, 5), counted=1, also_written=_layer_norm_backward_also
+        13,
+        result=_second,
+        read=(0, 1, 3, 4, 5),
+        counted=1,
+        also_written=lambda call: float(call.given_bytes((5, 6))),
     ),
     "native_group_norm": of_first(8, read=(0, 1, 2)),
     "_fused_rms_norm": of_first(4, read=(0, 2)),
@@ -374,14 +339,14 @@ _OTHERS: dict[str, Formula] = {
 _WITHOUT_NAMESPACE: dict[str, Formula] = {
     **{
         name: _pointwise(name, operands, count)
-        for operands, text in ((1, _ONE_OPERAND), (2, _TWO_OPERANDS), (3, _THREE_OPERANDS))
-        for name, count in _counts(text).items()
+        for operands, kind in enumerate(("one_operand", "two_operands", "three_operands"), 1)
+        for name, count in _counts(_NAMES[kind]).items()
     },
-    **{name: _comparison() for name in _COMPARISONS.split()},
+    **{name: _comparison() for name in _NAMES["comparisons"].split()},
     **{
         f"_foreach_{name}": _foreach(count, lists, name)
-        for lists, text in ((1, _FOREACH_ONE), (2, _FOREACH_TWO), (3, _FOREACH_THREE))
-        for name, count in _counts(text).items()
+        for lists, kind in enumerate(("foreach_one", "foreach_two", "foreach_three"), 1)
+        for name, count in _counts(_NAMES[kind]).items()
     },
     **_OTHERS,
 }

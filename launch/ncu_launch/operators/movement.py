@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, of_floats
+from ncu_launch.files.toml_tables import table_beside
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, bytes_at, of_floats
 
 MOVED = "every element once"
 PICKED = "of the source as many bytes as are written, and the indices"
@@ -21,10 +22,6 @@ def _nothing(call: Call) -> float:
 
 def _moving(read: Callable[[Call], float], written: Callable[[Call], float], source: str = MOVED) -> Formula:
     return Formula(_nothing, read, written, False, source)
-
-
-def _bytes(place: int) -> Callable[[Call], float]:
-    return lambda call: float(call.tensor(place).bytes)
 
 
 def _picking(result: Callable[[Call], Tensor], *, source: int, indices: int) -> Formula:
@@ -53,10 +50,6 @@ def _selected(call: Call) -> Tensor:
     sizes = list(source.shape)
     sizes[dim % len(sizes)] = indices.elements
     return Tensor(tuple(sizes), source.dtype)
-
-
-def _gathered(call: Call) -> Tensor:
-    return Tensor(call.tensor(2).shape, call.tensor(0).dtype)
 
 
 def _indexed(call: Call) -> Tensor:
@@ -193,25 +186,25 @@ def _padded(call: Call) -> float:
 
 MOVEMENT: dict[str, Formula] = {
     # the source is broadcast to the destination, which is only written
-    "aten::copy_": _moving(_bytes(1), _bytes(0)),
-    "aten::fill_": _moving(_nothing, _bytes(0)),
-    "aten::zero_": _moving(_nothing, _bytes(0)),
+    "aten::copy_": _moving(bytes_at(1), bytes_at(0)),
+    "aten::fill_": _moving(_nothing, bytes_at(0)),
+    "aten::zero_": _moving(_nothing, bytes_at(0)),
     **{
-        f"aten::{name}": _moving(_nothing, _bytes(0))  # random numbers are not counted
+        f"aten::{name}": _moving(_nothing, bytes_at(0))  # random numbers are not counted
         for name in ("normal_", "uniform_", "bernoulli_", "exponential_", "random_", "log_normal_", "geometric_")
     },
     "aten::arange": _moving(_nothing, _counted_up),
-    "aten::masked_fill_": _moving(_bytes(1), _nothing),  # how many elements the mask picks is not known: perhaps none
+    "aten::masked_fill_": _moving(bytes_at(1), _nothing),  # how many elements the mask picks is not known: perhaps none
     "aten::cat": _moving(_all_of, _all_of),
     "aten::stack": _moving(_all_of, _all_of),
-    "aten::flip": _moving(_bytes(0), _bytes(0)),
-    "aten::roll": _moving(_bytes(0), _bytes(0)),
-    "aten::tril": _moving(_bytes(0), _bytes(0)),
-    "aten::triu": _moving(_bytes(0), _bytes(0)),
-    "aten::constant_pad_nd": _moving(_bytes(0), _padded),
+    "aten::flip": _moving(bytes_at(0), bytes_at(0)),
+    "aten::roll": _moving(bytes_at(0), bytes_at(0)),
+    "aten::tril": _moving(bytes_at(0), bytes_at(0)),
+    "aten::triu": _moving(bytes_at(0), bytes_at(0)),
+    "aten::constant_pad_nd": _moving(bytes_at(0), _padded),
     "aten::embedding": _picking(_embedded, source=0, indices=1),
     "aten::index_select": _picking(_selected, source=0, indices=2),
-    "aten::gather": _picking(_gathered, source=0, indices=2),
+    "aten::gather": _picking(lambda call: Tensor(call.tensor(2).shape, call.tensor(0).dtype), source=0, indices=2),
     "aten::index": _index(),
     "aten::embedding_dense_backward": _moving(
         lambda call: float(call.tensor(0).bytes + call.tensor(1).bytes), _repeated
@@ -228,23 +221,8 @@ MOVEMENT: dict[str, Formula] = {
 }  # fmt: skip
 """Operator -> its formula. Each has 0 FLOPs but those that add."""
 
-_VIEWS_AND_ALLOCATIONS = """
-    view reshape transpose t permute slice select expand expand_as as_strided unsqueeze squeeze unbind split
-    split_with_sizes chunk narrow movedim alias detach flatten unflatten lift_fresh diagonal unfold result_type
-    resolve_conj resolve_neg empty empty_like empty_strided new_empty new_empty_strided resize_ _unsafe_view
-    _reshape_alias as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ unsafe_split
-    unsafe_split_with_sizes unsafe_chunk detach_ set_
-"""
-FREE = frozenset(f"aten::{name}" for name in _VIEWS_AND_ALLOCATIONS.split())
+_NAMES = table_beside(__file__, "movement")
+FREE = frozenset(f"aten::{name}" for name in _NAMES["free"].split())
 """Views and allocations: they neither compute nor move anything."""
-
-_CALLING_OTHERS = """
-    linear matmul einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
-    _batch_norm_impl_index group_norm instance_norm rms_norm dropout max_pool2d max_pool1d adaptive_avg_pool2d to
-    _to_copy clone contiguous zeros zeros_like ones ones_like full full_like softmax log_softmax cross_entropy_loss
-    scaled_dot_product_attention item concat concatenate pad flatten_dense_tensors repeat tensor_split
-    masked_fill index_put argsort embedding_bag nll_loss nll_loss_nd _transformer_encoder_layer_fwd
-    _native_multi_head_attention
-"""
-CALLING_OTHERS = frozenset(f"aten::{name}" for name in _CALLING_OTHERS.split())
+CALLING_OTHERS = frozenset(f"aten::{name}" for name in _NAMES["calling_others"].split())
 """Operators that call others, and do nothing beside it."""

@@ -43,11 +43,6 @@ def _numbers_per_element(tensor: Tensor) -> int:
     return 2 if tensor.dtype == "float4_e2m1fn_x2" else 1
 
 
-def _bytes_of(call: Call, places: Sequence[int]) -> int:
-    """Bytes of the tensors at these places, of which some may not be given."""
-    return sum(call.tensor(place).bytes for place in places if call.is_tensor(place))
-
-
 def scaled_product(result: Type, *, bias: int | None = None, first: int = 0) -> Formula:
     """A product of quantised matrices at `first` and behind it, plus a bias where one is given."""
     base = product(first, by=result)
@@ -62,13 +57,13 @@ def scaled_product(result: Type, *, bias: int | None = None, first: int = 0) -> 
         return float(rows * columns) if any(map(call.is_tensor, biases)) else 0.0
 
     return base._replace(
-        flops=flops, read=lambda call: float(base.read(call)) + _bytes_of(call, biases), correction=addition
+        flops=flops, read=lambda call: float(base.read(call)) + call.given_bytes(biases), correction=addition
     )
 
 
 def weight_only(scales: Sequence[int]) -> Formula:
     """A product with a weight of int8 [n, k]; `scales` are the places of what its numbers are multiplied by."""
-    return linear()._replace(read=lambda call: float(_bytes_of(call, (0, 1, *scales))), correction=None)
+    return linear()._replace(read=lambda call: float(call.given_bytes((0, 1, *scales))), correction=None)
 
 
 def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits: int = 4) -> Formula:
@@ -88,7 +83,7 @@ def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits
         source = call.tensor(0)
         return float(Tensor((*source.shape[:-1], columns(call)), source.dtype).bytes)
 
-    return Formula(flops, lambda call: float(_bytes_of(call, (0, 1, *others))), written, True, PRODUCT)
+    return Formula(flops, lambda call: float(call.given_bytes((0, 1, *others))), written, True, PRODUCT)
 
 
 def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type, *, of_weight: bool = False) -> Formula:
@@ -108,7 +103,7 @@ def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type,
 
     return Formula(
         lambda call: 2.0 * sizes(call)[0],
-        lambda call: float(_bytes_of(call, (packed, dense, *others))),
+        lambda call: float(call.given_bytes((packed, dense, *others))),
         lambda call: float(Tensor(sizes(call)[1], result(call)).bytes),
         True,
         "2 x rows x columns x kept numbers of the inner size (definition of the product)",
@@ -126,7 +121,7 @@ def integer_product(sizes: Callable[[Call], tuple[int, int, int]], result: Type,
         return float(Tensor((rows, columns), result(call)).bytes)
 
     return Formula(
-        lambda call: 2.0 * prod(sizes(call)), lambda call: float(_bytes_of(call, read)), written, True, PRODUCT
+        lambda call: 2.0 * prod(sizes(call)), lambda call: float(call.given_bytes(read)), written, True, PRODUCT
     )  # fmt: skip
 
 
@@ -163,7 +158,7 @@ def grouped(offsets: int, bias: int, result: Type) -> Formula:
             len(left) == 3 and len(right) == 2 and right[1] < left[0]
         ):
             raise UnknownWork("which groups are empty")
-        return float(_bytes_of(call, (0, 1, bias)))
+        return float(call.given_bytes((0, 1, bias)))
 
     return Formula(
         flops,

@@ -7,17 +7,12 @@ MaxPool2d, AdaptiveAvgPool2d and Upsample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
-from ncu_launch.operators.calls import Call, Formula, Shape, Tensor, UnknownWork, of_floats
+from ncu_launch.operators.calls import Call, Formula, Shape, Tensor, UnknownWork, bytes_at, of_floats
 
 WINDOW = "operations per window of the definition in PyTorch's documentation"
 INDEX_BYTES = 8
-
-
-def _bytes(*places: int) -> Callable[[Call], float]:
-    return lambda call: float(sum(call.tensor(place).bytes for place in places))
 
 
 # ------------------------------------------------------------------------------------------------------------- pooling
@@ -62,7 +57,7 @@ def _pooling(*, with_indices: bool) -> Formula:
         element = Tensor((), call.tensor(0).dtype).bytes
         return _pooled(call)[0] * (element + INDEX_BYTES * with_indices)
 
-    return Formula(flops, _bytes(0), written, False, WINDOW)
+    return Formula(flops, bytes_at(0), written, False, WINDOW)
 
 
 def _average_backward() -> Formula:
@@ -72,13 +67,13 @@ def _average_backward() -> Formula:
         window = prod(call.numbers(2, _dimensions(call)))
         return of_floats(call, call.tensor(0).elements * (window + 1.0))
 
-    return Formula(flops, _bytes(0), _bytes(1), False, WINDOW)
+    return Formula(flops, bytes_at(0), bytes_at(1), False, WINDOW)
 
 
 def _largest_backward(indices: int) -> Formula:
     """Every element of the gradient is added to the place that its index names."""
     return Formula(
-        lambda call: of_floats(call, float(call.tensor(0).elements)), _bytes(0, indices), _bytes(1), False, WINDOW
+        lambda call: of_floats(call, float(call.tensor(0).elements)), bytes_at(0, indices), bytes_at(1), False, WINDOW
     )
 
 
@@ -98,12 +93,12 @@ def _adaptive(*, with_indices: bool) -> Formula:
         return float(result.bytes + INDEX_BYTES * with_indices * result.elements)
 
     return Formula(
-        lambda call: of_floats(call, float(call.tensor(0).elements)), _bytes(0), written, False, WINDOW
+        lambda call: of_floats(call, float(call.tensor(0).elements)), bytes_at(0), written, False, WINDOW
     )  # fmt: skip
 
 
 _ADAPTIVE_BACKWARD = Formula(
-    lambda call: of_floats(call, float(call.tensor(1).elements)), _bytes(0), _bytes(1), False, WINDOW
+    lambda call: of_floats(call, float(call.tensor(1).elements)), bytes_at(0), bytes_at(1), False, WINDOW
 )  # fmt: skip
 
 
@@ -137,7 +132,7 @@ def _upsampling_backward(neighbours: int) -> Formula:
         return float(Tensor(tuple(size), call.tensor(0).dtype).bytes)
 
     return Formula(
-        lambda call: of_floats(call, float(each * call.tensor(0).elements)), _bytes(0), written, False, WINDOW
+        lambda call: of_floats(call, float(each * call.tensor(0).elements)), bytes_at(0), written, False, WINDOW
     )
 
 

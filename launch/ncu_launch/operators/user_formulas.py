@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.errors import WrongUsage
+from ncu_launch.files.toml_tables import tomllib
 from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SETTING = "NCU_BENCH_FORMULAS"
 """The environment variable that names the file, also for the processes that share in reading."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +17,6 @@ from ncu_launch.files.run_folder import make_folder, writing
 from ncu_launch.files.typed_json import object_in
 from ncu_launch.profile.plan import FACTS, OPERATORS_TOOL, WORKLOAD, Command, Plan, Request
 from ncu_launch.profile.run_outcome import timelines
-from ncu_launch.profilers.ncu_progress import following
 from ncu_launch.profilers.sampling.gpu_sampler import GpuSampler, sampling_gpus
 from ncu_launch.profilers.sampling.power_readings import write_readings
 from ncu_launch.profilers.subprocesses import own_environment, run
@@ -23,6 +24,8 @@ from ncu_launch.workload.user_ranges import OPERATORS_VARIABLE, RANGES_VARIABLE
 
 LineCallback = Callable[[str], None]
 ShouldEnd = Callable[[], "str | None"]
+INTERVAL_S = 0.3
+READ_AT_ONCE = 64 * 1024
 
 
 def collect(
@@ -185,3 +188,34 @@ def _finished(manifest: Manifest, folder: Path) -> Manifest:
     manifest.facts = facts
     write_manifest(manifest, folder)
     return manifest
+
+
+@contextmanager
+def following(file: Path, on_line: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, pass the newest message of ncu (`==PROF== ...`) in a growing file to `on_line`, every 0.3 s.
+
+    With --log-file ncu prints nothing to stdout.
+    """
+    ended = threading.Event()
+    thread = threading.Thread(target=_follow, args=(file, on_line, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _follow(file: Path, on_line: Callable[[str], None], ended: threading.Event) -> None:
+    place = 0
+    while not ended.wait(INTERVAL_S):
+        with suppress(OSError), file.open("rb") as stream:
+            # Only the newest message matters, so skip to the end of the file.
+            place = max(place, file.stat().st_size - READ_AT_ONCE)
+            stream.seek(place)
+            read = stream.read(READ_AT_ONCE)
+            whole = read[: read.rfind(b"\n") + 1]
+            place += len(whole)
+            messages = [line for line in whole.splitlines() if line.startswith(b"==")]
+            if messages:
+                on_line(messages[-1].decode("utf-8", "replace"))

@@ -28,7 +28,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.files.manifest import Manifest, ToolRun, read_manifest, write_manifest
 from ncu_launch.files.run_files import LOGS, MANIFEST, NODES, RANKS, REPORTS, STATE
-from ncu_launch.profile.collect import LineCallback, collect
+from ncu_launch.profile.collect import collect
 from ncu_launch.profile.plan import WITHOUT_TOOL, Plan, Request, make_plan
 from ncu_launch.profile.run_outcome import explain
 from ncu_launch.profilers.rank_environment import Nodes, node_folder, place_here, rank_folder, torchrun_command
@@ -46,9 +46,7 @@ LAUNCHER_GRACE_S = 60.0
 # ------------------------------------------------------------------------------------------------------- one rank
 
 
-def collect_rank(
-    request: Request, run_folder: Path, *, on_line: LineCallback = lambda line: None
-) -> tuple[Manifest, Path]:
+def collect_rank(request: Request, run_folder: Path) -> tuple[Manifest, Path]:
     """Profile the rank given by `request.place` into its run folder; returns its manifest and folder.
 
     Ends the program some time after another rank failed. Raises what `make_plan` and `collect` raise.
@@ -64,9 +62,7 @@ def collect_rank(
     folder.mkdir(parents=True, exist_ok=True)
     with _heartbeat(folder, place.host):
         try:
-            manifest = collect(
-                request, make_plan(request, folder), folder, on_line=on_line, should_end=Watch(run_folder, place.rank)
-            )
+            manifest = collect(request, make_plan(request, folder), folder, should_end=Watch(run_folder, place.rank))
         except NcuBenchError as error:
             record_failure(run_folder, place.rank, place.host, error.paragraph)
             raise
@@ -217,7 +213,7 @@ class RankLaunch:
         return torchrun_command(self.nproc, words, self.nodes)
 
 
-def launch_ranks(request: Request, launch: RankLaunch, *, on_line: LineCallback = lambda line: None) -> ToolRun:
+def launch_ranks(request: Request, launch: RankLaunch) -> ToolRun:
     """Start the ranks of this machine, each with its profiler, and wait for all; returns how the launcher ended.
 
     If a rank fails, the launcher ends the others; processes left over by killed ranks are ended too. Raises
@@ -229,9 +225,7 @@ def launch_ranks(request: Request, launch: RankLaunch, *, on_line: LineCallback 
     log = "output.txt" if launch.nodes is None else f"output-node-{launch.number}.txt"
     timeout = None if request.timeout is None else request.timeout + LAUNCHER_GRACE_S
     arguments = launch.command()
-    done = run(
-        arguments, logs / log, timeout=timeout, environment=own_environment(), on_line=on_line, leaves_nothing=True
-    )
+    done = run(arguments, logs / log, timeout=timeout, environment=own_environment(), leaves_nothing=True)
     return ToolRun(arguments, done.exit_code, round(done.seconds, 3), done.timed_out, done.interrupted, log)
 
 
@@ -240,16 +234,14 @@ def plan_around_ranks(request: Request, launch: RankLaunch, *, dry: bool = False
     return make_plan(request, node_folder(launch.folder, launch.number), dry=dry, started_by=launch.command_in_tool)
 
 
-def collect_node(
-    request: Request, launch: RankLaunch, plan: Plan, *, on_line: LineCallback = lambda line: None
-) -> Manifest:
+def collect_node(request: Request, launch: RankLaunch, plan: Plan) -> Manifest:
     """Run one profiler around the ranks of this machine; the manifest maps processes to ranks."""
     folder = node_folder(launch.folder, launch.number)
     if (folder / REPORTS).exists():
         raise WrongUsage(f"{launch.folder} already holds a run.", advice="Name another folder with -o.")
     (folder / PROCESSES).mkdir(parents=True, exist_ok=True)
     with _heartbeat(folder, socket.gethostname()):
-        manifest = collect(request, plan, folder, on_line=on_line)
+        manifest = collect(request, plan, folder)
         processes = [_parsed(file.read_text("utf-8")) for file in sorted((folder / PROCESSES).glob("*.json"))]
         manifest.place = {"host": socket.gethostname(), "processes": processes}
         write_manifest(manifest, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,12 @@ class Expectation:
         return Program(int(alive), int(operators), float(start))
 
 
-def expectation_of(workload: Workload, *, on_line: Callable[[str], None] = lambda line: None) -> Expectation:
+def expectation_of(workload: Workload) -> Expectation:
     """Count a workload on the meta device: nothing is computed, no GPU is touched."""
-    return expectations_of([workload], on_line=on_line)[0]
+    return expectations_of([workload])[0]
 
 
-def expectations_of(
-    workloads: Sequence[Workload], *, on_line: Callable[[str], None] = lambda line: None
-) -> list[Expectation]:
+def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
     """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as name:
         folder = Path(name)
@@ -63,7 +61,7 @@ def expectations_of(
             *(str(path) for paths in asked for path in paths),
         ]
         timeout = TIMEOUT_S * len(workloads)
-        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), on_line=on_line)
+        finished = run(command, folder / "log", timeout=timeout, environment=own_environment())
         if finished.interrupted:
             raise KeyboardInterrupt
         errors = iter(said_errors(folder / "log"))

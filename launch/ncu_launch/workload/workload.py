@@ -289,7 +289,7 @@ class Step:
                 output = self.model(*self.arguments, **self.keywords)
         if workload.wants_backward:
             with during("backward"):
-                differentiate(output)
+                torch.autograd.backward(*differentiable(output))
         if self.optimizer is not None:
             with during("optimizer"):
                 self.optimizer.step()
@@ -323,17 +323,14 @@ class Step:
             torch.cuda.synchronize()
 
 
-def differentiate(output: Any) -> None:
-    """The backward pass from every output that has gradients, each with a gradient of ones.
-
-    Raises `NcuBenchError` when there is none.
-    """
+def differentiable(output: Any) -> tuple[list[Any], list[Any]]:
+    """The outputs that require gradients, and gradients of ones for them. Raises `NcuBenchError` if there are none."""
     import torch
 
     outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
     if not outputs:
         raise NcuBenchError("The model gives no output that can be differentiated.", advice="Use --phase forward.")
-    torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+    return outputs, [torch.ones_like(tensor) for tensor in outputs]
 
 
 def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], list[str]]:

@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pyarrow as pa
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.bench.sweep import BenchPoint, Sweep, argument_names, has_all, points, process_means, rows_of
@@ -25,6 +26,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.user_functions import refuse_unknown_arguments
 from ncu_launch.targets.varied_arguments import variants_of
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
+from ncu_parsers.parquet.writer import write_table
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
 from ncu_tools.cli.collecting.bench_against import AgainstOptions, against_options, measure_against
@@ -45,9 +47,6 @@ from ncu_tools.cli.options import (
 )
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, columns_of_arguments, printable, raw_column
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 COLUMNS = (
     Column("target", "model", wide=True),
@@ -351,7 +350,6 @@ def _measured(
     With dask the file is written after each point, and partly measured points are measured completely again, on one
     machine.
     """
-    from ncu_parsers.parquet.writer import write_table
     from ncu_parsers.schema.bench_table import with_row
 
     logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv)

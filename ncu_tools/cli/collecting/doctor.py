@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.report.table import Column, Table
@@ -44,7 +45,6 @@ def command(strict: bool, output_format: str) -> None:
       ncu-bench doctor
       ncu-bench doctor --strict --format json
     """
-    from ncu_launch.errors import NcuBenchError
     from ncu_launch.profile.doctor import PROBLEM, examine, gather
     from ncu_parsers.streaming.cells.rows import loops
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from ncu_launch.bench.machine_measurement import measured
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import replacing_output
 from ncu_launch.workload_spec import DEVICES
 
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
@@ -105,8 +106,6 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
 
 def _require_writable(path: Path) -> None:
     """Raise `NcuBenchError` if a file cannot be written, before spending minutes on its content."""
-    from ncu_launch.files.atomic_files import replacing_output
-
     with replacing_output(path) as temporary:
         temporary.unlink()
 

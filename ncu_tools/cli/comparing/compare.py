@@ -24,14 +24,12 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points
-from ncu_tools.cli.tables.compare.kernels_and_layers import compared_categories, compared_kernels, compared_layers
-from ncu_tools.cli.tables.compare.places import PLACES, compared_places
 from ncu_tools.cli.tables.compare.shared import (
     CATEGORY,
     KERNEL,
     LAYER,
     OPERATOR,
+    PLACES,
     RUN,
     Compared,
     CompareOptions,
@@ -190,12 +188,20 @@ def _compared(request: CompareRequest) -> Compared:
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
     if request.how.group in PLACES:
+        from ncu_tools.cli.tables.compare.places import compared_places
+
         return compared_places(request)
+    from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points
+
     of_bench = are_bench_runs(request.runs, request.how.across)
     if request.how.pairs and (of_bench or request.how.group in (LAYER, CATEGORY)):
         raise WrongUsage("--pair goes with kernels.", advice="Leave it out: whatever else is compared keeps its name.")
     if not of_bench:
-        compared = {LAYER: compared_layers, CATEGORY: compared_categories}.get(request.how.group, compared_kernels)
+        from ncu_tools.cli.tables.compare import kernels_and_layers as by
+
+        compared = {LAYER: by.compared_layers, CATEGORY: by.compared_categories}.get(
+            request.how.group, by.compared_kernels
+        )
         return compared(request)
     if request.how.group != KERNEL:
         raise WrongUsage(
@@ -252,9 +258,8 @@ def _show_below(compared: Compared, gates: Table) -> None:
 def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:
     if path is None:
         return
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.report.export.junit import to_junit
 
-    with replacing_output(path) as temporary:
-        temporary.write_bytes(to_junit(outcomes))
+    write_bytes_atomically(path, to_junit(outcomes))

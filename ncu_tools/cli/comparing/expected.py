@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.manifest import folder_of, read_manifest
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_launch.targets.language.settings import check
 from ncu_launch.workload_spec import DTYPES
 
-from ncu_tools.cli.comparing.expected_ranges import show_ranges
 from ncu_tools.cli.comparing.what_ran import WhatRan
 from ncu_tools.cli.option_kinds.language_options import language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -38,25 +36,7 @@ if TYPE_CHECKING:
 
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
-COLUMNS = (
-    Column("scope", "scope"),
-    Column("phase", "phase", spare=0),
-    Column("module", "layer", wide=True),
-    Column("operator", "operator", wide=True),
-    Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
-    Column("expected_flops", "expected", "flop", "FLOP"),
-    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
-    Column("all_flops", "all operators", "flop", "FLOP", lower_bound_if=ALL_LOWER),
-    Column("all_ratio", "ratio of all", "number"),
-    Column("measured_integers", "integer OPs", "op", "OP"),
-    Column("expected_integers", "expected", "op", "OP"),
-    Column("integers_ratio", "ratio", "number"),
-    Column("measured_bytes", "DRAM", "byte", "byte"),
-    Column("expected_bytes", "expected bytes", "byte", "byte"),
-    Column("bytes_ratio", "ratio of bytes", "number"),
-    Column("launches", "launches", "count"),
-    Column("fitting", "what fits", prose=True),
-)
+FITTING = Column("fitting", "what fits", prose=True)
 MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"), Column(ALL_LOWER, "all lower bound"))
 NOT_THE_SAME_BYTES = (
     "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
@@ -124,11 +104,13 @@ def command(
       ncu-bench expected trace.json.gz --target hf:qwen3-8b --phase decode --tokens-per-step 32 --dtype bf16
     """
     from ncu_tools.cli.comparing.expected_generation import generation_of
+    from ncu_tools.cli.comparing.expected_ranges import show_ranges
     from ncu_tools.model.expected.both_sides import Collection
     from ncu_tools.model.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
     from ncu_tools.model.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
     from ncu_tools.model.expected.user_ranges import passes_in
     from ncu_tools.model.language.engine_steps import inside
+    from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import of_phases, pattern_of
 
@@ -167,7 +149,7 @@ def command(
     notes += hidden_rows(len(operators), top, "more operator has less work", "more operators have less work")
     shown = [*heads, *layers[:top], *operators[:top]]
     notes += _notes(comparison, shown)
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
+    columns = (*EXPECTED_COLUMNS, FITTING, *(MACHINE_READABLE if output_format in MACHINE_FORMATS else ()))
     extra: dict[str, Any] = {"iterations": comparison.iterations}
     if generation is not None and output_format == "json":
         extra["generation"] = [asdict(row) for row in generation.rows]
@@ -197,9 +179,8 @@ def _collection(run: str) -> Collection:
     """How the run was collected, by its manifest; empty without a readable one."""
     from ncu_tools.model.expected.both_sides import Collection, collection_of
 
-    folder = Path(run) if Path(run).is_dir() else Path(run).parent
     try:
-        return collection_of(read_manifest(folder))
+        return collection_of(read_manifest(folder_of(run)))
     except (OSError, ValueError, TypeError):
         return Collection()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.manifest import folder_of, read_manifest
 from ncu_launch.profile.plan import FACTS
 from ncu_launch.targets.language.facts import LanguageFacts
 from ncu_launch.targets.language.settings import causal_name, check
@@ -126,10 +125,9 @@ def _may_generate(workload: Workload, phases: tuple[str, ...]) -> bool:
 
 def _of_our_run(run: str, table: pa.Table, ran: WhatRan, phases: tuple[str, ...]) -> GenerationTable | None:
     """Of a run folder whose facts are those of a language model, as profile wrote them."""
-    folder = Path(run) if Path(run).is_dir() else Path(run).parent
     try:
-        facts = facts_in(json.loads((folder / FACTS).read_text("utf-8")))
-        dtype = str(read_manifest(folder).workload.get("dtype"))
+        facts = facts_in(json.loads((folder_of(run) / FACTS).read_text("utf-8")))
+        dtype = str(read_manifest(folder_of(run)).workload.get("dtype"))
     except (OSError, ValueError, TypeError):
         return None
     known = set(tables.words(table, "phase"))

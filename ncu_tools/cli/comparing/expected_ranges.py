@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import tables
 
 from ncu_tools.cli.options import show
+from ncu_tools.model.expected.user_ranges import Pass, compare_ranges
 from ncu_tools.report.table import Column, Table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ncu_tools.model.expected.user_ranges import Pass
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -37,8 +33,6 @@ BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, fro
 
 def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str) -> None:
     """Print what was measured in every range beside its formula."""
-    from ncu_tools.model.expected.user_ranges import compare_ranges
-
     rows = [asdict(row) for row in compare_ranges(table, passes)]
     by_operators = set(tables.words(table, "source")) <= BY_OPERATOR
     if by_operators:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.run_files import BENCH_FILE
 
 from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_notes, echo_text, engine_of, format_option, show
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def command(
     """
     from ncu_tools.bench.scaling import correlations, series
 
-    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
-        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    format_of(output)
     rows, arguments = _rows(runs, dask)
     fits, pairs = series(rows, arguments), correlations(rows)
     notes = _notes(rows, fits, pairs)
@@ -206,15 +205,13 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
 
 def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> list[str]:
     """Draw the picture; returns notes."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.bench.scaling import by_group
-    from ncu_tools.report.plot.fonts import note_on_boxes
     from ncu_tools.report.plot.scaling_plot import draw_scaling
 
-    picture = draw_scaling(fits, by_group(rows), pairs, output.suffix.lstrip(".").lower(), title=title)
+    picture = draw_scaling(fits, by_group(rows), pairs, format_of(output), title=title)
     if picture is None:
         return ["there is nothing to draw"]
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(output, picture)
     return [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,6 @@ from ncu_tools.cli.options import show as show_table
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable
-
     from ncu_launch.files.manifest import Manifest
     from ncu_parsers.sources.sources import Source
 
@@ -166,15 +165,10 @@ def _wanted(run: Run, patterns: tuple[re.Pattern[str], ...], identity: str | Non
 
 def manifest_of(run: str) -> Manifest | None:
     """The manifest of a run folder, or of the folder that launches.parquet lies in; None for reports."""
-    from ncu_launch.files.manifest import read_manifest
+    from ncu_launch.files.manifest import folder_of, manifest_in
 
-    path = Path(run)
-    if not path.is_dir() and path.name != "launches.parquet":
-        return None
-    try:
-        return read_manifest(path if path.is_dir() else path.parent)
-    except (OSError, ValueError, TypeError):
-        return None
+    belongs = Path(run).is_dir() or Path(run).name == "launches.parquet"
+    return manifest_in(folder_of(run)) if belongs else None
 
 
 def _show(found: Digest, output_format: str) -> None:

@@ -10,9 +10,9 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Image
@@ -23,9 +23,6 @@ from ncu_launch.version import VERSION
 
 from ncu_tools.cli.programs.bounded_answer import bounded, bounded_text
 from ncu_tools.cli.programs.served_folder import ServedFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 INSTRUCTIONS = (
     "Profiles of GPU kernels: reports of Nsight Compute and Nsight Systems, PyTorch traces, run folders of ncu-bench. "

@@ -11,6 +11,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -102,19 +103,20 @@ def command(
         return
     if of == "points" or is_bench(run):
         _require_points(run, form, of, only)
-        text, rows, notes = _points(run)
-        _written(output, form, text, rows, notes, output_format)
+        table, notes = _points(run), list[str]()
+        _written(output, form, to_spreadsheet(table), len(table), notes, output_format)
         return
     with progress("Reading") as reading:
         located = locate(run, reading=reading)
         found = located if only is None else only.of(located)
-        if form == "csv" and of in (None, "kernels"):
-            text, rows, notes = _kernels(found, machine_name)
-        elif form == "csv" and of == "launches":
-            table, notes = _read(found)
+        if form == "csv":
+            if of == "launches":
+                table, notes = _read(found)
+            elif of == "layers":
+                table, notes = _layers(run, *_read(found, NEEDED), depth)
+            else:
+                table, notes = _kernels(found, machine_name)
             text, rows = to_spreadsheet(table), len(table)
-        elif form == "csv":
-            text, rows, notes = _layers(run, *_read(found, NEEDED), depth)
         elif form == "sections":
             text, rows, notes = _sections(run, *_read(found))
         else:
@@ -126,10 +128,9 @@ def command(
 
 def _written(output: Path, form: str, text: str, rows: int, notes: list[str], output_format: str) -> None:
     """Write the file, and show what was written."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "replace"))
+    write_bytes_atomically(output, text.encode("utf-8", "replace"))
     row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
     show(Table("export", COLUMNS, [row], notes), output_format)
 
@@ -167,15 +168,13 @@ def _require_points(run: str, form: str, of: str | None, only: Selection | None)
         )
 
 
-def _points(run: str) -> tuple[str, int, list[str]]:
+def _points(run: str) -> pa.Table:
     """The points of a sweep, or of a profile of several points, without single samples."""
     from ncu_parsers.parquet.reader import read_bench
 
     from ncu_tools.bench.bench_runs import file_of_points
-    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 
-    table = read_bench(file_of_points(run)).drop_columns(["samples_ns"])
-    return to_spreadsheet(table), len(table), []
+    return read_bench(file_of_points(run)).drop_columns(["samples_ns"])
 
 
 def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:
@@ -188,7 +187,6 @@ def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[st
 
 def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
     from ncu_tools.model.layers.trace_spans import spans
-    from ncu_tools.numbers.number_format import counted
     from ncu_tools.report.export.perfetto import to_perfetto
     from ncu_tools.report.export.speedscope import to_speedscope
 
@@ -202,24 +200,22 @@ def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | 
     return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 
-def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[str, int, list[str]]:
+def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[pa.Table, list[str]]:
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.kernels.kernel_row import kernels_table
-    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 
     kernels = hotspots_of(run, find_machine(machine_name) if machine_name else None)
-    return to_spreadsheet(kernels_table(kernels.rows)), len(kernels.rows), kernels.notes
+    return kernels_table(kernels.rows), kernels.notes
 
 
-def _layers(run: str, table: pa.Table, notes: list[str], depth: int | None) -> tuple[str, int, list[str]]:
+def _layers(run: str, table: pa.Table, notes: list[str], depth: int | None) -> tuple[pa.Table, list[str]]:
     from ncu_tools.model.layers.layers import layers, layers_table
-    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 
     tree = layers(table, depth=depth)
     if not tree.rows:
         raise _no_layers(run, tree.notes)
-    return to_spreadsheet(layers_table(tree.rows)), len(tree.rows), [*notes, *tree.notes]
+    return layers_table(tree.rows), [*notes, *tree.notes]
 
 
 def _sections(run: str, table: pa.Table, notes: list[str]) -> tuple[str, int, list[str]]:

@@ -27,9 +27,8 @@ from ncu_tools.cli.options import (
     terminal_width,
     top_option,
 )
-from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources
 from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
-from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
+from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_option, metric_columns
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import more_kernels
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
 
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.hotspots import Hotspot, Hotspots
@@ -200,7 +198,9 @@ def command(
     with engine_of(dask) as engine:
         found_runs = _located(runs, engine, only, ranges=asked.needs_ranges(group, only))
         if asked.rules:
-            table = _rules(found_runs, group, top, output_format)
+            from ncu_tools.cli.tables.hotspots.rules_of_run import rules_of_run
+
+            table = rules_of_run(found_runs, group, top, output_format)
             table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
         else:
             result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
@@ -239,6 +239,8 @@ def command(
     if asked.diagnose:
         table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
     if group not in ("operator", LOCATION):
+        from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources  # slow to import
+
         table = with_sources(table)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
@@ -277,16 +279,8 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
     """The columns of --columns; None without it."""
     if not wanted:
         return None
-    from ncu_tools.cli.tables.hotspots.metric_columns import metric_columns
 
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
-
-
-def _rules(found: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
-    """The table of --rules."""
-    from ncu_tools.cli.tables.hotspots.rules_of_run import rules_of_run
-
-    return rules_of_run(found, group, top, output_format)
 
 
 def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None, *, ranges: bool) -> OnDisk | Run:

@@ -14,7 +14,7 @@ from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import percent
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ def command(
     from ncu_tools.runs.selection import load_only
     from ncu_tools.runs.varied_run import points_summed
 
-    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
-        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
-    if output is not None and forward_backward:
+    if format_of(output) and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=NEEDED)
@@ -117,7 +115,7 @@ def command(
         raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
     if output is not None:
         _draw(result, output, title)
-        notes += [WrittenFile(f"the picture is {output}"), *_note_on_boxes(title)]
+        notes += [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
             notes.append(
                 f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
@@ -147,21 +145,14 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
     show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
 
 
-def _note_on_boxes(title: str) -> list[str]:
-    from ncu_tools.report.plot.fonts import note_on_boxes
-
-    return note_on_boxes([title])
-
-
 def _draw(result: Layers, output: Path, title: str) -> None:
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.kernels.operator_times import time_title
     from ncu_tools.report.plot.layer_bars import draw_bars
 
-    kind = output.suffix.lstrip(".").lower()
+    kind = format_of(output)
     picture = draw_bars(
         result.deepest, kind, title=title, bytes_title=result.bytes_title, time_title=time_title(result.clocks)
     )
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(output, picture)

@@ -25,7 +25,6 @@ from ncu_tools.cli.options import (
     require_parquet_output,
     show,
 )
-from ncu_tools.cli.tables.binary_report import check_table, contents_table
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table, printable
 
@@ -135,6 +134,8 @@ def command(
 
 def _look(reports: tuple[str, ...], output: str | None, *, contents: bool, check: bool, output_format: str) -> None:
     """Say what binary reports hold, or what NVIDIA's package reads differently."""
+    from ncu_tools.cli.tables.binary_report import check_table, contents_table
+
     if output is not None or (contents and check):
         raise WrongUsage(
             "--contents and --check only look at reports.", advice="Leave out -o, and use one of them at a time."

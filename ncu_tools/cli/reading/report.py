@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import MANIFEST
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -84,7 +85,7 @@ def command(
       ncu-bench report before.csv after.csv --machine a100-sxm4-80gb -o both.html
       ncu-bench report recording.sqlite --step "^train_step"
     """
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.report.html.html_content import content
@@ -100,8 +101,7 @@ def command(
     with progress("Reading") as reading:
         reported = [_reported(name, only, source_root, steps, machine, reading) for name in runs]
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
-    with replacing_output(output) as temporary:
-        temporary.write_text(page(found), "utf-8")
+    write_bytes_atomically(output, page(found).encode())
     echo_notes([*found["notes"], WrittenFile(f"the report is {output}")])
     if opens:
         _open(output)
@@ -185,10 +185,9 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
     """The manifest of a run folder, None without one; an unreadable one gives a note."""
-    from ncu_launch.files.manifest import read_manifest
-    from ncu_launch.files.run_files import MANIFEST
+    from ncu_launch.files.manifest import folder_of, read_manifest
 
-    folder = Path(name) if Path(name).is_dir() else Path(name).parent
+    folder = folder_of(name)
     if not (folder / MANIFEST).is_file():
         return None, []
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
+from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC, Machine, find_machine
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -41,13 +41,13 @@ from ncu_tools.cli.tables.roofline_pictures import (
     write_picture,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
+from ncu_tools.numbers.number_format import digits, scaled
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import Column, Table
 from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEWS, Scene
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
-    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf
     from ncu_tools.roofline.instruction_roofline import InstructionRoofline
     from ncu_tools.roofline.roofline import Look, Point, Roofline
@@ -205,7 +205,6 @@ def command(
       ncu-bench roofline report.csv --format json > plot.json
       ncu-bench roofline plot.json -o roofline.svg
     """
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.roofline.load_for_roofline import read_roofline_json
     from ncu_tools.roofline.roofline import Look
 
@@ -423,7 +422,6 @@ def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
 def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool) -> list[str]:
     """The ceilings as notes, where they stand nowhere else; beside the picture in a terminal their sources alone."""
     from ncu_tools.ceilings.ceilings import unit_title
-    from ncu_tools.numbers.number_format import digits
     from ncu_tools.roofline.roofline import others_beside
 
     if output_format == "json":
@@ -445,6 +443,4 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
 
 
 def _amount(ceiling: Ceiling) -> str:
-    from ncu_tools.numbers.number_format import scaled
-
     return scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit)

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ def command(
     """
     from ncu_tools.bench.point_series import point_series
 
-    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
-        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    format_of(output)
     found = point_series(runs, across, up, by)
     notes = [*found.notes, *(_drawn(found, output, title) if output is not None else [])]
     show(_table(found, notes, output_format), output_format)
@@ -78,13 +76,12 @@ def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
 
 def _drawn(found: PointSeries, output: Path, title: str) -> list[str]:
     """Draw the picture; returns notes."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     from ncu_tools.report.plot.series_plot import draw_series
 
-    picture = draw_series(found, output.suffix.lstrip(".").lower(), title=title)
+    picture = draw_series(found, format_of(output), title=title)
     if picture is None:
         return ["there is nothing to draw"]
-    with replacing_output(output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(output, picture)
     return [WrittenFile(f"the picture is {output}")]

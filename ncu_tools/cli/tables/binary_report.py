@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.ncu_rep.contents import Contents, contents_of
+from ncu_parsers.ncu_rep.package_check import Checked, check
 from ncu_parsers.parse.file_kinds import is_binary_report
 from ncu_parsers.report_data.report import shortened
 from ncu_parsers.schema.instance_table import ADDRESS, NUMBER, OPCODE, TIME
@@ -13,10 +15,6 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
-
-if TYPE_CHECKING:
-    from ncu_parsers.ncu_rep.contents import Contents
-    from ncu_parsers.ncu_rep.package_check import Checked
 
 CONTENTS = (
     Column("what", "holds"),
@@ -55,8 +53,6 @@ def require_binary(source: Source) -> None:
 
 def contents_table(source: Source, output_format: str) -> Table:
     """What one binary report holds. Raises `NcuBenchError` if it cannot be read."""
-    from ncu_parsers.ncu_rep.contents import contents_of
-
     require_binary(source)
     found = contents_of(source)
     rows = [
@@ -117,8 +113,6 @@ def check_table(sources: list[Source], output_format: str) -> tuple[Table, int]:
 
     Raises `NcuBenchError` if a report cannot be read, or if the package is missing or too old.
     """
-    from ncu_parsers.ncu_rep.package_check import check
-
     rows: list[dict[str, Any]] = []
     notes, unexplained = [], 0
     for source in sources:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import echo_notes
+from ncu_tools.cli.options import echo_notes, terminal_width
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ncu_tools.report.terminal.text_roofline import TextStyle
     from ncu_tools.roofline.scene import Scene
 
@@ -41,37 +40,28 @@ def check_style(style: Style) -> None:
     """Raise `WrongUsage` for a suffix that is none of a picture's, and for a size that cannot be read."""
     from ncu_tools.report.plot.page_size import size_of
 
-    if style.output is not None and _suffix(style.output) not in (*FORMATS, TEXT):
-        raise WrongUsage(
-            f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png, .pdf or .txt."
-        )
+    format_of(style.output, TEXT)
     size_of(style.size)
-
-
-def _suffix(path: Path) -> str:
-    return path.suffix.lstrip(".").lower()
 
 
 def write_picture(scene: Scene, style: Style) -> list[str]:
     """Write the picture to the file of its style, whole or not at all; returns notes."""
-    from ncu_launch.files.atomic_files import replacing_output
+    from ncu_launch.files.atomic_files import write_bytes_atomically
 
     assert style.output is not None  # noqa: S101 - the caller checked it
-    if _suffix(style.output) == TEXT:
+    if format_of(style.output, TEXT) == TEXT:
         from ncu_tools.report.terminal.text_roofline import TextStyle, text_picture
 
         titled = replace(scene, title=style.title) if style.title else scene
         picture = (text_picture(titled, TextStyle()) + "\n").encode()
         notes = []
     else:
-        from ncu_tools.report.plot.fonts import note_on_boxes
         from ncu_tools.report.plot.roofline_plot import draw
 
-        picture = draw(scene, _suffix(style.output), title=style.title, theme=style.theme, size=style.size)
+        picture = draw(scene, format_of(style.output, TEXT), title=style.title, theme=style.theme, size=style.size)
         labels = [*(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
         notes = note_on_boxes([style.title or scene.title, *labels])
-    with replacing_output(style.output) as temporary:
-        temporary.write_bytes(picture)
+    write_bytes_atomically(style.output, picture)
     return [WrittenFile(f"the picture is {style.output}"), *notes]
 
 
@@ -104,8 +94,6 @@ def drawn_again(runs: Sequence[str], style: Style) -> bool:
 
 def is_drawn_here(style: Style, output_format: str) -> bool:
     """Whether the picture goes to the terminal, in front of the table: nothing asks for a file, JSON or a pipe."""
-    from ncu_tools.cli.options import terminal_width
-
     return style.output is None and output_format == "text" and terminal_width() is not None
 
 
@@ -123,7 +111,6 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
 def style_of_output() -> TextStyle:
     """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
-    from ncu_tools.cli.options import terminal_width
     from ncu_tools.report.terminal.text_roofline import TextStyle
 
     width = terminal_width()

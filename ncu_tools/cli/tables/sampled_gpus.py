@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline, read_sampled_timeline
+from ncu_parsers.timelines.sampled_activity import rate_text
 
 from ncu_tools.cli.options import MACHINE_FORMATS
+from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time
 from ncu_tools.report.table import Column, Table
-
-if TYPE_CHECKING:
-    from ncu_parsers.sources.sources import Source
-    from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline
 
 COLLECT = "ncu-bench profile --tool nsys --gpu-metrics PROGRAM, or nsys profile --gpu-metrics-devices=all PROGRAM"
 OVER_TIME = (
@@ -42,8 +42,6 @@ PIECES = (
 
 def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
     """A timeline's samples over time, or `by` a key of `GROUPS`. Raises `NcuBenchError` if it has none."""
-    from ncu_parsers.timelines.nsys.sampled_timeline import read_sampled_timeline
-
     timeline = read_sampled_timeline(source)
     if not timeline.activity.gpus:
         raise NcuBenchError(
@@ -55,8 +53,6 @@ def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
 
 
 def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
-    from ncu_tools.kernels.source.spread.sampled_gpus import metrics_over_time
-
     rows: list[dict[str, Any]] = [asdict(one) for one in metrics_over_time(timeline)]
     columns = (*OVER_TIME, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else OVER_TIME
     columns = (*columns, *SERIES) if output_format == "json" else columns
@@ -64,8 +60,6 @@ def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
 
 
 def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
-    from ncu_tools.kernels.source.spread.sampled_gpus import groups
-
     found = groups(timeline, by)
     names = dict.fromkeys(name for one in found for name in one.means)
     titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
@@ -85,8 +79,6 @@ def _title(name: str) -> str:
 
 
 def _rates(timeline: SampledTimeline) -> list[str]:
-    from ncu_parsers.timelines.sampled_activity import rate_text
-
     found = [
         f"GPU {gpu}: {len(one):,} samples at {rate_text(one.period_ns)}, {one.covered_ns / 1e9:.3g} s"
         + (f", {one.lost_ns / 1e9:.2g} s between them lost" if one.lost_ns > 0 else "")

@@ -7,21 +7,15 @@ shows; the tests allow none without one.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from ncu_launch.files.toml_tables import table_beside
 
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause
 from ncu_tools.kernels.diagnosis.rules import facts, stall_reasons
 from ncu_tools.kernels.diagnosis.wording import percent
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 AGREED, FINER, SILENT = "agreed", "finer", "silent"
 WITH_REASON, WITHOUT = "contradicted, reason shown", "contradicted"
@@ -41,7 +35,7 @@ class Agreement:
 def agreement(rule: Mapping[str, Any], ours: Diagnosis) -> Agreement:
     """What our diagnosis says of the result of one rule (`name`, `kind`, `description` and `speedup` as in reports)."""
     text = rule["description"] or ""
-    for finding in _table()["finding"]:
+    for finding in table_beside(__file__, "agreement")["finding"]:
         is_meant = rule["name"].startswith(tuple(finding["rules"]))
         is_meant = is_meant and rule["kind"] in finding.get("kinds", ("OPT", "WRN", "INF"))
         match = re.search(finding.get("text", ""), text) if is_meant else None
@@ -82,7 +76,7 @@ def _otherwise(suspects: Sequence[str], ours: Diagnosis) -> Agreement:
 
 def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], ours: Diagnosis) -> bool:
     """True if ours names the same unit, pipe, stall or limits as the text."""
-    table, title = _table(), "" if ours.busiest is None else ours.busiest.title
+    table, title = table_beside(__file__, "agreement"), "" if ours.busiest is None else ours.busiest.title
     if what == "unit":
         units = table["units"]
         return ours.busiest is not None and ours.busiest.resource in units.get(named["unit"], units["others"])
@@ -106,9 +100,3 @@ def _costs_as_much(cause: KernelCause, speedup: str | float | None) -> bool:
 
 def _busiest(ours: Diagnosis) -> str:
     return "" if ours.busiest is None else f"busiest is {ours.busiest.title}, at {percent(ours.busiest.share)}"
-
-
-@cache
-def _table() -> dict[str, Any]:
-    """The parsed `agreement.toml`."""
-    return tomllib.loads(files(__package__).joinpath("agreement.toml").read_text("utf-8"))

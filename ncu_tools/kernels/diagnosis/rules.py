@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ncu_launch.counters.metrics import table as metrics_table
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ncu_launch.files.toml_tables import table_beside
 
 Known = Mapping[str, float]
 """Quantity -> its value for one kernel; NaN or absent if unknown."""
@@ -64,10 +58,9 @@ class Quantity:
     fact: str = ""
 
 
-@cache
 def facts() -> dict[str, Any]:
     """The parsed `rules.toml`."""
-    return tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+    return table_beside(__file__, "rules")
 
 
 @cache

@@ -24,8 +24,8 @@ from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, quantities, stall_reasons
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
-from ncu_tools.kernels.kernel_sums import NamedSums
 from ncu_tools.kernels.names.categories import category_of
+from ncu_tools.numbers.named_sums import NamedSums
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
 
@@ -127,8 +127,7 @@ class DiagnosisSums:
     def __init__(self, group: str) -> None:
         self.reports: dict[str, None] = {}
         self._group = group
-        self._numbers: dict[str, int] = {}
-        self._sums = NamedSums()
+        self._sums: NamedSums[str] = NamedSums()
         self._inputs: dict[int, dict[Inputs, None]] = {}
         self._of_ncu: set[int] = set()
 
@@ -136,8 +135,7 @@ class DiagnosisSums:
         """Add launches."""
         self.reports |= notes_of_reports(table)
         places, titles = grouping(table, self._group)
-        keys = self._numbered(titles)[places]
-        self._sums.use_keys(keys, len(self._numbers))
+        keys = self._sums.use(titles, places)
         weight = tables.launch_counts(table)
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
         self._sums.add("launches", weight)
@@ -162,16 +160,10 @@ class DiagnosisSums:
     def merge(self, other: DiagnosisSums) -> None:
         """Merge the sums of later launches into these."""
         self.reports |= other.reports
-        numbers = self._numbered(list(other._numbers))
-        self._sums.use_keys(numbers, len(self._numbers))
-        for name in other._sums.names:
-            self._sums.add(name, other._sums.of(name))
+        numbers = self._sums.merge(other._sums)
         for key, inputs in other._inputs.items():
             self._inputs.setdefault(int(numbers[key]), {}).update(inputs)
         self._of_ncu.update(numbers[list(other._of_ncu)].tolist())
-
-    def _numbered(self, titles: Sequence[str]) -> npt.NDArray[np.int64]:
-        return np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
 
     def _note_inputs(self, table: pa.Table, keys: npt.NDArray[np.int64]) -> None:
         """Record inputs from the operators' tensors if a trace has them, else from the kernels' names."""
@@ -189,7 +181,7 @@ class DiagnosisSums:
 
     def number(self, kernel: str) -> int:
         """The index of a kernel in every quantity. Raises `KeyError` if it is unknown."""
-        return self._numbers[kernel]
+        return self._sums.numbers[kernel]
 
     def is_of_ncu(self, place: int) -> bool:
         """True if ncu profiled a launch of the kernel."""

@@ -60,7 +60,7 @@ def _of_sms(blocks: float, sm_count: float) -> str:
     """Behind a mean number of blocks, how many SMs it is for; " for 148 SMs"."""
     if blocks >= sm_count:
         return f" on average for {sm_count:.0f} SMs, fewer in some launches"
-    return _if_known(" for {:.0f} SMs", sm_count)
+    return "" if math.isnan(sm_count) else f" for {sm_count:.0f} SMs"
 
 
 class _Number(float):
@@ -90,10 +90,6 @@ def limiter(known: Known) -> str:
 
 def _of_duration(nanoseconds: float) -> str:
     return "" if math.isnan(nanoseconds) else f" of the {duration(nanoseconds)}"
-
-
-def _if_known(words: str, value: float) -> str:
-    return "" if math.isnan(value) else words.format(value)
 
 
 def _stall_reason(known: Known) -> str:

@@ -10,23 +10,17 @@ says that a name of that kind says too little (`hint`).
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.names.kernel_titles import function_path
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OTHER = "other"
 CATEGORIES = (
@@ -73,10 +67,9 @@ class CategoryRule:
         )
 
 
-@lru_cache(maxsize=1)
 def table() -> dict[str, Any]:
     """The table of rules, as it is written."""
-    return tomllib.loads(files(__package__).joinpath("categories.toml").read_text("utf-8"))
+    return table_beside(__file__, "categories")
 
 
 def category_of(name: str, operator: str | None = None) -> str:

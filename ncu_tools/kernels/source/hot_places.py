@@ -19,6 +19,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.kernels.source.dependencies import Flow, flow_of, live_registers, producers
 from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.stalls import REASONS, dominant, stall_counts, stalls
+from ncu_tools.numbers.named_sums import or_none
 
 LINES, SASS, PTX, FUNCTIONS = VIEWS = ("lines", "sass", "ptx", "functions")
 
@@ -171,9 +172,9 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
                 offset=names["offset"] if view == SASS else None,
                 sass=names["sass"] if view == SASS else None,
                 instructions=end - begin,
-                share=_known(shares[place]),
+                share=or_none(shares[place]),
                 stall=stalls()[stall].title if stall else None,
-                stall_share=_known(stall_shares[place]),
+                stall_share=or_none(stall_shares[place]),
                 live_registers=None if live is None else live[int(shown[begin])],
                 waits_for=_waits_for(code, flow, waiting, stall),
                 **{name: _whole(values[place]) for name, values in sums.items()},
@@ -232,10 +233,6 @@ def _waits_for(code: KernelCode, flow: Flow | None, place: int, stall: str | Non
         line = "" if found["line"] is None else f" ({_line(found)})"
         return f"{found['offset']:#06x} {' '.join(found['sass'].split())}{line}"
     return None
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _whole(value: float) -> int | None:

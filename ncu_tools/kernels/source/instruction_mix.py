@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 
 import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.derived.opcode_lists import named_instances
 
 from ncu_tools.numbers.number_format import counted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OTHER = "other"
 MOST_LISTED = 8
@@ -54,8 +48,8 @@ def kinds() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _kind_by_opcode() -> dict[str, str]:
-    text = files(__package__).joinpath("opcodes.toml").read_text("utf-8")
-    return {opcode: kind for kind, opcodes in tomllib.loads(text).items() for opcode in opcodes.split()}
+    kinds_of = table_beside(__file__, "opcodes")
+    return {opcode: kind for kind, opcodes in kinds_of.items() for opcode in opcodes.split()}
 
 
 def kind_of(opcode: str) -> str:

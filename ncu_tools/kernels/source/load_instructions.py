@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside, joined_instructions
 from ncu_parsers.schema.tables import table_metadata
-from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.sources import Source, find_sources
 
 from ncu_tools.kernels.source.source_text import COLLECT
 
@@ -70,8 +70,6 @@ def load_instructions(
 
 def _reports(path: Path) -> list[Source]:
     """The reports that a path names; [] for a run folder that holds only its launches."""
-    from ncu_parsers.sources.sources import find_sources
-
     try:
         return find_sources([str(path)])
     except NcuBenchError:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.instructions_table import STALLS
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.source.kernel_code import KernelCode
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ISSUED = "selected"
 """The reason of warps that issue: no stall."""
@@ -41,7 +35,7 @@ class Stall(NamedTuple):
 @lru_cache(maxsize=1)
 def stalls() -> dict[str, Stall]:
     """Every reason by its name in metrics."""
-    read: dict[str, Any] = tomllib.loads(Path(__file__).with_name("stalls.toml").read_text("utf-8"))
+    read: dict[str, Any] = table_beside(__file__, "stalls")
     return {
         reason: Stall(reason, entry["meaning"], entry["advice"], tuple(entry.get("waits_for", ())))
         for reason, entry in read.items()

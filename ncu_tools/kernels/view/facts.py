@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.tables import Floats, floats
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 UNITS = {"percent": "%", "byte": "byte", "time": "ns", "hz": "hz"}
 PERCENT = "percent"
@@ -42,10 +36,9 @@ class Fact:
     metric: str
 
 
-@lru_cache(maxsize=1)
 def parts() -> dict[str, dict[str, dict[str, Any]]]:
     """The facts of each part, as parts.toml has them."""
-    return tomllib.loads(files(__package__).joinpath("parts.toml").read_text("utf-8"))
+    return table_beside(__file__, "parts")
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.manifest import folder_of
 from ncu_launch.files.run_files import EXPECTED
 from ncu_launch.operators.table import is_contraction
 from ncu_launch.workload.meta_device_process import Expectation, expectation_of
@@ -26,7 +27,7 @@ def expected_of(path: str) -> pa.Table:
 
     Raises `NcuBenchError` if the run has no such file, or it cannot be read.
     """
-    file = (Path(path) if Path(path).is_dir() else Path(path).parent) / EXPECTED
+    file = folder_of(path) / EXPECTED
     if not file.is_file():
         raise NcuBenchError(
             f"{path} has no {EXPECTED}, so nothing is known to compare its numbers with.",

@@ -8,28 +8,21 @@ uncertain, and so does a step that mixes both.
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from ncu_launch.errors import WrongUsage
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.model.language.step_work import DECODE, PREFILL
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 ATTENTION = "attention"
 SELECT = "select some with --nvtx and a part of the name of their range"
-RULES = Path(__file__).with_name("engine_steps.toml")
 
 
 @dataclass(frozen=True)
@@ -173,6 +166,5 @@ def _is_other_attention(name: str, beside: str | None) -> bool:
 
 @lru_cache(maxsize=4)
 def _rules(kind: str) -> tuple[dict[str, Any], ...]:
-    with RULES.open("rb") as stream:
-        rules = tomllib.load(stream)[kind]
+    rules = table_beside(__file__, "engine_steps")[kind]
     return tuple({**rule, "pattern": re.compile(rule["pattern"])} for rule in rules)

@@ -24,6 +24,7 @@ from ncu_tools.kernels.names.categories import CATEGORY, COMMUNICATION, categori
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
+from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.numbers.number_format import counted, duration
 
 COLLECTIVES = "(collectives)"
@@ -241,7 +242,7 @@ class _Launches:
         for place, rank in enumerate(self.ranks.tolist()):
             first = int(np.argmax(self.place == place))
             count = int(self.count[self.place == place].sum())
-            values = (_known(one) for one in (every[place], waiting[place], work[place], work[place] - median))
+            values = (or_none(one) for one in (every[place], waiting[place], work[place], work[place] - median))
             device = _device(self.device_ids[first], _text(self.devices, first))
             result.append(RankTime(rank, _text(self.hosts, first), device, count, *values))
         return result
@@ -271,12 +272,12 @@ class _Launches:
             name=name,
             ranks=int((counts > 0).sum()),
             launches=int(counts.sum()),
-            min_ns=_known(times.min()),
-            median_ns=_known(median),
-            max_ns=_known(times.max()),
+            min_ns=or_none(times.min()),
+            median_ns=or_none(median),
+            max_ns=or_none(times.max()),
             slowest=int(self.ranks[int(np.argmax(times))]) if complete else None,
-            skew_ns=_known(times.max() - median),
-            excess_ns=_known(times[late] - median) if late is not None else None,
+            skew_ns=or_none(times.max() - median),
+            excess_ns=or_none(times[late] - median) if late is not None else None,
             is_collective=waits,
         )
 
@@ -290,7 +291,3 @@ def _device(number: float, name: str | None) -> str | None:
     if np.isnan(number):
         return name
     return f"{int(number)}: {name}" if name else str(int(number))
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

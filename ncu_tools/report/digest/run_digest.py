@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
+from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.compare.run_conditions import Observed, conditions_of
@@ -25,13 +28,7 @@ from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent,
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
 from ncu_tools.runs.kernel_ids import kernel_id
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from ncu_launch.files.manifest import Manifest
-
-    from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.runs.loading import Run
+from ncu_tools.runs.loading import Run
 
 KERNELS_TOLD = 20
 VIEWED = 5

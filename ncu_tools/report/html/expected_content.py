@@ -24,21 +24,25 @@ EXPECTED_LAYERS_SHOWN = 200
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 EXPECTED_COLUMNS = (
     Column("scope", "scope"),
-    Column("phase", "phase"),
-    Column("module", "layer"),
-    Column("operator", "operator"),
-    Column("measured_flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("expected_flops", "expected", "flop"),
-    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
-    Column("all_flops", "all operators", "flop", lower_bound_if=ALL_LOWER),
+    Column("phase", "phase", spare=0),
+    Column("module", "layer", wide=True),
+    Column("operator", "operator", wide=True),
+    Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
+    Column("expected_flops", "expected", "flop", "FLOP"),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
+    Column("all_flops", "all operators", "flop", "FLOP", lower_bound_if=ALL_LOWER),
     Column("all_ratio", "ratio of all", "number"),
-    Column("measured_integers", "integer OPs", "op"),
-    Column("expected_integers", "expected", "op"),
+    Column("measured_integers", "integer OPs", "op", "OP"),
+    Column("expected_integers", "expected", "op", "OP"),
     Column("integers_ratio", "ratio", "number"),
-    Column("measured_bytes", "DRAM", "byte"),
-    Column("expected_bytes", "expected bytes", "byte"),
+    Column("measured_bytes", "DRAM", "byte", "byte"),
+    Column("expected_bytes", "expected bytes", "byte", "byte"),
     Column("bytes_ratio", "ratio of bytes", "number"),
     Column("launches", "launches", "count"),
+)
+"""The columns of the command; units are those of its output for programs."""
+PAGE_COLUMNS = (
+    *EXPECTED_COLUMNS,
     Column("causes", "causes"),
     *(Column(name, "lower bound") for name in (LOWER, ALL_LOWER)),
 )

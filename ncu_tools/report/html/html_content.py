@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from ncu_launch.files.manifest import Manifest
 from ncu_launch.version import VERSION
 from ncu_parsers.schema import tables
 
-from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, device_title, unit_title
+from ncu_tools.ceilings.launch_devices import devices_of
 from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
@@ -30,7 +32,7 @@ from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled
-from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
+from ncu_tools.report.html.expected_content import PAGE_COLUMNS, expected_rows
 from ncu_tools.report.html.html_page import embedded, room_beside
 from ncu_tools.report.html.page_columns import (
     CEILING_COLUMNS,
@@ -44,7 +46,6 @@ from ncu_tools.report.html.page_columns import (
 )
 from ncu_tools.report.html.pairs_content import PAIRS_LETTERS, pairs_content
 from ncu_tools.report.html.parts_content import PARTS_LETTERS, RunKernels, parts_content
-from ncu_tools.report.html.runs_content import devices_with_ceilings, distinct, groups_of_runs, title_of
 from ncu_tools.report.table import printable
 from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
@@ -64,6 +65,8 @@ ALL_LEVELS = "all"
 
 OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shapes"})
 """Columns beyond the contract on when, where and with which data types something ran."""
+MOST_NAMED = 3
+"""Up to that many runs a page is titled by their names."""
 
 
 def is_reported(name: str) -> bool:
@@ -396,7 +399,7 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
 
 def _expected(run: ReportedRun) -> dict[str, Any]:
     rows, notes = expected_rows(run.table, run.expected, run.manifest) or ([], [run.unexpected])
-    return {**table_of(EXPECTED_COLUMNS, rows), "notes": notes}
+    return {**table_of(PAGE_COLUMNS, rows), "notes": notes}
 
 
 def _facts(run: ReportedRun) -> list[tuple[str, str]]:
@@ -422,3 +425,37 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
         yield path, shlex.join(map(str, value)) if name in COMMANDS else ", ".join(map(str, value))
     elif value is not None and value is not False and value not in ("", []):
         yield path, "yes" if value is True else str(value)
+
+
+def title_of(labels: Sequence[str]) -> str:
+    """The title of a page: the names of its runs, or how many they are."""
+    return ", ".join(labels) if len(labels) <= MOST_NAMED else f"{len(labels):,} runs"
+
+
+def distinct(table: pa.Table, column: str) -> str | None:
+    """The distinct texts of a column, None if there are none."""
+    return ", ".join(dict.fromkeys(filter(None, tables.words(table, column)))) or None
+
+
+def groups_of_runs(runs: Mapping[str, tuple[pa.Table, Manifest | None]]) -> list[dict[str, Any]]:
+    """The ways to group the runs, by device, folder and model, each with the name of every run's group; None: unknown.
+
+    Ways that tell no two runs apart are left out.
+    """
+    ways: dict[str, list[str | None]] = {
+        "device": [distinct(table, "device_name") for table, _ in runs.values()],
+        "folder": [str(PurePath(name).parent) for name in runs],
+        "model": [_model(manifest) for _, manifest in runs.values()],
+    }
+    return [{"title": title, "of": of_runs} for title, of_runs in ways.items() if len(set(of_runs)) > 1]
+
+
+def _model(manifest: Manifest | None) -> str | None:
+    target = manifest.workload.get("target") if manifest else None
+    return target if isinstance(target, str) else None
+
+
+def devices_with_ceilings(table: pa.Table, machine: Machine | None) -> list[str]:
+    """The names under which the ceilings of a run's devices are shown."""
+    devices = devices_of(table)
+    return [device_title(device, devices, machine) for device in devices]

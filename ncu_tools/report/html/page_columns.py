@@ -114,18 +114,15 @@ def kernel_columns(group: str, time_title: str) -> list[Column]:
     return [one._replace(title=noun) if one.name == KERNEL else one for one in columns]
 
 
+def described(column: Column) -> dict[str, Any]:
+    """What a page needs to know of a column."""
+    known = {name: getattr(column, name) for name in ("name", "title", "kind", "lower_bound_if")}
+    return {**known, "spare": column.spare or 0}
+
+
 def table_of(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Columns with their kinds, and every row as a list of plain values in the order of the columns."""
     return {
-        "columns": [
-            {
-                "name": one.name,
-                "title": one.title,
-                "kind": one.kind,
-                "lower_bound_if": one.lower_bound_if,
-                "spare": one.spare or 0,
-            }
-            for one in columns
-        ],
+        "columns": [described(one) for one in columns],
         "rows": [[row.get(column.name) for column in columns] for row in rows],
     }

@@ -23,6 +23,7 @@ from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_work import calls_of_operators
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.html.html_page import embedded
+from ncu_tools.report.html.page_columns import described
 from ncu_tools.report.table import Column, printable
 
 PAIRS_LETTERS, MOST_PAIRS, KERNELS_OF_PAIR = 300_000, 300, 200
@@ -95,7 +96,7 @@ def _column(column: Column, group: str, time_title: str) -> dict[str, Any]:
         title = title.replace(name, name.replace("time", time_title))
     if group == OPERATORS:
         title = {"kernel": OPERATORS, "base launches": "base calls", "new launches": "new calls"}.get(title, title)
-    return {"name": column.name, "title": title, "kind": column.kind, "lower_bound_if": "", "spare": column.spare or 0}
+    return described(column._replace(title=title))
 
 
 def _pair(comparison: Comparison, texts: dict[str, int]) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""A run in a notebook: pandas tables, and views that render themselves. Documented in docs/python.md.
-
-`import ncu_tools` imports this module, so everything heavy is imported where it is used.
-"""
+"""A run in a notebook: pandas tables, and views that render themselves. Documented in docs/python.md."""
 
 from __future__ import annotations
 
@@ -9,36 +6,38 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.timelines.activity.activity import Window
+
+from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
+from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.kernels.diagnosis.diagnose import diagnoses
+from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
+from ncu_tools.kernels.operator_times import time_title
+from ncu_tools.kernels.source.hot_places import MEASURE_OF, VIEWS, hottest
+from ncu_tools.kernels.source.kernel_code import kernel_code
+from ncu_tools.kernels.source.load_instructions import RunInstructions, load_instructions
+from ncu_tools.kernels.source.source_text import source_text
+from ncu_tools.model.layers.layers import layers, layers_table
+from ncu_tools.report.notebook.views import Listing, Picture, SourceView, TimelineView, listing_of_kernels
+from ncu_tools.report.plot.layer_bars import draw_bars
+from ncu_tools.report.plot.roofline_plot import draw
+from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
+from ncu_tools.roofline.roofline import roofline
+from ncu_tools.runs.loading import Run
+from ncu_tools.runs.selection import pattern_of
+from ncu_tools.timeline.load_activity import load_activity, load_power
+from ncu_tools.timeline.timeline import timeline
+
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas
-    import pyarrow as pa
-
-    from ncu_tools.ceilings.ceilings import Ceilings
-    from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.kernels.source.load_instructions import RunInstructions
-    from ncu_tools.report.notebook.source_view import SourceView
-    from ncu_tools.report.notebook.timeline_view import TimelineView
-    from ncu_tools.report.notebook.views import Listing, Picture
-    from ncu_tools.runs.loading import Run
 
 BARS_SHOWN = 20
 NS_PER_S = 1e9
-
-
-def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
-    """Load the run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet from `parse`.
-
-    `machine` gives ceilings that the report lacks, as `--machine`. Raises `NcuBenchError` if nothing in the run can be
-    read, and `WrongUsage` for an unknown machine.
-    """
-    from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.runs import loading
-
-    return ProfiledRun(loading.load(os.fspath(run)), find_machine(machine) if machine else None)
 
 
 class ProfiledRun:
@@ -66,8 +65,6 @@ class ProfiledRun:
     @property
     def kernels(self) -> pandas.DataFrame:
         """A row per kernel name, by time, longest first. Times in ns, rates per second of GPU time."""
-        from ncu_tools.kernels.hotspots import hotspots, kernels_table
-
         return _frame(kernels_table(hotspots(self._table, self._ceilings).rows))
 
     @property
@@ -94,15 +91,6 @@ class ProfiledRun:
         or functions, `by` samples, executed, sectors or conflicts. Raises `WrongUsage` for other values and for what
         was not collected, and `NcuBenchError` for a run without counts per instruction and for an unknown kernel.
         """
-        from pathlib import Path
-
-        from ncu_tools.kernels.source.hot_places import MEASURE_OF, VIEWS, hottest
-        from ncu_tools.kernels.source.kernel_code import kernel_code
-        from ncu_tools.kernels.source.source_text import source_text
-        from ncu_tools.report.notebook.source_view import SourceView
-        from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
-        from ncu_tools.runs.selection import pattern_of
-
         if view is not None:
             _require_one_of("view", view, VIEWS)
         if by is not None:
@@ -138,10 +126,6 @@ class ProfiledRun:
         `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator or category; `diagnose`
         adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
         """
-        from ncu_tools.kernels.diagnosis.diagnose import diagnoses
-        from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
-        from ncu_tools.report.notebook.views import listing_of_kernels
-
         _require_one_of("by", by, ORDERS)
         _require_one_of("group", group, GROUPS)
         found = hotspots(self._table, self._ceilings, by=by, group=group)
@@ -155,11 +139,6 @@ class ProfiledRun:
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
         """Every kernel of this run, and of `others`, under the ceilings of its machine."""
         import pandas
-
-        from ncu_tools.kernels.hotspots import GROUPS, kernels_table
-        from ncu_tools.report.notebook.views import Picture
-        from ncu_tools.report.plot.roofline_plot import draw
-        from ncu_tools.roofline.roofline import roofline
 
         _require_one_of("group", group, GROUPS)
         runs = dict(zip(_unique_names([self, *others]), (run._table for run in (self, *others)), strict=True))
@@ -175,13 +154,6 @@ class ProfiledRun:
         With `depth`, layers that many levels below the model are the deepest. Raises `NcuBenchError` for a run whose
         launches have no modules.
         """
-        from ncu_launch.errors import NcuBenchError
-
-        from ncu_tools.kernels.operator_times import time_title
-        from ncu_tools.model.layers.layers import layers, layers_table
-        from ncu_tools.report.notebook.views import Picture
-        from ncu_tools.report.plot.layer_bars import draw_bars
-
         found = layers(self._table, depth=depth)
         if not found.rows:
             raise NcuBenchError(f"{self.name} has no layers.", "".join(f"{note}." for note in found.notes))
@@ -198,13 +170,6 @@ class ProfiledRun:
         `step` is a regular expression of the ranges that are steps, `trim` a start and an end in seconds. Raises
         `NcuBenchError` for a run without times of a timeline or without GPU work, `WrongUsage` for what is not there.
         """
-        from ncu_parsers.timelines.activity.activity import Window
-
-        from ncu_tools.report.notebook.timeline_view import TimelineView
-        from ncu_tools.runs.selection import pattern_of
-        from ncu_tools.timeline.load_activity import load_activity, load_power
-        from ncu_tools.timeline.timeline import timeline
-
         between = None if trim is None else Window(round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
         path, wanted = os.fspath(self.folder or self.name), None if step is None else pattern_of(step, "step")
         activity = load_activity(path, trim=between)
@@ -214,14 +179,10 @@ class ProfiledRun:
 
     @cached_property
     def _instructions(self) -> RunInstructions:
-        from ncu_tools.kernels.source.load_instructions import load_instructions
-
         return load_instructions(os.fspath(self.folder or self.name))
 
     @cached_property
     def _ceilings(self) -> Ceilings:
-        from ncu_tools.ceilings.ceilings import ceilings_of
-
         return ceilings_of(self._table, self._machine)
 
 
@@ -238,7 +199,6 @@ def _unique_names(runs: Sequence[ProfiledRun]) -> list[str]:
 def _frame(table: pa.Table) -> pandas.DataFrame:
     """An Arrow table in pandas: integers stay integers if some are missing, dictionaries become texts."""
     import pandas
-    import pyarrow as pa
 
     whole = {
         pa.int32(): pandas.Int32Dtype(), pa.int64(): pandas.Int64Dtype(),
@@ -261,7 +221,5 @@ def _frame_of_rows(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
 
 
 def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:
-    from ncu_launch.errors import WrongUsage
-
     if value not in known:
         raise WrongUsage(f"{option}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
-from ncu_launch.files.atomic_files import replacing_output
+from ncu_launch.files.atomic_files import write_bytes_atomically
 
 from ncu_tools.report.pictures import FORMATS
-from ncu_tools.report.table import Column, cell
+from ncu_tools.report.source_table import COLUMNS
+from ncu_tools.report.table import Column, Table, cell, to_text
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     import pandas
@@ -32,8 +35,15 @@ KERNEL_COLUMNS = (
     Column("bound_fraction", "of bound", "fraction"),
     Column("headroom_share", "could save at most", "fraction"),
 )
-BARS = {"time_share": "#56B4E9", "bound_fraction": "#009E73", "headroom_share": "#E69F00"}
+BARS = {
+    "time_share": "#56B4E9", "bound_fraction": "#009E73", "headroom_share": "#E69F00",
+    "share": "#56B4E9", "stall_share": "#56B4E9",
+}  # fmt: skip
+"""Columns of shares with a bar of their length, and its colour."""
+CODE = ("text", "waits_for")
+"""Columns in letters of one width."""
 NAME_LENGTH = 80
+TEXT_WIDTH, ROWS_SHOWN = 120, 20
 
 
 class Picture:
@@ -54,9 +64,7 @@ class Picture:
         kind = target.suffix.lstrip(".").lower()
         if kind not in FORMATS:
             raise WrongUsage(f"{target} is no picture.", advice="Name a file ending in .svg, .png or .pdf.")
-        picture = self._as(kind)
-        with replacing_output(target) as temporary:
-            temporary.write_bytes(picture)
+        write_bytes_atomically(target, self._as(kind))
         return target
 
     def __repr__(self) -> str:
@@ -99,20 +107,93 @@ def listing_of_kernels(
     used = [column for column in columns if any(row[column.name] is not None for row in shown)]
     left = len(kernels) - len(shown)
     more = [f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []
-    return Listing(table, _page(used, shown, [*more, *dict.fromkeys([*notes, *found.notes])]))
+    below = [*more, *dict.fromkeys([*notes, *found.notes])]
+    return Listing(table, _table(used, shown, named=True) + (f"<ul>{_items(below)}</ul>" if below else ""))
 
 
-def _page(columns: Sequence[Column], rows: Sequence[dict[str, object]], notes: Sequence[str]) -> str:
-    """A table in HTML. Every text of the report is escaped: kernel names can contain anything."""
-    heads = "".join(f"<th{_side(column)}>{html.escape(column.title)}</th>" for column in columns)
-    body = "".join(
-        f"<tr>{_name(str(row['kernel']))}{''.join(_cell(column, row) for column in columns)}</tr>" for row in rows
-    )
-    below = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-    return (
-        f'<table><thead><tr><th style="text-align:left">kernel</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
-        + (f"<ul>{below}</ul>" if below else "")
-    )
+class SourceView:
+    """Places inside one kernel, the `top` hottest shown; `table` has all of them in pandas."""
+
+    def __init__(self, table: pandas.DataFrame, rows: Sequence[dict[str, Any]], notes: Sequence[str]) -> None:
+        self.table = table
+        self._shown = Table("source", COLUMNS, rows, notes)
+
+    def __repr__(self) -> str:
+        notes = [f"note: {note}" for note in self._shown.notes]
+        return "\n".join([to_text(self._shown, TEXT_WIDTH), *notes])
+
+    def _repr_html_(self) -> str:
+        return _table(self._shown.shown_columns(), self._shown.rows) + f"<ul>{_items(self._shown.notes)}</ul>"
+
+
+class TimelineView:
+    """Where a recording's time goes. `table` has the steps, `part(name)` every other part; `found` is all of it."""
+
+    def __init__(self, found: Timeline) -> None:
+        self.found = found
+        self.notes = list(found.notes)
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """A row for the whole time of each GPU, then one for each step."""
+        return self.part("steps")
+
+    def part(self, name: str) -> pandas.DataFrame:
+        """One part as a table: steps, verdicts, gaps, longest, copies, collectives, waits, streams or launches.
+
+        Raises `WrongUsage` for other names.
+        """
+        import pandas
+
+        if name not in PARTS_OF_TIMELINE:
+            raise WrongUsage(f"A timeline has no part {name!r}.", advice=f"Use one of: {', '.join(PARTS_OF_TIMELINE)}.")
+        table = PARTS_OF_TIMELINE[name].table(self.found, whole=True)
+        columns = [column.name for column in table.columns]
+        rows = [{column: row.get(column) for column in columns} for row in table.rows]
+        return pandas.DataFrame(rows, columns=columns).convert_dtypes()
+
+    def __repr__(self) -> str:
+        verdicts = "; ".join(f"{gpu.title}: {gpu.whole.verdict.bound or 'no verdict'}" for gpu in self.found.gpus)
+        return f"<timeline of {self.found.name!r}: {verdicts}; .table holds its steps, .part(name) the rest>"
+
+    def _repr_html_(self) -> str:
+        verdicts = "".join(
+            f"<li>{html.escape(gpu.title)}: {html.escape(gpu.whole.verdict.bound or 'no verdict')} "
+            f"({html.escape(gpu.whole.verdict.why)})</li>"
+            for gpu in self.found.gpus
+        )
+        tables = [(part.heading, part.table(self.found, whole=False)) for part in PARTS_OF_TIMELINE.values()]
+        return f"<ul>{verdicts}</ul>" + "".join(
+            f"<h4>{html.escape(heading)}</h4>" + _table(table.shown_columns(), table.rows[:ROWS_SHOWN], styled=False)
+            for heading, table in tables
+            if table.rows
+        )
+
+
+def _items(notes: Iterable[str]) -> str:
+    return "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, styled: bool = True, named: bool = False
+) -> str:
+    """A table in HTML, of which rows that are `named` begin with their kernel.
+
+    Every text is escaped: names of kernels and ranges, and source lines, can contain anything.
+    """
+
+    def style(column: Column, value: object = None) -> str:
+        return _style(column, value) if styled else ""
+
+    heads = '<th style="text-align:left">kernel</th>' * named
+    heads += "".join(f"<th{style(column)}>{html.escape(column.title)}</th>" for column in columns)
+    body = ""
+    for row in rows:
+        body += "<tr>" + (_name(str(row["kernel"])) if named else "")
+        for column in columns:
+            body += f"<td{style(column, row.get(column.name))}>{html.escape(cell(column, row))}</td>"
+        body += "</tr>"
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _name(name: str) -> str:
@@ -121,13 +202,11 @@ def _name(name: str) -> str:
     return f'<td style="text-align:left" title="{html.escape(name)}">{html.escape(label)}</td>'
 
 
-def _cell(column: Column, row: dict[str, object]) -> str:
-    return f"<td{_side(column, row.get(column.name))}>{html.escape(cell(column, row))}</td>"
-
-
-def _side(column: Column, value: object = None) -> str:
-    """Style of a cell: numbers flush right; shares with a bar of their length from the left."""
+def _style(column: Column, value: object) -> str:
+    """Numbers flush right, shares with a bar of their length from the left, code in letters of one width."""
     style = f"text-align:{'right' if column.is_number else 'left'}"
+    if column.name in CODE:
+        style += ";font-family:monospace;white-space:pre"
     if column.name in BARS and isinstance(value, float):
         width = f"{100 * min(max(value, 0.0), 1.0):.1f}%"
         style += f";background:linear-gradient(to right,{BARS[column.name]}66 {width},transparent {width})"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_tools.model.layers.layers import Layer
 from ncu_tools.numbers.number_format import duration, scaled
-from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
-from ncu_tools.report.plot.fonts import families
+from ncu_tools.report.pictures import drawing, picture_bytes
 from ncu_tools.report.table import printable
 
 if TYPE_CHECKING:
@@ -36,14 +35,11 @@ def draw_bars(
     If there are more than `MOST_BARS` layers, those that take the most time are drawn, and the title says so. An
     unknown value has no bar.
     """
-    matplotlib = matplotlib_for_files()
-    from matplotlib.figure import Figure
-
     hottest = sorted(layers, key=lambda layer: -(layer.time_ns or 0.0))[:MOST_BARS]
     shown = [layer for layer in layers if layer in hottest]
-    with matplotlib.rc_context(
-        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
-    ):
+    with drawing(**{"font.size": 8}):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(11, max(2.5, 0.7 + 0.2 * len(shown))), layout="constrained")
         time, flops, moved = figure.subplots(1, 3, sharey=True, width_ratios=(1.4, 1, 1))
         _draw_time(time, shown, time_title)
@@ -55,9 +51,7 @@ def draw_bars(
         time.set_ylim(len(shown) - 0.5, -0.5)
         if len(shown) < len(layers):
             title = f"{title} ".lstrip() + f"({len(shown)} of {len(layers)} layers, those that take the most time)"
-        if title:
-            figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
-        return picture_bytes(figure, file_format, dpi=150)
+        return picture_bytes(figure, file_format, title=title, dpi=150)
 
 
 def _name(layer: Layer) -> str:

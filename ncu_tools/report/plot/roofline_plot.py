@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
+from ncu_tools.report.pictures import drawing, picture_bytes
 from ncu_tools.report.plot.canvas import Canvas
-from ncu_tools.report.plot.fonts import families
 from ncu_tools.report.plot.listing import draw_listing, lines_under
 from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names, draw_numbers, has_names
 from ncu_tools.report.plot.page_size import page_of, size_of
@@ -32,16 +31,12 @@ def draw(
     `theme` is one of `theme.THEMES`, `size` a name in `page_size.SIZES` or WIDTHxHEIGHT in inches. Raises `WrongUsage`
     for an invalid size.
     """
-    matplotlib = matplotlib_for_files()
-
     scene = scene_of(roofline) if isinstance(roofline, Roofline) else roofline
     if title:
         scene = replace(scene, title=title)
     inches = size_of(size)
     dots = DOTS_PER_INCH if inches[0] >= 10 else DOTS_PER_INCH_OF_PRINT
-    with matplotlib.rc_context(
-        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "pdf.fonttype": 42, "font.family": families()}
-    ):
+    with drawing(**{"pdf.fonttype": 42}):
         canvas = Canvas(scene, page_of(inches, titled=bool(scene.title), lines=lines_under(scene)), THEMES[theme])
         _draw(canvas)
         return picture_bytes(canvas.figure, file_format, dpi=dots, facecolor=canvas.theme.paper)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_tools.bench.scaling import AXES, Correlation, Series, axis_title, quantities_of
 from ncu_tools.numbers.number_format import digits, duration, scaled
-from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
-from ncu_tools.report.plot.fonts import families
+from ncu_tools.report.pictures import drawing, picture_bytes
 from ncu_tools.report.table import printable
 
 if TYPE_CHECKING:
@@ -42,15 +41,12 @@ def draw_scaling(
 
     `groups` are measured rows whose models are drawn against each other, by the name of the group.
     """
-    matplotlib = matplotlib_for_files()
-    from matplotlib.figure import Figure
-
     panels = _panels(series, groups, correlations)
     if not panels:
         return None
-    with matplotlib.rc_context(
-        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
-    ):
+    with drawing(**{"font.size": 8}):
+        from matplotlib.figure import Figure
+
         across = min(MOST_COLUMNS, len(panels))
         down = -(-len(panels) // across)
         figure = Figure(figsize=(4.6 * across, 3.7 * down + LEGEND_LINE * _longest_legend(series) * down))
@@ -60,9 +56,7 @@ def draw_scaling(
             panel(plot)
         for plot in plots[len(panels) :]:
             plot.set_axis_off()
-        if title:
-            figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
-        return picture_bytes(figure, file_format, dpi=150)
+        return picture_bytes(figure, file_format, title=title, dpi=150)
 
 
 def _panels(

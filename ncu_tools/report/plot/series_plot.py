@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_tools.bench.point_series import PointSeries, SeriesQuantity
 from ncu_tools.numbers.number_format import FORMATS
-from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
-from ncu_tools.report.plot.fonts import families
+from ncu_tools.report.pictures import drawing, picture_bytes
 from ncu_tools.report.plot.theme import LIGHT, RUN_MARKERS
 from ncu_tools.report.table import printable
 
@@ -26,15 +25,13 @@ Row = dict[str, Any]
 
 def draw_series(series: PointSeries, file_format: str, *, title: str = "") -> bytes | None:
     """The picture as bytes of `file_format` (svg, png or pdf); None if no point has both quantities."""
-    matplotlib = matplotlib_for_files()
-    from matplotlib.figure import Figure
-
     lines = series.lines()
     drawn = [y for y in series.ys if any(row[y.name] is not None for rows in lines.values() for row in rows)]
     if not drawn:
         return None
-    settings = {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
-    with matplotlib.rc_context(settings):
+    with drawing(**{"font.size": 8}):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(WIDTH, PANEL * len(drawn) + LEGEND_LINE * len(lines) + 0.4))
         figure.set_layout_engine("constrained")
         panels = list(figure.subplots(len(drawn), 1, squeeze=False, sharex=True).flat)
@@ -44,9 +41,7 @@ def draw_series(series: PointSeries, file_format: str, *, title: str = "") -> by
         if len(lines) > 1:
             handles, labels = panels[0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower left", fontsize=7, frameon=False)
-        if title:
-            figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
-        return picture_bytes(figure, file_format, dpi=150)
+        return picture_bytes(figure, file_format, title=title, dpi=150)
 
 
 def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, list[Row]]) -> None:

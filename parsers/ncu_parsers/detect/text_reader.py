@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.toml_tables import table_beside
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 from zstandard import ZstdError
 
-from ncu_parsers.detect.other_tools import of_other_tool
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.ncu.session_and_source_pages import (
@@ -32,7 +32,7 @@ from ncu_parsers.report_data.operator_records import may_open_operator_file, ope
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
 from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, resolve_readings
 from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
-from ncu_parsers.sources.sources import Lines, LongLine, Source, unreadable
+from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, unreadable
 from ncu_parsers.timelines.nsys import nsys_stats
 
 MESSAGES_KEPT = 200
@@ -318,3 +318,17 @@ def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
         "It may be another tool's file, or only the program's output.",
         f"Export a report with: {EXPORT}",
     )
+
+
+def of_other_tool(name: str, head: bytes) -> NotAReport | None:
+    """The refusal of a file by its first bytes, name or first words; None if no tool of `other_tools.toml` wrote it."""
+    text = head.decode(encoding_of(head), "replace")
+    for tool in table_beside(__file__, "other_tools")["tool"]:
+        words = tool.get("words", [])
+        if (
+            any(head.startswith(magic.encode()) for magic in tool.get("magic", []))
+            or name.lower().endswith(tuple(tool.get("suffixes", [])))
+            or (words and all(word in text for word in words))
+        ):
+            return NotAReport(f"{name} {tool['what']}.", tool["cause"], tool["advice"].replace("-i FILE", f"-i {name}"))
+    return None

@@ -8,11 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
+from ncu_parsers.ncu_rep.blocks import Blocks, Content, messages_of
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
 from ncu_parsers.ncu_rep.results import Result
-from ncu_parsers.sources.sources import Source
 
 if TYPE_CHECKING:
     from ncu_parsers.ncu.sass.kernel_text import KernelText
@@ -47,15 +46,6 @@ class ModuleCode:
     def has_ptx(self) -> bool:
         """Whether the PTX is here, or inside the cubin."""
         return bool(self.ptx) or PTX_IN_CUBIN in self.cubin
-
-
-def kernel_codes(source: Source) -> Iterator[ModuleCode]:
-    """The code in a binary report, one after the other; what is damaged is left out.
-
-    Raises `NcuBenchError` if the report cannot be opened.
-    """
-    with opened(source) as stream:
-        yield from codes_of(stream, blocks_of(stream, source.name))
 
 
 def codes_of(stream: BinaryIO, blocks: Blocks) -> Iterator[ModuleCode]:

@@ -24,6 +24,7 @@ from ncu_parsers.schema.tables import (
     COLUMNS,
     METADATA_KEY,
     SCHEMA_VERSION,
+    Field,
     column_problem,
     concatenated,
     contract_first,
@@ -155,26 +156,28 @@ def _require_launches(table: pa.Table, path: File) -> None:
             "Make one from a report with: ncu-bench parse REPORT -o launches.parquet",
         )
     _require_valid(metadata_problem(table.schema), path, "ncu-bench parse")
-    if table_metadata(table).get("table") == bench_table.BENCH:
+    metadata = table_metadata(table)
+    kind = metadata.get("table")
+    if kind == bench_table.BENCH:
         raise NcuBenchError(
             f"{path} is a table of measured points, not of launches.",
             advice=f"Look at it with: ncu-bench scaling {path}, or with roofline or query",
         )
-    if table_metadata(table).get("table") == instructions_table.INSTRUCTIONS:
+    if kind == instructions_table.INSTRUCTIONS:
         raise NcuBenchError(
             f"{path} is a table of instructions, not of launches.", advice=f"Look at it with: ncu-bench source {path}"
         )
-    if table_metadata(table).get("table") == instance_table.INSTANCES:
+    if kind == instance_table.INSTANCES:
         raise NcuBenchError(
             f"{path} is a table of instances: what metrics are at each address, opcode or time, not launches.",
             advice="Name the file of launches beside it; any reader of Parquet opens this one.",
         )
-    if "kernels" in table_metadata(table):
+    if "kernels" in metadata:
         raise NcuBenchError(
             f"{path} holds the kernels of a file of launches, not launches.",
             advice="Name launches.parquet beside it; its kernels are used wherever they suffice.",
         )
-    version = table_metadata(table).get("schema_version", 0)
+    version = metadata.get("schema_version", 0)
     if version > SCHEMA_VERSION:
         raise NcuBenchError(
             f"{path} follows schema version {version}; this ncu-bench knows versions up to {SCHEMA_VERSION}.",
@@ -186,6 +189,17 @@ def _require_launches(table: pa.Table, path: File) -> None:
 def _require_valid(problem: str, path: File, command: str) -> None:
     if problem:
         raise NcuBenchError(f"{path} cannot be used: {problem}.", "It was changed by hand.", f"Make it anew: {command}")
+
+
+def _require_known(table: pa.Table, path: File, newest: int, columns: Sequence[Field], command: str) -> None:
+    """Raise `NcuBenchError` if a table of another kind has a newer schema version, or columns of other types."""
+    version = table_metadata(table).get("schema_version", 0)
+    if version > newest:
+        raise NcuBenchError(
+            f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
+            advice="Update ncu-bench.",
+        )
+    _require_valid(column_problem(table.schema, columns), path, command)
 
 
 def _read_partition(columns: Columns, partition: Partition) -> pa.Table:
@@ -334,18 +348,11 @@ def read_bench(path: File) -> pa.Table:
             f"{path} could not be read as Parquet: {error}.", advice="Make one with: ncu-bench bench TARGET -o RUN"
         ) from error
     _require_valid(metadata_problem(table.schema), path, "ncu-bench bench")
-    metadata = table_metadata(table)
-    if metadata.get("table") != bench_table.BENCH:
+    if table_metadata(table).get("table") != bench_table.BENCH:
         raise NcuBenchError(
             f"{path} is no table of measured points.", advice="Make one with: ncu-bench bench TARGET -o RUN"
         )
-    version, newest = metadata.get("schema_version", 0), bench_table.SCHEMA_VERSION
-    if version > newest:
-        raise NcuBenchError(
-            f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
-            advice="Update ncu-bench.",
-        )
-    _require_valid(column_problem(table.schema, bench_table.COLUMNS), path, "ncu-bench bench")
+    _require_known(table, path, bench_table.SCHEMA_VERSION, bench_table.COLUMNS, "ncu-bench bench")
     missing = bench_table.missing_column(table.column_names)
     _require_valid(missing and f"it lacks the column {missing}", path, "ncu-bench bench")
     return bench_table.completed(table)
@@ -359,14 +366,7 @@ def read_instructions_table(path: File) -> pa.Table:
     with opened(path) as (file, _):
         table = _require_valid_text(file.read())
     _require_valid(metadata_problem(table.schema), path, INSTRUCTIONS_COMMAND)
-    metadata = table_metadata(table)
-    if metadata.get("table") != instructions_table.INSTRUCTIONS:
+    if table_metadata(table).get("table") != instructions_table.INSTRUCTIONS:
         raise NcuBenchError(f"{path} is no table of instructions.", advice=f"Make one with: {INSTRUCTIONS_COMMAND}")
-    version, newest = metadata.get("schema_version", 0), instructions_table.SCHEMA_VERSION
-    if version > newest:
-        raise NcuBenchError(
-            f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
-            advice="Update ncu-bench.",
-        )
-    _require_valid(column_problem(table.schema, instructions_table.COLUMNS), path, INSTRUCTIONS_COMMAND)
+    _require_known(table, path, instructions_table.SCHEMA_VERSION, instructions_table.COLUMNS, INSTRUCTIONS_COMMAND)
     return instructions_table.completed(table)

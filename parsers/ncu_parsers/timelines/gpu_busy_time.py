@@ -84,13 +84,6 @@ class BusyTimes:
         ]
 
 
-def busy_times(process: Integers, device: Integers, start: Floats, duration: Floats) -> list[Busy]:
-    """Busy time per GPU. Arrays as in `BusyTimes.add`."""
-    result = BusyTimes()
-    result.add(process, device, start, duration)
-    return result.gpus()
-
-
 class BusyAccount:
     """How busy the GPUs are, how much of it with kernels, and whether operations overlap."""
 

@@ -19,8 +19,8 @@ import pytest
 from ncu_launch.bench.gpu.gpu_clocks import GpuState, parsed_state
 from ncu_launch.bench.latency_statistics import _STUDENT_975, Effort, half_width, summed_up
 from ncu_launch.bench.memory_and_self_times import peak_of
+from ncu_launch.bench.point_process import for_inference
 from ncu_launch.bench.sweep import Sweep, joined, measured, points, rows_of
-from ncu_launch.bench.torchscript import for_inference
 from ncu_launch.errors import WrongUsage
 from ncu_launch.targets.user_functions import sizes_taken
 from ncu_launch.workload.workload import Step, prepared

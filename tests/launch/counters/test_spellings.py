@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ncu_launch.counters.spellings import corrected
+from ncu_launch.counters.metric_groups import corrected
 from ncu_launch.errors import WrongUsage
 
 GROUPS = ("flops", "dram", "tensor")

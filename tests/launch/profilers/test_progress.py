@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ncu_launch.profilers.ncu_progress import following
+from ncu_launch.profile.collect import following
 
 PATIENCE_S = 10
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ncu_parsers.detect.other_tools import of_other_tool
-from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.detect.text_reader import of_other_tool, read_report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.profilers.tool_failures import FAILURES, ToolFailed, recognise
+from ncu_launch.profilers.tool_failures import ToolFailed, failures, recognise
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data import report as kinds
@@ -293,11 +293,11 @@ class TestJoiningFiles:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.slug)
+    @pytest.mark.parametrize("failure", failures(), ids=lambda failure: failure.slug)
     def test_every_known_failure_is_recognised_and_explained_with_its_remedy(
         self, failure: object, tmp_path: Path
     ) -> None:
-        known = next(one for one in FAILURES if one is failure)
+        known = next(one for one in failures() if one is failure)
         for sign in known.signs:
             with pytest.raises(ToolFailed) as caught:
                 read(f"==PROF== Connected to process 1\n==ERROR== {sign} and so on\n", tmp_path)

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ncu_parsers.ncu_rep.blocks import blocks_of, opened
 from ncu_parsers.ncu_rep.instances import instance_tables
-from ncu_parsers.ncu_rep.source_code import kernel_codes
+from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
 from ncu_parsers.parse.instances_output import write_instances
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema.instance_table import COLUMNS, INSTANCES, SCHEMA_VERSION, schema
@@ -190,12 +191,18 @@ def test_some_real_reports_have_values_of_each_kind() -> None:
 # ------------------------------------------------------------------------------------------------------------ code
 
 
+def codes(path: Path) -> list[ModuleCode]:
+    """The code in a report."""
+    with opened(Source(str(path))) as stream:
+        return list(codes_of(stream, blocks_of(stream, path.name)))
+
+
 def test_cubins_ptx_and_source_files_are_yielded(tmp_path: Path) -> None:
     files = field(8, field(1, field(1, b"/src/a.cu") + field(2, b"__global__ void f();")) + field(1, field(1, b"b.cu")))
     source = field(1, 9) + field(3, b".version 8.0") + field(4, b"\x7fELF.debug_line") + field(6, 0x80006) + files
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(report_of([Kernel()], sources=[source, b"\xff"[:0]]))
-    first, second = kernel_codes(Source(str(path)))
+    first, second = codes(path)
     assert (first.reference, first.compute_capability, first.ptx) == (9, "8.6", ".version 8.0")
     assert first.cubin == b"\x7fELF.debug_line"
     assert first.files == {"/src/a.cu": "__global__ void f();"}
@@ -207,6 +214,6 @@ def test_cubins_ptx_and_source_files_are_yielded(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_real_report_holds_the_cubins_of_its_kernels() -> None:
     for path in REAL:
-        codes = list(kernel_codes(Source(str(path))))
-        assert any(code.cubin for code in codes), path.name
-        assert all(code.cubin[:4] in (b"", b"\x7fELF") and code.compute_capability for code in codes)
+        found = codes(path)
+        assert any(code.cubin for code in found), path.name
+        assert all(code.cubin[:4] in (b"", b"\x7fELF") and code.compute_capability for code in found)

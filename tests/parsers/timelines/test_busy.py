@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.timelines.gpu_busy_time import GPUS_NAMED, Busy, busy_notes, busy_times
+from ncu_parsers.timelines.gpu_busy_time import GPUS_NAMED, Busy, BusyTimes, busy_notes
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.integers(0, 60), st.integers(0, 20)))
 
@@ -13,7 +13,9 @@ OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.intege
 def times_of(operations: list[tuple[int, int, int, int]]) -> list[Busy]:
     """Busy times of operations given as (process, device, start, duration)."""
     process, device, start, duration = np.array(operations, np.int64).reshape(-1, 4).T
-    return busy_times(process, device, start.astype(float), duration.astype(float))
+    times = BusyTimes()
+    times.add(process, device, start.astype(float), duration.astype(float))
+    return times.gpus()
 
 
 def notes_of(operations: list[tuple[int, int, float, float]], copies: int = 0) -> list[str]:

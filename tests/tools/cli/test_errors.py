@@ -14,7 +14,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage, error_in_line
 from ncu_launch.files.atomic_files import replacing
 from ncu_launch.files.manifest import DamagedManifest
 from ncu_launch.profilers.installed_tools import ask
-from ncu_launch.profilers.tool_failures import FAILURES, ToolFailed
+from ncu_launch.profilers.tool_failures import ToolFailed, failures
 from ncu_parsers.parquet.footer import DamagedFooter
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.memory import SETTING, TooBig
@@ -39,9 +39,9 @@ def test_an_error_survives_pickling_to_another_process(kind: type[NcuBenchError]
 
 
 def test_a_tool_failure_survives_pickling_to_another_process() -> None:
-    error = ToolFailed("report.csv", FAILURES[0], "==ERROR==")
+    error = ToolFailed("report.csv", failures()[0], "==ERROR==")
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    assert (type(again), again.failure, again.paragraph) == (ToolFailed, FAILURES[0], error.paragraph)
+    assert (type(again), again.failure, again.paragraph) == (ToolFailed, failures()[0], error.paragraph)
 
 
 def test_every_error_class_is_tested_above() -> None:

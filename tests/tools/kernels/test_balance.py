@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncu_tools.kernels.source.spread.balance import balances, repeats_mean, unit_kind
-from ncu_tools.kernels.source.spread.launch_balance import launch_balance
+from ncu_tools.kernels.source.spread.launch_balance import balances, launch_balance, repeats_mean, unit_kind
 from tests.conftest import SAMPLES, SHARED
 from tests.support.binary_reports import Kernel, report_of
 from tests.support.ran import ran

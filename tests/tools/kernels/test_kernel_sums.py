@@ -11,7 +11,8 @@ import pytest
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.kernel_row import Hotspot, kernels_table, ranked, run_total
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches, NamedSums
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches
+from ncu_tools.numbers.named_sums import NamedSums
 from tests.support.launches import launch, sass, table
 
 
@@ -78,10 +79,10 @@ class TestKernelSums:
 
 
 def test_named_sums_take_launches_of_kernels_that_are_seen_later() -> None:
-    sums = NamedSums()
-    sums.use_keys(np.array([0, 0]), 1)
+    sums: NamedSums[str] = NamedSums()
+    sums.use(["a"], np.array([0, 0]))
     sums.add("amount", np.array([1.0, 2.0]))
-    sums.use_keys(np.array([2, 0]), 3)
+    sums.use(["b", "c", "a"], np.array([1, 2]))
     sums.add("amount", np.array([5.0, 7.0]), np.array([True, False]))
     assert sums.of("amount").tolist() == [3.0, 0.0, 5.0]
 

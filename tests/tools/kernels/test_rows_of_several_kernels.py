@@ -16,9 +16,9 @@ from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues
 from ncu_tools.kernels.hotspots import Hotspots, hotspots
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
-from ncu_tools.kernels.kernel_sums import or_none
 from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
 from ncu_tools.kernels.view.columns.column_sums import ColumnSums
+from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.roofline.point_sums import points_of
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, PHASES, RUNS, scene_from_json

@@ -13,7 +13,7 @@ from ncu_tools.bench.scaling import by_group, correlations, series
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
-from ncu_tools.report.plot import fonts
+from ncu_tools.report import pictures
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.listing import MOST_RUNS, draw_listing
 from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names
@@ -128,18 +128,18 @@ def test_two_runs_of_one_file_name_differ_in_the_table(tmp_path: Path, capsys: p
 class TestLettersWithoutFont:
     @pytest.fixture(autouse=True)
     def only_our_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fonts, "OTHERS", ())
+        monkeypatch.setattr(pictures, "OTHER_FONTS", ())
 
     def test_are_named_in_a_note(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["roofline", RAW, "-o", str(tmp_path / "x.png"), "--title", "行列の積 über Ω"]) == 0
         assert "boxes for letters that no font here has (行, 列, の, 積): install one" in capsys.readouterr().err
 
     def test_are_not_reported_for_titles_that_the_font_covers(self) -> None:
-        assert fonts.note_on_boxes(["über Ω µs ≥ …", "plain", ""]) == []
+        assert pictures.note_on_boxes(["über Ω µs ≥ …", "plain", ""]) == []
 
     def test_are_looked_up_in_installed_fonts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fonts, "OTHERS", ("A font that nobody has", "DejaVu Serif"))
-        assert fonts.families() == [fonts.OWN, "DejaVu Serif"]
+        monkeypatch.setattr(pictures, "OTHER_FONTS", ("A font that nobody has", "DejaVu Serif"))
+        assert pictures.families() == [pictures.FONT, "DejaVu Serif"]
 
 
 def test_the_legends_of_a_sweep_are_under_its_plots(monkeypatch: pytest.MonkeyPatch) -> None:

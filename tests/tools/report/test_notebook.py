@@ -18,7 +18,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 import ncu_tools
 import ncu_tools.report.notebook.profiled_run
-from ncu_tools.report.notebook.source_view import SourceView
+from ncu_tools.report.notebook.views import SourceView
 from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE
 from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES

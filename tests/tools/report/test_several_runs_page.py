@@ -17,10 +17,9 @@ from ncu_tools.cli.reading import layers as layers_command
 from ncu_tools.cli.reading import roofline as roofline_command
 from ncu_tools.cli.reading.inside import kernel as kernel_command
 from ncu_tools.report.html import page_columns, pairs_content
-from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
+from ncu_tools.report.html.html_content import MOST_NAMED, ReportedRun, content, is_reported, title_of
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page
 from ncu_tools.report.html.page_columns import timed
-from ncu_tools.report.html.runs_content import MOST_NAMED, title_of
 from ncu_tools.report.table import Column
 from tests.conftest import SAMPLES
 from tests.support.browser import Opened

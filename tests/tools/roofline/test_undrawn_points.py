@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from ncu_tools.kernels.kernel_row import Hotspot
-from ncu_tools.roofline.undrawn_points import on_undrawn
+from ncu_tools.roofline.roofline import on_undrawn
 
 
 def spot(kernel: str, time_ns: float | None, **values: Any) -> Hotspot:

@@ -16,7 +16,7 @@ from ncu_launch.errors import WrongUsage
 import ncu_tools
 from ncu_tools.cli.tables.timeline.timeline_output import ROWS, about
 from ncu_tools.report.export.timeline_lanes import to_lanes
-from ncu_tools.report.notebook.timeline_view import TimelineView
+from ncu_tools.report.notebook.views import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import timeline

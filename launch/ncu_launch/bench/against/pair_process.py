@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,11 @@ from ncu_launch.bench.against.paired_rounds import in_turns
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_process import Ready, Row, collecting_between, cpu_timer, gpu_timer, say
 from ncu_launch.bench.timed_iteration import wait_for
-from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import build
 from ncu_launch.targets.user_functions import without_those_of
 from ncu_launch.workload.module_attribution import tensors_in
-from ncu_launch.workload.workload import assembled, device_here, differentiate, placed, with_each_tensor
+from ncu_launch.workload.workload import assembled, device_here, differentiable, placed, with_each_tensor
 from ncu_launch.workload_spec import Workload
 
 
@@ -89,7 +89,7 @@ def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgr
     results = [_results(point) for point in (mine, theirs)]
     found = compared(results[0][0], results[1][0], tolerance)
     left = [inputs for _, inputs in results]
-    before = _inputs(mine)
+    before = [mine.step.arguments, mine.step.keywords]
     changed = [not _are_same(before, inputs) for inputs in left]
     if found.agrees is None and any(changed):
         return compared(left[0], left[1], tolerance)
@@ -109,20 +109,11 @@ def _results(point: Ready) -> tuple[Any, list[Any]]:
     say(f"running {point.workload.target}")
     output = step.model(*args, **keywords)
     wait_for(step.device)
-    kept = copy.deepcopy(_detached(output))
+    kept = copy.deepcopy(with_each_tensor(output, lambda tensor: tensor.detach()))
     if point.workload.wants_backward:
-        differentiate(output)
+        torch.autograd.backward(*differentiable(output))
         kept = [kept, [tensor.grad for tensor in tensors_in((args, keywords)) if tensor.grad is not None]]
     return kept, [args, keywords]
-
-
-def _detached(output: Any) -> Any:
-    """The same without the graph of autograd, which is not copied."""
-    return with_each_tensor(output, lambda tensor: tensor.detach())
-
-
-def _inputs(point: Ready) -> list[Any]:
-    return [point.step.arguments, point.step.keywords]
 
 
 def _are_same(before: Any, after: Any) -> bool:
@@ -137,25 +128,12 @@ def main(arguments: list[str]) -> int:
     workload = Workload.from_json(workload_path.read_text("utf-8"))
     asked = json.loads(asked_path.read_text("utf-8"))
     effort = Effort(**asked["effort"])
-    try:
-        measure(
-            workload,
-            asked["reference"],
-            asked["tolerance"],
-            effort,
-            lambda found: point_process.write_row(result, {"outcome": "ok", **found}),
-        )
-    except NcuBenchError as error:
-        sys.stderr.write(error.serialized + "\n")
-        return error.exit_code
-    except Exception as error:
-        if result.is_file() or not point_process.is_out_of_memory(error):
-            raise
-        first_line = (str(error).splitlines() or [""])[0]
-        reason = f"{type(error).__name__}: {first_line}"[:300]
-        point_process.write_row(result, {"outcome": "out of memory", "reason": reason})
-        return 1
-    return 0
+
+    def written(found: Row) -> None:
+        point_process.write_row(result, {"outcome": "ok", **found})
+
+    work = partial(measure, workload, asked["reference"], asked["tolerance"], effort, written)
+    return point_process.exit_code_of(work, result)
 
 
 if __name__ == "__main__":

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import platform
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.bench.against.paired_rounds import times_ratio
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import DISAGREES, FAILED, NOT_COMPARED, OK, OUT_OF_MEMORY
-from ncu_launch.bench.point_process import STAGE
-from ncu_launch.bench.sweep import BenchPoint, Row, failure, joined, settings_of
+from ncu_launch.bench.sweep import BenchPoint, OwnProcess, Row, failure, in_own_process, joined, settings_of
 from ncu_launch.errors import WrongUsage
-from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
+from ncu_launch.profilers.subprocesses import own_environment, run
 from ncu_launch.targets.user_functions import is_function
 
 
@@ -119,31 +115,19 @@ def _measured(
     on_stage: Callable[[str], None],
 ) -> MeasuredPair:
     """A pair after one process of its own, which is ended after `timeout` seconds."""
-    stages = ["starting"]
-
-    def listen(line: str) -> None:
-        if line.startswith(STAGE):
-            stages.append(line.removeprefix(STAGE))
-            on_stage(f"{point.name}: {stages[-1]}")
-
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    with tempfile.TemporaryDirectory(prefix="ncu-bench-pair-") as name:
-        workload, asked, result = (Path(name) / part for part in ("workload.json", "asked.json", "result.json"))
-        workload.write_text(point.workload.to_json(), encoding="utf-8")
-        words = {"reference": reference.target, "tolerance": reference.tolerance, "effort": asdict(effort)}
-        asked.write_text(json.dumps(words), encoding="utf-8")
-        command = [*OWN_PYTHON, "-m", "ncu_launch.bench.against.pair_process", *map(str, (workload, asked, result))]
-        finished = run(command, log, timeout=timeout, environment=own_environment(), on_line=listen)
-        if finished.interrupted:
-            raise KeyboardInterrupt
-        found: Row = json.loads(result.read_text("utf-8")) if result.is_file() else {}
-    facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
+    asked = {"reference": reference.target, "tolerance": reference.tolerance, "effort": asdict(effort)}
+    process = partial(run, timeout=timeout, environment=own_environment())
+    own = in_own_process(
+        "ncu_launch.bench.against.pair_process", point.workload, asked, log, process,
+        lambda stage: on_stage(f"{point.name}: {stage}"),
+    )  # fmt: skip
+    found = own.found
     other = replace(point.workload, target=reference.target, inputs_of=point.workload.target)
     beside = BenchPoint(f"{point.name.replace(point.workload.target, other.target, 1)} {_WITH} {point.name}", other)
-    outcome, reason = (OK, None) if "rows" in found else _why_not(found, failure(finished, log, stages[-1]), stages[-1])
+    outcome, reason = (OK, None) if "rows" in found else _why_not(own, log)
     measured = found.get("rows") or [{"outcome": outcome, "reason": reason}] * 2
     rows = [
-        {**_asked_of(each, point), "outcome": outcome, **row, **facts}
+        {**_asked_of(each, point), "outcome": outcome, **row, **own.facts}
         for each, row in zip((point, beside), measured, strict=True)
     ]
     pair = MeasuredPair(point, beside, outcome, reason, rows, found.get("agreement") or {})
@@ -161,11 +145,12 @@ def _asked_of(point: BenchPoint, first: BenchPoint) -> Row:
     return {**settings_of(first), "point": point.name, "target": point.workload.target}
 
 
-def _why_not(found: Row, ended: tuple[str, str | None], stage: str) -> tuple[str, str | None]:
-    """Outcome and reason of a process without times. `stage` tells which of both functions it was."""
-    if found.get("outcome") == OUT_OF_MEMORY:
-        return OUT_OF_MEMORY, f"while {stage}: {found['reason']}"
-    outcome, reason = ended
+def _why_not(own: OwnProcess, log: Path) -> tuple[str, str | None]:
+    """Outcome and reason of a process without times. Its stage tells which of both functions it was."""
+    stage = own.stage
+    if own.found.get("outcome") == OUT_OF_MEMORY:
+        return OUT_OF_MEMORY, f"while {stage}: {own.found['reason']}"
+    outcome, reason = failure(own.finished, log, stage)
     if outcome == OK:
         return FAILED, f"its process ended with exit code 0 while {stage}: a function exits"
     return outcome, reason if outcome != FAILED or stage in (reason or "") else f"while {stage}: {reason}"

@@ -7,21 +7,14 @@ or GPU does not have gives None, and so does any other error of one reading.
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ncu_launch.files.toml_tables import table_beside
 
 INSTALL = "pip install 'ncu-bench[nvml]'"
 REASONS = {
@@ -52,10 +45,9 @@ class NvmlReading:
     reasons: int | None = None
 
 
-@lru_cache(maxsize=1)
 def gpm_metrics() -> dict[str, dict[str, Any]]:
     """The metrics that are asked of GPM, by the name of their column: id, unit, factor and meaning."""
-    return tomllib.loads(files(__package__).joinpath("gpm.toml").read_text("utf-8"))
+    return table_beside(__file__, "gpm")
 
 
 def reasons_text(bits: int) -> str:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-FILE = Path(__file__).with_name("configurations.toml")
+from ncu_launch.files.toml_tables import table_beside
 
 
 @dataclass(frozen=True)
@@ -34,8 +27,8 @@ class CausalModel:
 @lru_cache(maxsize=1)
 def causal_models() -> dict[str, CausalModel]:
     """Every causal model that can be built by name, as written behind `hf:`."""
-    tables = tomllib.loads(FILE.read_text("utf-8"))
-    return {
-        name: CausalModel(name, values=values, **tables["families"][values.pop("family")])
-        for name, values in tables["models"].items()
-    }
+    tables, found = table_beside(__file__, "configurations"), {}
+    for name, entry in tables["models"].items():
+        values = {key: value for key, value in entry.items() if key != "family"}
+        found[name] = CausalModel(name, values=values, **tables["families"][entry["family"]])
+    return found

@@ -58,11 +58,6 @@ class LanguageFacts:
         """The tokens of each sequence that a phase works on."""
         return self.prompt_length if phase == "prefill" else self.new_tokens
 
-    @property
-    def cached_bytes_per_token(self) -> int:
-        """Bytes of keys and values that one token adds to the cache, all layers together."""
-        return len(self.windows) * self.cached_elements * self.element_bytes
-
 
 def facts_of(
     model: Any, configuration: Any, settings: LanguageSettings, batch_size: int, element_bytes: int

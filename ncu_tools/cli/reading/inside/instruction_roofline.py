@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows, rows_shown
+from ncu_tools.bench.bench_runs import is_bench
+from ncu_tools.ceilings.ceilings import unit_title
+from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows, progress, rows_shown
+from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
-from ncu_tools.roofline.scene import LEVELS
-
-if TYPE_CHECKING:
-    from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.roofline.instruction_roofline import InstructionRoofline
-    from ncu_tools.roofline.scene import Scene
-    from ncu_tools.runs.selection import Selection
+from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
+from ncu_tools.roofline.scene import LEVELS, Scene
+from ncu_tools.runs.loading import OnDisk, locate
+from ncu_tools.runs.selection import Selection
+from ncu_tools.runs.varied_run import points_summed
 
 UNIT = "inst/transaction"
 COLUMNS = (
@@ -47,8 +49,6 @@ class InstructionsOf:
 
 def require_kernels(runs: Sequence[str], options: Mapping[str, bool]) -> None:
     """Raise `WrongUsage` for options that were given and mean nothing here, and for what has no counters."""
-    from ncu_tools.bench.bench_runs import is_bench
-
     given = [name for name, is_given in options.items() if is_given]
     if given:
         raise WrongUsage(
@@ -66,11 +66,6 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
 
     Raises `NcuBenchError` if one cannot be read, `WrongUsage` for several machines.
     """
-    from ncu_tools.cli.options import progress
-    from ncu_tools.roofline.instruction_roofline import instruction_roofline
-    from ncu_tools.runs.loading import OnDisk, locate
-    from ncu_tools.runs.varied_run import points_summed
-
     if len(asked.machines) > 1:
         raise WrongUsage("An instruction roofline takes one machine.", advice="Say --machine once.")
     tables, notes = {}, []
@@ -90,9 +85,6 @@ def instruction_table(
     result: InstructionRoofline, scene: Scene, notes: list[str], top: int | None, output_format: str
 ) -> Table:
     """The table of kernels, with the roofs as notes, and in JSON the scene of the picture."""
-    from ncu_tools.ceilings.ceilings import unit_title
-    from ncu_tools.numbers.number_format import scaled
-
     top = rows_shown(top, output_format)
     several = len(result.runs) > 1 or output_format == "json"
     rows = [

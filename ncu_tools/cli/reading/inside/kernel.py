@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,8 +24,6 @@ from ncu_tools.cli.options import (
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    import re
-
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
     from ncu_tools.kernels.view.next_step import NextStep
@@ -148,11 +147,10 @@ def command(
 
 def _conditions(run: str) -> dict[str, str]:
     """How a run folder was collected, by its manifest; {} for reports, which do not say."""
-    from ncu_launch.files.manifest import read_manifest
+    from ncu_launch.files.manifest import folder_of, manifest_in
 
-    try:
-        manifest = read_manifest(Path(run) if Path(run).is_dir() else Path(run).parent)
-    except (OSError, ValueError, TypeError):
+    manifest = manifest_in(folder_of(run))
+    if manifest is None:
         return {}
     found = {"clock control": manifest.clock_control, "cache control": manifest.cache_control}
     return {title: value for title, value in found.items() if value}
@@ -248,8 +246,6 @@ def _values(view: KernelView) -> Iterator[Row]:
 
 
 def _extra(view: KernelView, step: NextStep | None) -> Row:
-    from dataclasses import asdict
-
     from ncu_tools.runs.kernel_ids import kernel_id
 
     return {

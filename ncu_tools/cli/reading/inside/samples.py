@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -131,8 +132,6 @@ def _series(run: str, only: Selection | None, reading: Callable[[Source], None])
 
 def _timeline(run: str) -> Source | None:
     """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
-    from pathlib import Path
-
     from ncu_launch.profile.run_outcome import timelines
     from ncu_parsers.sources.sources import Source
     from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline

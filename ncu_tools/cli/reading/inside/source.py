@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +16,6 @@ from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, p
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Sequence
-
     from ncu_tools.runs.selection import Selection
 
 VIEWS = ("lines", "sass", "ptx", "functions")

@@ -5,20 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.bench.bench_runs import BenchRun, Row, is_bench, load_bench
+from ncu_tools.bench.bench_summaries import summaries, times
+from ncu_tools.bench.compare_points import (
+    ASKED,
+    ComparedPoint,
+    PointComparison,
+    compare_across,
+    compare_runs,
+    in_words,
+    valid_across,
+)
 from ncu_tools.cli.options import hidden_rows
 from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells
 from ncu_tools.compare.change import verdict
+from ncu_tools.compare.compare_kernels import require_alike
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.table import Column, Table, columns_of_arguments
-
-if TYPE_CHECKING:
-    from ncu_tools.bench.bench_runs import BenchRun, Row
-    from ncu_tools.bench.compare_points import ComparedPoint, PointComparison
 
 ASKED_COLUMNS = {
     "machine": Column("machine", "machine", wide=True),
@@ -85,11 +93,6 @@ def compared_points(request: CompareRequest) -> Compared:
 
     Raises `NcuBenchError` if their conditions differ, or they have no point in common.
     """
-    from ncu_tools.bench.bench_runs import load_bench
-    from ncu_tools.bench.bench_summaries import summaries
-    from ncu_tools.bench.compare_points import compare_across, compare_runs, valid_across
-    from ncu_tools.compare.compare_kernels import require_alike
-
     runs = [load_bench(path) for path in request.runs]
     if request.how.across:
         found, base = compare_across(runs, request.how.across), ", ".join(request.runs)
@@ -120,8 +123,6 @@ def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 
     Raises `WrongUsage` for a mixture, and if --across or a single operand does not fit runs of launches.
     """
-    from ncu_tools.bench.bench_runs import is_bench
-
     kinds = {path: is_bench(path) for path in operands}
     if len(set(kinds.values())) > 1:
         points, launches = (next(path for path, is_one in kinds.items() if is_one is kind) for kind in (True, False))
@@ -150,8 +151,6 @@ def _argument_columns(runs: Sequence[BenchRun]) -> list[Column]:
 
 
 def _table(found: Sequence[PointComparison], request: CompareRequest, arguments: Sequence[Column]) -> Table:
-    from ncu_tools.bench.compare_points import ASKED, in_words
-
     groups = _ordered(_groups(found), request.how.order)
     shown = groups[: request.how.top]
     rows = [cells for group in shown for cells in _lines(group, (*SIZE_COLUMNS, *arguments))]
@@ -215,8 +214,6 @@ def _lines(group: Group, sizes: Sequence[Column]) -> list[dict[str, Any]]:
 
 def _side(row: Row, label: str) -> dict[str, Any]:
     """One side of a point: its settings and its measured values."""
-    from ncu_tools.bench.compare_points import in_words
-
     is_ok = row["outcome"] == OK
     rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
     words = {ASKED_COLUMNS[name].name: in_words(row, name) for name in ("machine", "dtype", "mode", "channels-last")}
@@ -225,8 +222,6 @@ def _side(row: Row, label: str) -> dict[str, Any]:
 
 def _place(point: ComparedPoint) -> dict[str, Any]:
     """The settings of a missing side: those of the other side, except for compared dimensions."""
-    from ncu_tools.bench.compare_points import ASKED, in_words
-
     return {
         ASKED_COLUMNS[name].name: point.new_label if point.across == (name,) else in_words(point.row, name)
         for name in ASKED if name not in point.across or point.across == (name,)
@@ -235,8 +230,6 @@ def _place(point: ComparedPoint) -> dict[str, Any]:
 
 def _compared_cells(point: ComparedPoint) -> dict[str, Any]:
     """The cells that compare one side of a point with the base."""
-    from ncu_tools.bench.bench_summaries import times
-
     if not point.is_compared:
         return {"verdict": "new" if point.base is None else None}
     time = point.changes["time"]

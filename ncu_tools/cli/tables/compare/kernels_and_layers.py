@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.manifest import folder_of, manifest_in
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
 from ncu_tools.cli.tables.compare.shared import (
@@ -24,17 +26,21 @@ from ncu_tools.cli.tables.compare.shared import (
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
+from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, require_comparable
+from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison, compare_categories, compare_layers
+from ncu_tools.compare.comparison_sums import SignatureSums, signature_sums_of_run
+from ncu_tools.compare.layer_sums import CategorySums, LayerSums, categories_of_run, layers_of_run
+from ncu_tools.compare.matching.asked_pairs import asked_pairs
+from ncu_tools.compare.matching.kernel_pairs import BY_NAME
+from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of
+from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
+from ncu_tools.kernels.operator_times import time_title
+from ncu_tools.kernels.operator_work import calls_of_operators
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.table import Column, Table, columns_of_arguments
-
-if TYPE_CHECKING:
-    from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
-    from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison
-    from ncu_tools.compare.comparison_sums import SignatureSums
-    from ncu_tools.compare.layer_sums import CategorySums, LayerSums
-    from ncu_tools.compare.run_conditions import Conditions, Observed
-    from ncu_tools.runs.loading import OnDisk, Run
-    from ncu_tools.runs.varied_run import Values
+from ncu_tools.runs.kernel_ids import kernel_id
+from ncu_tools.runs.loading import OnDisk, Run, locate
+from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
 
 Known = TypeVar("Known")
 
@@ -96,7 +102,6 @@ class _Side(Generic[Known]):
 def compared_kernels(request: CompareRequest) -> Compared:
     """Compare each new run with the base, kernel by kernel. Raises `NcuBenchError` if their conditions differ."""
     from ncu_tools.compare.compare_kernels import compare, ordered
-    from ncu_tools.compare.matching.asked_pairs import asked_pairs
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
@@ -131,8 +136,6 @@ def compared_kernels(request: CompareRequest) -> Compared:
 
 def compared_layers(request: CompareRequest) -> Compared:
     """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
-    from ncu_tools.compare.compare_layers import compare_layers
-
     sides = _pairs(request, _layered)
     found = [
         compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
@@ -143,8 +146,6 @@ def compared_layers(request: CompareRequest) -> Compared:
 
 def compared_categories(request: CompareRequest) -> Compared:
     """Compare the times of each new run with those of the base, by category. Raises as `compared_kernels` does."""
-    from ncu_tools.compare.compare_layers import compare_categories
-
     sides = _pairs(request, _categorised)
     found = [compare_categories(ours.run, theirs.run, (ours.conditions, theirs.conditions)) for ours, theirs in sides]
     return _of_layers(request, sides, found, (Column(CATEGORY, CATEGORY, wide=True),))
@@ -181,10 +182,6 @@ def _pairs(
     request: CompareRequest, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once they are known to be comparable; of runs of several points, point by point."""
-    from ncu_tools.compare.compare_kernels import require_comparable
-    from ncu_tools.runs.loading import locate
-    from ncu_tools.runs.varied_run import is_varied
-
     only = request.only
     with engine_of(request.dask) as engine, progress("Reading") as reading:
         found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
@@ -207,8 +204,6 @@ def _pairs_of_points(
 
     Raises `WrongUsage` for a run of a single point among them, and `NcuBenchError` if no point is in common.
     """
-    from ncu_tools.runs.varied_run import by_point, in_words
-
     points = [(path, {in_words(values): (values, run) for values, run in by_point(found)}) for path, found in runs]
     single = next((path for path, found in points if not found), None)
     if single is not None:
@@ -240,56 +235,37 @@ def _pairs_of_points(
 
 def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
     """The title of the times of all runs: "time", or "self CPU" if all are of operators on a CPU."""
-    from ncu_tools.kernels.operator_times import time_title
-
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
 def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A run of any size, summed per launch signature."""
-    from ncu_tools.compare.comparison_sums import signature_sums_of_run
-
     sums = signature_sums_of_run(found)
     return _Side(path, sums, _conditions(path, sums.observed), list(sums.reports))
 
 
 def _calls(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A trace, summed by its calls of operators; all of its launches are in memory for that."""
-    from ncu_parsers.parquet.reader import read_launches
-
-    from ncu_tools.kernels.operator_work import calls_of_operators
-    from ncu_tools.runs.loading import Run
-
     table = found.table if isinstance(found, Run) else read_launches(found.file)
     return _summed(path, Run(found.name, calls_of_operators(table), found.notes))
 
 
 def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
     """A run of any size, condensed to rows for its layers."""
-    from ncu_tools.compare.layer_sums import layers_of_run
-
     run = layers_of_run(found)
     return _Side(path, run, _conditions(path, run.observed), list(run.reports))
 
 
 def _categorised(path: str, found: OnDisk | Run) -> _Side[CategorySums]:
     """A run of any size, condensed to rows for its categories of kernels."""
-    from ncu_tools.compare.layer_sums import categories_of_run
-
     run = categories_of_run(found)
     return _Side(path, run, _conditions(path, run.observed), list(run.reports))
 
 
 def _conditions(path: str, observed: Observed) -> Conditions:
     """The conditions of a run, from its launches and, if readable, its manifest."""
-    from ncu_tools.compare.run_conditions import conditions_of
-
-    folder = Path(path) if Path(path).is_dir() else Path(path).parent
     belongs = Path(path).is_dir() or Path(path).name == "launches.parquet"
-    try:
-        return conditions_of(observed, read_manifest(folder) if belongs else None)
-    except (OSError, ValueError, TypeError):
-        return conditions_of(observed)
+    return conditions_of(observed, manifest_in(folder_of(path)) if belongs else None)
 
 
 # ------------------------------------------------------------------------------------------------------ the table
@@ -332,10 +308,6 @@ def _table(
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
     """The row with short kernel names for people; `was` only if it differs."""
-    from ncu_parsers.schema.tables import short_name
-
-    from ncu_tools.compare.matching.kernel_pairs import BY_NAME
-
     if "kernel" not in row:
         return row
     was = row["was"] and short_name(row["was"])
@@ -382,8 +354,6 @@ def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> l
 
 
 def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
-    from ncu_tools.runs.kernel_ids import kernel_id
-
     cells: dict[str, Any] = {
         "kernel": kernel.pair.kernel,
         "was": kernel.pair.was if kernel.pair.was != kernel.pair.kernel else None,
@@ -414,8 +384,6 @@ def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, A
     if not request.machine_readable:
         cells["kernel"] = ("all operators" if request.how.group == OPERATOR else cells["kernel"]) + " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
-        from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
-
         cells["verdict"] = str(comparison.other_work) if request.machine_readable else NOT_THE_SAME_WORK
     return cells
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import ROWS_SHOWN, hidden_rows, progress
-from ncu_tools.cli.tables.compare.shared import Compared, CompareRequest
+from ncu_tools.cli.tables.compare.shared import PLACES, Compared, CompareRequest
+from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_places
+from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
+from ncu_tools.kernels.source.load_instructions import load_instructions
+from ncu_tools.kernels.source.source_text import SourceText, source_text
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
+from ncu_tools.runs.selection import kernel_patterns
 
-if TYPE_CHECKING:
-    from ncu_tools.kernels.source.compare_places import ComparedPlace
-    from ncu_tools.kernels.source.kernel_code import KernelCode
-    from ncu_tools.kernels.source.source_text import SourceText
-
-PLACES = ("line", "opcode", "function")
-"""What --by compares the inside of a kernel by."""
 COLUMNS = (
     Column("place", "place", wide=True),
     Column("base_share", "base samples", "fraction", spare=1),
@@ -47,7 +45,6 @@ def compared_places(request: CompareRequest) -> Compared:
             advice="Name two runs, and leave out --across, --pair, --fail-on and --dask.",
         )
     (base, base_text, base_notes), (new, new_text, new_notes) = (_code(run, request) for run in request.runs)
-    from ncu_tools.kernels.source.compare_places import compare_places
 
     rows = compare_places(base, new, by, (base_text, new_text))
     if not rows:
@@ -67,11 +64,6 @@ def compared_places(request: CompareRequest) -> Compared:
 
 
 def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, list[str]]:
-    from ncu_tools.kernels.source.kernel_code import kernel_code
-    from ncu_tools.kernels.source.load_instructions import load_instructions
-    from ncu_tools.kernels.source.source_text import source_text
-    from ncu_tools.runs.selection import kernel_patterns
-
     with progress("Reading") as reading:
         loaded = load_instructions(run, reading)
     code = kernel_code(loaded.table, kernel_patterns(loaded.table, request.only))

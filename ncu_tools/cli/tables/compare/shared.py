@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RUN = Column("run", "run", wide=True)
 KERNEL, LAYER, OPERATOR, CATEGORY = "kernel", "layer", "operator", "category"
 """What a row of compared launches can be."""
+PLACES = ("line", "opcode", "function")
+"""What --by compares the inside of a kernel by."""
 LONG_BEGINNING = 12
 """A common beginning of run names longer than this is cut in narrow columns."""
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ncu_parsers.derived.operators.inductor_sources import (
+    GENERATED,
+    SETTING,
+    CompiledKernel,
+    compiled_here,
+    compiled_kernel,
+    compiled_name,
+)
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
-
-if TYPE_CHECKING:
-    from ncu_parsers.derived.operators.inductor_sources import CompiledKernel
 
 MADE_OF = Column("made_of", "made of", prose=True)
 
@@ -20,14 +26,6 @@ def with_sources(table: Table) -> Table:
 
     JSON has their operators and lines under "compiled".
     """
-    from ncu_parsers.derived.operators.inductor_sources import (  # slow to import
-        GENERATED,
-        SETTING,
-        compiled_here,
-        compiled_kernel,
-        compiled_name,
-    )
-
     if not compiled_here():
         return table
     found = {row["kernel"]: kernel for row in table.rows if (kernel := compiled_kernel(row["kernel"]))}

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ncu_tools.cli.options import terminal_width
+from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -228,7 +229,6 @@ def _partly_summed(
 
 def _rare(columns: Sequence[ChosenColumn]) -> list[str]:
     from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
-    from ncu_tools.numbers.number_format import percent
 
     names = ", ".join(one.name for one in columns)
     why = f"for rows where launches with less than {percent(MOSTLY_KNOWN)} of the time have it"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows
+from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums, first_sentence, rule_sums
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
-
-if TYPE_CHECKING:
-    from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
-    from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.loading import OnDisk, Run
 
 FOR_PEOPLE = (
     Column("estimated_saving_ns", "est. saving", "time", "ns", spare=0),
@@ -52,8 +52,6 @@ NO_RULES = (
 
 def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
     """The table of --rules: a line for each message and kernel."""
-    from ncu_tools.kernels.view.nvidia_rules import rule_sums
-
     sums = rule_sums(run, group)
     found = sums.ranked()
     notes = [*_notes(sums, found), *hidden_rows(len(found), top, "more message", "more messages"), *sums.reports]
@@ -67,16 +65,12 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
 
 
 def _row(one: RankedRule, names: dict[str, str]) -> dict[str, Any]:
-    from ncu_tools.kernels.view.nvidia_rules import first_sentence
-
     message = f"{one.rule}: {first_sentence(one.message)}"
     return {**asdict(one), "kernel": names[one.kernel], "message": message, "speedup_type": one.speedup_type or None}
 
 
 def _short_names(found: list[RankedRule]) -> dict[str, str]:
     """What kernels are called on a line: by the function, or in full where that would be of several."""
-    from ncu_parsers.schema.tables import short_name
-
     kernels = list(dict.fromkeys(one.kernel for one in found))
     how_often = Counter(map(short_name, kernels))
     return {kernel: short if how_often[short := short_name(kernel)] == 1 else kernel for kernel in kernels}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +10,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.schema.instance_table import NUMBER
 from ncu_parsers.schema.tables import Floats, floats
-from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.sources import Source, find_sources
 
-from ncu_tools.kernels.source.spread.balance import Balance, balances, repeats_mean, unit_kind
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.selection import Selection, load_only
 
 COLLECT = "ncu --metrics sm__cycles_active.min,sm__cycles_active.avg,sm__cycles_active.max (or --set full)"
+UNITS = {
+    "sm": "SM",
+    "smsp": "SM sub-partition",
+    "l1tex": "L1 cache",
+    "lts": "L2 slice",
+    "dram": "DRAM channel",
+    "fbpa": "DRAM partition",
+    "gpc": "GPC",
+    "tpc": "TPC",
+}
+"""What metrics of a unit begin with -> the unit (Kernel Profiling Guide, "Metrics Structure")."""
+LEAST, MEAN, MOST = ".min", ".avg", ".max"
+"""What metrics end with that sum up a counter over the units (same guide, "Metrics Rollups")."""
+WORK, NO_WORK = "__cycles_active", "_elapsed"
+"""Counters of cycles in which a unit works, and of those that pass on every unit, whether it works or not."""
+ALIKE = 1e-9
 
 
 @dataclass
@@ -100,7 +116,6 @@ def _of_units(source: Source, row: pa.Table) -> Iterator[tuple[str, Floats]]:
 def _binary(path: str) -> list[Source]:
     """The binary reports that a path names."""
     from ncu_parsers.ncu.instructions.read import is_binary
-    from ncu_parsers.sources.sources import find_sources
 
     if not Path(path).exists():
         return []
@@ -108,3 +123,72 @@ def _binary(path: str) -> list[Source]:
         return [source for source in find_sources([path]) if is_binary(source)]
     except NcuBenchError:  # a Parquet file, or a folder without reports
         return []
+
+
+@dataclass(frozen=True)
+class Balance:
+    """A counter of one launch over all units of a kind, each value in `unit`.
+
+    `count` is how many units there are; it and `median` are None where the report holds no value of each.
+    `slowest_cost` is the share of the most loaded unit's amount that an even spread would take off it, 1 - mean / most.
+    """
+
+    metric: str
+    of: str
+    count: int | None
+    unit: str
+    least: float
+    median: float | None
+    mean: float
+    most: float
+    slowest_cost: float
+
+
+def balances(launch: pa.Table, of_units: Mapping[str, Floats] | None = None) -> list[Balance]:
+    """The counters of a launch over units: first active cycles, then others, each with the highest cost first.
+
+    `launch` is its row of the table of launches, `of_units` the values of each unit by metric, where a report has them.
+    Counters that are 0 everywhere are left out, as are values of units that only repeat the mean (`repeats_mean`).
+    """
+    found = {one.metric: one for one in _from_extremes(launch)}
+    for metric, values in (of_units or {}).items():
+        if unit_kind(metric) and len(values) > 1 and not repeats_mean(values) and values.max() > 0:
+            found[metric.removesuffix(MEAN)] = _balance(metric, values)
+    return sorted(found.values(), key=lambda one: (not one.metric.endswith(WORK), -one.slowest_cost))
+
+
+def repeats_mean(values: Floats) -> bool:
+    """True if all units have one value: old reports hold the mean of all as that of each, which tells of no balance."""
+    return bool(np.ptp(values) <= ALIKE * np.abs(values).max(initial=0.0))
+
+
+def _from_extremes(launch: pa.Table) -> Iterator[Balance]:
+    for name in launch.column_names:
+        metric = name.removesuffix(MOST)
+        names = [metric + ending for ending in (LEAST, MEAN, MOST)]
+        if name == metric or not unit_kind(metric) or any(one not in launch.column_names for one in names):
+            continue
+        least, mean, most = (launch[one][0].as_py() for one in names)
+        if None not in (least, mean, most) and most > 0:
+            yield Balance(metric, unit_kind(metric), None, unit_of(metric), least, None, mean, most, 1 - mean / most)
+
+
+def _balance(metric: str, values: Floats) -> Balance:
+    mean, most = float(values.mean()), float(values.max())
+    return Balance(
+        metric=metric.removesuffix(MEAN),
+        of=unit_kind(metric),
+        count=len(values),
+        unit=unit_of(metric),
+        least=float(values.min()),
+        median=float(np.median(values)),
+        mean=mean,
+        most=most,
+        slowest_cost=1 - mean / most,
+    )
+
+
+def unit_kind(metric: str) -> str:
+    """The kind of unit that a metric counts on; "" for metrics of none, and of mere time."""
+    beginning, _, rest = metric.partition("__")
+    return "" if rest.partition(".")[0].endswith(NO_WORK) else UNITS.get(beginning, "")

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
-from importlib.resources import files
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
 from ncu_launch.errors import WrongUsage
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.tables import COLUMNS, Field
 
 from ncu_tools.kernels.names.categories import CATEGORY, DECIDED_BY
 from ncu_tools.kernels.view.facts import UNITS, parts
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MEAN, SUM, MEDIAN, RATIO, MOST_TIME = "mean", "sum", "median", "ratio", "most time"
 COMBINED = {
@@ -45,6 +39,7 @@ FROM_NAMES = {
 }
 """Columns that follow from the names of kernels, in every run -> what they say (docs/categories.md)."""
 NEAR_NAMES = 5
+_table = partial(table_beside, __file__, "columns")
 
 
 @dataclass(frozen=True)
@@ -78,11 +73,6 @@ class ChosenColumn:
         if self.largest_of:
             return re.fullmatch(self.largest_of, name) is not None
         return name in self.metrics or name == self.over
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("columns.toml").read_text("utf-8"))
 
 
 def sets() -> dict[str, list[str]]:

@@ -15,14 +15,14 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
-from ncu_tools.kernels.kernel_sums import Keys, NamedSums, or_none
 from ncu_tools.kernels.names.categories import CATEGORY, with_categories
 from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEAN, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
+from ncu_tools.numbers.named_sums import Keys, NamedSums, or_none, ratio
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
 
 OF_LAUNCHES = ("source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", *OF_OPERATORS)
-NAME, VALUE, SHARE = "name", "value", "share"
+NAME, VALUE = "name", "value"
 Value = float | str | None
 
 
@@ -36,8 +36,7 @@ class ColumnSums:
         self.reports: dict[str, None] = {}
         self.units: dict[str, str] = {}
         self._columns, self._group = columns, group
-        self._numbers: dict[str, int] = {}
-        self._sums = NamedSums()
+        self._sums: NamedSums[str] = NamedSums()
         self._occurrences: dict[str, _Occurrences] = {}
         self._families: dict[str, dict[str, None]] = {}
 
@@ -47,10 +46,9 @@ class ColumnSums:
         if any(one.needs(name) for one in self._columns for name in FROM_NAMES):
             table = with_categories(table)
         places, titles = grouping(table, self._group)
-        keys = self._numbered(titles)[places]
+        keys = self._sums.use(titles, places)
         weight = np.where(tables.floats(table, "failed") > 0, 0.0, tables.launch_counts(table))
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
-        self._sums.use_keys(keys, len(self._numbers))
         self._sums.add("launches", weight)
         self._sums.add("seconds", seconds)
         added, counted = self._wanted(table.schema)
@@ -67,10 +65,7 @@ class ColumnSums:
         """Merge the sums of later launches into these."""
         self.reports |= other.reports
         self.units = {**other.units, **self.units}
-        numbers = self._numbered(list(other._numbers))
-        self._sums.use_keys(numbers, len(self._numbers))
-        for name in other._sums.names:
-            self._sums.add(name, other._sums.of(name))
+        numbers = self._sums.merge(other._sums)
         for metric, theirs in other._occurrences.items():
             self._occurrences.setdefault(metric, _Occurrences()).merge(theirs, numbers)
         for pattern, names in other._families.items():
@@ -81,15 +76,17 @@ class ColumnSums:
         if column.largest_of:
             values = self._largest(column)
         elif column.by == RATIO:
-            quotients = _ratio(self._sums.of(f"{column.name} part"), self._sums.of(f"{column.name} of"))
+            quotients = ratio(self._sums.of(f"{column.name} part"), self._sums.of(f"{column.name} of"))
             values = self._numbers_of(np.where(self._is_rare(column.name), np.nan, quotients))
         else:
-            values = [None] * len(self._numbers)
+            values = [None] * self._sums.kernels
             for metric in column.metrics:
                 found = self._of(metric, column.by)
                 values = [other if one is None else one for one, other in zip(values, found, strict=True)]
         has_launches = self._sums.of("launches") > 0
-        return {kernel: value for kernel, value, has in zip(self._numbers, values, has_launches, strict=True) if has}
+        return {
+            kernel: value for kernel, value, has in zip(self._sums.numbers, values, has_launches, strict=True) if has
+        }
 
     def metrics_in_run(self, column: ChosenColumn) -> list[str]:
         """The metrics that a column is made of and some launch has, of alternatives the preferred first."""
@@ -102,9 +99,6 @@ class ColumnSums:
 
     def _has(self, metric: str) -> bool:
         return bool(self._sums.of(f"{metric} known").any()) or metric in self._occurrences
-
-    def _numbered(self, titles: Sequence[str]) -> Keys:
-        return np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
 
     def _wanted(self, schema: pa.Schema) -> tuple[dict[str, None], dict[str, None]]:
         """The metrics of a table whose amounts are added up, and those whose values are counted."""
@@ -140,7 +134,7 @@ class ColumnSums:
     def _of(self, metric: str, by: str) -> list[Value]:
         """A metric of every kernel, its launches combined; texts by the time that they have."""
         if by in (MEDIAN, MOST_TIME) or not self._sums.of(f"{metric} known").any():
-            return self._occurrences.get(metric, _Occurrences()).combined(len(self._numbers), by)
+            return self._occurrences.get(metric, _Occurrences()).combined(self._sums.kernels, by)
         if by == SUM:
             known = self._sums.of(f"{metric} known")
             whole = (known > 0) & (known == self._sums.of("launches"))
@@ -149,14 +143,14 @@ class ColumnSums:
 
     def _mean(self, metric: str) -> Floats:
         """The mean by time, one per kernel; where no launch has a time, by number; NaN where none has the metric."""
-        by_time = _ratio(self._sums.of(f"{metric} by time"), self._sums.of(f"{metric} time"))
-        by_number = _ratio(self._sums.of(f"{metric} by number"), self._sums.of(f"{metric} known"))
+        by_time = ratio(self._sums.of(f"{metric} by time"), self._sums.of(f"{metric} time"))
+        by_number = ratio(self._sums.of(f"{metric} by number"), self._sums.of(f"{metric} known"))
         return np.where(self._is_rare(metric), np.nan, np.where(np.isnan(by_time), by_number, by_time))
 
     def _is_rare(self, what: str) -> npt.NDArray[np.bool_]:
         """For each row whether it is several kernels, of which launches with most of its time lack a metric."""
         if self._group not in OF_SEVERAL:
-            return np.zeros(len(self._numbers), bool)
+            return np.zeros(self._sums.kernels, bool)
         timed = self._sums.of("seconds") > 0
         have = np.where(timed, self._sums.of(f"{what} time"), self._sums.of(f"{what} known"))
         every = np.where(timed, self._sums.of("seconds"), self._sums.of("launches"))
@@ -176,7 +170,9 @@ class ColumnSums:
             if match is not None and match[1] != column.but:
                 names.append(match[1].replace("_", " "))
                 values.append(self._mean(metric))
-        return [_largest_of(names, [float(one[kernel]) for one in values], column) for kernel in self._numbers.values()]
+        return [
+            _largest_of(names, [float(one[kernel]) for one in values], column) for kernel in self._sums.numbers.values()
+        ]
 
     def _numbers_of(self, values: Floats) -> list[Value]:
         return [or_none(value) for value in values]
@@ -261,12 +257,6 @@ def _coded(table: pa.Table, name: str) -> tuple[Keys, Sequence[Value]]:
         return np.array([2 if flag is None else int(flag) for flag in flags], np.int64), ["false", "true", None]
     codes, texts = tables.codes(table, name)
     return codes.astype(np.int64), texts
-
-
-def _ratio(amount: Floats, other: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = amount / other
-    return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
 def column_sums(run: OnDisk | Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import pyarrow as pa
 from ncu_launch.counters.metric_groups import group_names, select
+from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.report_data.report import labels_of_metrics
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, field_entries
 
 from ncu_tools.kernels.source.stalls import stalls
 from ncu_tools.kernels.view.columns.column_names import COMBINED, METRIC_NAME, combined_by, short_names
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OF_GROUPS = "NVIDIA's section files, as ncu-bench metrics has them"
 OF_CONTRACT = "ncu-bench (docs/architecture.md)"
@@ -129,16 +123,11 @@ def _of_short_names() -> Iterator[tuple[str, dict[str, str]]]:
                 yield metric, about | ({"unit": column.unit} if column.unit else {})
 
 
-@lru_cache(maxsize=1)
-def _words() -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("metric_names.toml").read_text("utf-8"))
-
-
 def _as_named(metric: str) -> tuple[str | None, str | None]:
     """What a metric is counted on and how it is calculated, as far as its name says."""
     if not METRIC_NAME.fullmatch(metric):
         return None, None
-    words = _words()
+    words = table_beside(__file__, "metric_names")
     name, *suffixes = metric.split(".")
     said = [words["rollup"].get(one) or words["per"].get(one) for one in suffixes]
     calculation = ", ".join(filter(None, said)) if said and all(said) else None

@@ -37,7 +37,7 @@ from ncu_parsers.timelines.activity.activity import (
     empty,
 )
 from ncu_parsers.timelines.activity.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
-from ncu_parsers.timelines.nsys.tables.database import Database, opened
+from ncu_parsers.timelines.nsys.tables.database import Database, on_disk, opened
 from ncu_parsers.timelines.nsys.tables.devices import read_devices
 
 TOOL = "nsys"
@@ -105,8 +105,6 @@ def read_native(source: Source, *, trim: Window | None = None, whole_names: bool
     `trim` and `whole_names` are those of `read_sqlite`. Raises `NcuBenchError` if nsys is missing or cannot export it.
     """
     from ncu_launch.profilers.installed_tools import export_timeline, find_tool
-
-    from ncu_parsers.timelines.nsys.tables.database import on_disk
 
     nsys = find_tool("nsys")
     advice = "Where it was recorded, run nsys export --type sqlite REPORT.nsys-rep, then name the .sqlite file here."

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pytest
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_launch.files.toml_tables import table_beside
 from ncu_launch.profile.plan import FACTS
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.machine_files import find_machine
-from ncu_tools.model.language.engine_steps import RULES as RULES_FILE
+from ncu_tools.model.language import engine_steps
 from ncu_tools.model.language.engine_steps import engine_step, inside
 from ncu_tools.model.language.measured_phases import (
     StepsAsked,
@@ -38,13 +39,13 @@ from tests.support.reports import needs_shared_reports, shared_reports
 from tests.tools.model.language.test_step_work import MADE
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
+    pass
 
 COUNTED = {**sass(ffma=500.0), "sm__inst_executed_pipe_tensor.sum": metric(0.0)}
 EXECUTE = "execute_{0}_context_{1}(sq{2}sk{2}sqsq0sqsk0)_generation_{3}(sq{3}sk{4}sqsq{3}sqsk{4})"
-RULES = tomllib.loads(RULES_FILE.read_text("utf-8"))["kernel"]
+RULES = table_beside(engine_steps.__file__, "engine_steps")["kernel"]
 SEEN = {rule["seen"]: rule for rule in RULES if "seen" in rule and rule["phase"]}
 """Names as profilers wrote them, found in shared traces and public sources, with the rule that names each."""
 (OF_ANY_PHASE,) = (rule["seen"] for rule in RULES if not rule["phase"])

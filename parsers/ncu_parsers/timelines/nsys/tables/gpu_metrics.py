@@ -9,15 +9,13 @@ for the GPU, NVIDIA's recipe gpu_metric_util_map. Made-up tables of this schema 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
 
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import field_metadata
@@ -26,11 +24,6 @@ from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Intege
 from ncu_parsers.timelines.nsys.tables.devices import Devices
 from ncu_parsers.timelines.nsys.tables.operations import Operations
 from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, Floats, GpuSamples, rate_text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TABLE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 OLD_TYPES = "GENERIC_EVENT_TYPES"
@@ -52,10 +45,9 @@ class SampledActivity:
     notes: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=1)
 def sampled_columns() -> dict[str, dict[str, Any]]:
     """The columns that sampled metrics make: names, parts and meaning of each."""
-    return tomllib.loads(files(__package__).joinpath("gpu_metrics.toml").read_text("utf-8"))
+    return table_beside(__file__, "gpu_metrics")
 
 
 def read_samples(source: Source, name: str) -> SampledActivity:
