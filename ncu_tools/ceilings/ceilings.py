@@ -51,8 +51,8 @@ BOARD_LIMIT = "board limit"
 DATA_SHEET = "data sheet"
 MEASURED = "measured"
 MEASURED_QUICKLY = "measured quickly"
-"""Kinds of ceilings: by the clock at which they hold, or measured: by `ncu-bench machines measure`, or in a few seconds
-by `ncu-bench profile`."""
+"""Kinds of ceilings: by the clock at which they hold (a data sheet's peaks are scaled to that of the run), or measured:
+by `ncu-bench machines measure`, or in a few seconds by `ncu-bench profile`."""
 MEASUREMENTS = (MEASURED, MEASURED_QUICKLY)
 
 BOARD_SAYS = "report, device attributes"
@@ -485,9 +485,9 @@ def _draw_rate(
     result: Ceilings, title: str, rate: Rate, fallback: _Fallback, clock: float | None, assumed: float | None
 ) -> None:
     """Add a machine file's ceiling, with slower and sparse ones; scaled to the run's clock if it assumes another."""
-    factor, kind, says = 1.0, fallback.kind, fallback.says
+    factor, says, kind = 1.0, fallback.says, fallback.kind
     if clock and assumed:
-        factor, kind, says = clock / assumed, PROFILED_CLOCK, f"{fallback.says} at {clock / 1e9:.2f} GHz"
+        factor, says = clock / assumed, f"{fallback.says} at {clock / 1e9:.2f} GHz"
     own, slower = rate.instructions
     source = f"{says}; {rate.source}"
     result.drawn.append(Ceiling(title, rate.unit, factor * rate.value, source, kind, instruction=own))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ncu_launch.files.toml_tables import table_beside
+from ncu_launch.files.toml_tables import tomllib
 
 CUDA_CORE_PRECISIONS = ("fp64", "fp32", "fp16")
 TENSOR_FLOAT_PRECISIONS = ("fp64", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4")
@@ -57,9 +58,10 @@ class TensorCounter(NamedTuple):
     part: str
 
 
+@cache
 def table(name: str) -> dict[str, Any]:
     """Parse `tables/<name>.toml`."""
-    return table_beside(__file__, f"tables/{name}")
+    return tomllib.loads((Path(__file__).parent / "tables" / f"{name}.toml").read_text("utf-8"))
 
 
 def flop_weights(precision: str) -> dict[str, float]:

@@ -372,13 +372,13 @@ class TestMachineFiles:
         found = of(on(A100, own, ns=LONG), on(A100, ns=LONG))
         assert found.per_launch["fp32"].tolist() == pytest.approx([128 * 108 * 1e9, 19.5e12])
         assert [ceiling.kind for ceiling in found.drawn if ceiling.unit == "fp32"] == [PROFILED_CLOCK]
-        assert drawn(found, "fp64").kind == PROFILED_CLOCK
+        assert drawn(found, "fp64").kind == DATA_SHEET
 
     def test_of_compute_units_are_scaled_to_the_profiled_clock_and_of_memory_are_not(self) -> None:
         found = of(on(A100, at_clock(1.128e9), ns=LONG))
         assert found.per_launch["fp32"].tolist() == pytest.approx([0.8 * 19.5e12])
         assert found.per_launch["dram"].tolist() == pytest.approx([1.555e12])
-        assert (drawn(found, "fp32").kind, drawn(found, "dram").kind) == (PROFILED_CLOCK, DATA_SHEET)
+        assert (drawn(found, "fp32").kind, drawn(found, "dram").kind) == (DATA_SHEET, DATA_SHEET)
         assert drawn(found, "fp32").source.startswith("machine file a100-sxm4-40gb at 1.13 GHz; ")
         sparse = next(one for one in found.others if (one.unit, one.sparse) == ("tensor_bf16", True))
         assert sparse.value == pytest.approx(0.8 * 624e12)

@@ -47,7 +47,7 @@ def completed(line: str, shell: str = "bash", cwd: Path | None = None) -> list[s
     ("ncu-bench hots", ["plain,hotspots"]),
     ("ncu-bench --mem", ["plain,--memory-limit"]),
     ("ncu-bench hotspots --mem", ["plain,--memory-limit"]),
-    ("ncu-bench roofline --machine h100", ["plain,h100-pcie", "plain,h100-sxm"]),
+    ("ncu-bench roofline --machine h100", ["plain,h100-nvl", "plain,h100-pcie", "plain,h100-sxm"]),
     ("ncu-bench roofline --machine=h100-s", ["plain,h100-sxm"]),
     ("ncu-bench roofline --machine t4,H100-s", ["plain,t4,h100-sxm"]),
     ("ncu-bench machines meas", ["plain,measure"]),
@@ -226,7 +226,7 @@ def test_bash_registers_the_script_and_fills_its_replies(on_path: Path, tmp_path
     done = bash(script, tmp_path)
     assert done.err == ""
     assert done.out.splitlines() == [
-        "complete -o nosort -F _ncu_bench_completion ncu-bench", "t4,h100-pcie", "t4,h100-sxm",
+        "complete -o nosort -F _ncu_bench_completion ncu-bench", "t4,h100-nvl", "t4,h100-pcie", "t4,h100-sxm",
     ]  # fmt: skip
 
 
