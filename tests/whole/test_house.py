@@ -92,13 +92,6 @@ class TestImports:
     def test_make_no_cycle_of_modules(self) -> None:
         assert_no_cycle({module: modules_imported_by(module) for module in MODULES})
 
-    def test_make_no_cycle_of_folders(self) -> None:
-        between: dict[str, set[str]] = {}
-        for module in MODULES:
-            here = folder_of(module)
-            between.setdefault(here, set()).update({folder_of(name) for name in modules_imported_by(module)} - {here})
-        assert_no_cycle(between)
-
     def test_of_the_analysis_do_not_reach_report(self) -> None:
         telling = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
         wrong = {
