@@ -25,12 +25,15 @@ from ncu_parsers.schema.tables import LEAST_BYTES
 from ncu_parsers.sources.reading_ahead import one_ahead
 
 from ncu_tools.ceilings import memory_clock
+from ncu_tools.ceilings.launch_devices import LAUNCHED_SM_COUNT
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.runs.loading import OnDisk, Run
 
 DEVICE_PREFIXES = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({"sm_clock_hz", "flops", "dram_bytes", LEAST_BYTES, THREADS, *memory_clock.NEEDED})
+OF_CEILINGS = frozenset({
+    "sm_clock_hz", "flops", "dram_bytes", LEAST_BYTES, THREADS, LAUNCHED_SM_COUNT, *memory_clock.NEEDED,
+})  # fmt: skip
 OF_OPERATORS = ("operator", "operation", OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
 """What launches of a trace know of their operators."""
 OF_SUMS = frozenset({

@@ -97,6 +97,18 @@ def test_every_batch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_the
     ] * len(times)
 
 
+@pytest.mark.parametrize(("sms", "ceilings"), [(56.0, False), (108.0, True)])
+def test_batches_of_a_file_know_the_number_of_sms_that_tells_boards_apart(
+    sms: float, ceilings: bool, tmp_path: Path
+) -> None:
+    """An A30 has the compute capability of an A100, and half of its SMs."""
+    counted = sass(ffma=1e6) | tensor() | {"launch__sm_count": metric(sms)}
+    run = kept_in(tmp_path, table(launch("k", counted, ns=1e6, dram=1e6, capability="8.0")))
+    found = hotspots_of(run)
+    assert found == of_whole(run)
+    assert any("ceilings are what a100-pcie-40gb" in note for note in found.notes) is ceilings
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1, 1e12)), min_size=2, max_size=30), st.data())
 @pytest.mark.slow
 def test_launches_in_any_two_batches_give_the_same_digits(
