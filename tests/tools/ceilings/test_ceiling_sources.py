@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources.sources import find_sources
 
 from ncu_tools.ceilings.ceilings import (
     BOARD_LIMIT,
@@ -26,7 +28,9 @@ from ncu_tools.ceilings.ceilings import (
 from ncu_tools.ceilings.levels import ceiling_metrics
 from ncu_tools.ceilings.machine_files import Machine, find_machine, machines_with, own_folder
 from ncu_tools.kernels.hotspots import hotspots
+from tests.conftest import SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.reports import needs_shared_reports
 from tests.tools.ceilings.test_ceilings import FFMA, board, dram, tensor_peak
 
 LONG, SHORT = 1e6, 8e3
@@ -382,6 +386,18 @@ class TestMachineFiles:
         assert drawn(found, "fp32").source.startswith("machine file a100-sxm4-40gb at 1.13 GHz; ")
         sparse = next(one for one in found.others if (one.unit, one.sparse) == ("tensor_bf16", True))
         assert sparse.value == pytest.approx(0.8 * 624e12)
+
+    @needs_shared_reports
+    def test_scaled_so_give_the_share_that_the_counter_of_the_tensor_pipe_gives(self) -> None:
+        """A report of an A40 without peaks of its own, whose INT8 kernel ran at 1.30 of 1.74 GHz."""
+        (report,) = (SHARED / "reports" / "ncu_rep").glob("eschnett*")
+        launches = parse(find_sources([str(report)])).table
+        assert launches is not None
+        product = hotspots(launches, ceilings_of(launches)).rows[0]
+        of_products = launches.filter([name == product.kernel for name in launches.column("kernel_name").to_pylist()])
+        (busy,) = of_products.column("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed").to_pylist()
+        assert product.bound == "tensor INT8"
+        assert product.bound_fraction == pytest.approx(busy / 100, rel=1e-3)
 
     def test_with_a_clock_of_their_own_are_scaled_from_it(self) -> None:
         """Tensor peaks of H100 assume 1.83 GHz, the others 1.98 GHz."""
