@@ -53,8 +53,6 @@ WITHOUT_CLOCK = {
     "gb200": "no clock is printed",
     "gb300": "no clock is printed",
     "gb10": "no clock is printed",
-    "h20": "printed FP32 does not fit its SMs at any clock of Hopper's",
-    "h20-3e": "printed FP32 does not fit its SMs at any clock of Hopper's",
     "rtx-pro-6000-blackwell-server": "no clock is printed",
 }
 

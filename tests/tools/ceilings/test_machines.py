@@ -57,7 +57,7 @@ SAID_BY_DRIVERS = [
     ("NVIDIA A30", "a30"), ("NVIDIA A10", "a10"), ("NVIDIA A10G", "a10g"), ("NVIDIA A800-SXM4-80GB", "a800-sxm4-80gb"),
     ("NVIDIA RTX A6000", "rtx-a6000"), ("NVIDIA RTX A5000", "rtx-a5000"), ("NVIDIA RTX A4000", "rtx-a4000"),
     ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"), ("NVIDIA L40", "l40"), ("NVIDIA L40S", "l40s"),
-    ("NVIDIA H100 NVL", "h100-nvl"), ("NVIDIA H200 NVL", "h200-nvl"), ("NVIDIA H20", "h20"),
+    ("NVIDIA H100 NVL", "h100-nvl"), ("NVIDIA H200 NVL", "h200-nvl"),
     ("NVIDIA H800", "h800-sxm"), ("NVIDIA GH200 480GB", "gh200"), ("NVIDIA GH200 144G HBM3e", "gh200-144gb"),
     ("NVIDIA GeForce RTX 3060", "rtx-3060"), ("NVIDIA GeForce RTX 3080 Ti", "rtx-3080-ti"),
     ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx-4070-ti-super"), ("NVIDIA GeForce RTX 5070", "rtx-5070"),
