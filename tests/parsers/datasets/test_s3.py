@@ -23,10 +23,7 @@ from ncu_parsers.schema.tables import with_metadata
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("s3fs", reason="s3fs is not installed (pip install 'ncu-bench[dev]')")
-moto_server = pytest.importorskip("moto.server", reason="moto is not installed (pip install 'ncu-bench[dev]')")
+pytestmark = pytest.mark.nightly
 
 NCU_BENCH = Path(sys.executable).with_name("ncu-bench")
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -71,6 +68,8 @@ class Store:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, _Asked]]:
+    pytest.importorskip("s3fs", reason="s3fs is not installed (pip install 'ncu-bench[nightly]')")
+    moto_server = pytest.importorskip("moto.server", reason="moto is not installed (pip install 'ncu-bench[nightly]')")
     from werkzeug.serving import make_server
 
     asked = _Asked(moto_server.DomainDispatcherApplication(moto_server.create_backend_app))
