@@ -187,6 +187,7 @@ class TestAGoodRun:
         assert "already holds a run" in result.err
         assert (bench.run / "manifest.json").read_bytes() == before
 
+    @pytest.mark.nightly
     def test_of_fifty_megabytes_of_output_shows_only_its_table(self, bench: Bench) -> None:
         result = bench.profile("huge")
         assert result.code == 0, result.err

@@ -11,6 +11,7 @@ import pytest
 from ncu_tools.cli import COMMANDS
 from tests.parsers.ncu_rep.test_instances import REAL
 from tests.support.binary_expectations import made
+from tests.support.models.models_here import models_run_here
 from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports
@@ -70,8 +71,10 @@ def test_each_command_takes_a_report_or_is_known_to_take_none() -> None:
 
 
 @pytest.mark.parametrize("command", TAKE_REPORTS)
-def test_a_command_that_takes_a_report_works(command: str, tmp_path: Path) -> None:
+def test_a_command_that_takes_a_report_works(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = made(tmp_path)
+    if command == "expected":
+        models_run_here(monkeypatch)
     for arguments in TAKE_REPORTS[command](report, tmp_path):
         done = ran(command, *arguments)
         assert done.exit_code == 0, (arguments, done.stderr)

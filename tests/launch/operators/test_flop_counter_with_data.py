@@ -109,7 +109,8 @@ def test_every_detector_of_torchvision_is_here() -> None:
     assert set(DETECTORS) == set(models.list_models(module=models.detection))
 
 
-@pytest.mark.parametrize("layers", by_day([1], [1, 12]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("layers", [1, 12])
 def test_longformer_has_the_flops_of_pytorchs_counter(layers: int) -> None:
     pytest.importorskip("transformers", reason="transformers is not installed (pip install 'ncu-bench[models]')")
     (name,) = NEED_DATA

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch")
@@ -32,7 +33,9 @@ def shown_under(command: str) -> list[str]:
     return [line.strip() for line in after.partition("\n\n")[0].splitlines()]
 
 
-@pytest.mark.parametrize("command", commands(ON_A_CPU))
+@pytest.mark.parametrize(
+    "command", by_day([one for one in commands(ON_A_CPU) if "compile" not in one], commands(ON_A_CPU))
+)
 def test_a_command_for_a_cpu_gives_the_columns_that_the_page_shows(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

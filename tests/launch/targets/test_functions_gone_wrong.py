@@ -125,6 +125,7 @@ def test_profile_names_what_is_wrong_in_one_paragraph(
     assert "Traceback" not in result.err
 
 
+@pytest.mark.nightly
 class TestAsProcesses:
     def test_a_function_that_prints_what_looks_like_our_own_lines_is_profiled(self, folder: Path) -> None:
         done = process(folder, "profile", "k.py:prints")
@@ -132,7 +133,6 @@ class TestAsProcesses:
         assert "aten::mul" in done.stdout
         assert "not one of ours" not in done.stdout + done.stderr
 
-    @pytest.mark.nightly
     def test_a_function_that_exits_is_an_error_of_its_own(self, folder: Path) -> None:
         done = process(folder, "profile", "k.py:leaves")
         assert done.returncode == 1

@@ -49,6 +49,7 @@ def test_leave_one_complete_file_and_nothing_else(tmp_path: Path, *, same_report
     assert leftovers == set()
 
 
+@pytest.mark.nightly
 def test_into_two_files_of_one_folder_do_not_mix_their_kernels(tmp_path: Path) -> None:
     parsed_at_once(*((report, tmp_path / f"{report}.parquet") for report in REPORTS))
     for report in REPORTS:
@@ -60,7 +61,7 @@ def test_into_two_files_of_one_folder_do_not_mix_their_kernels(tmp_path: Path) -
 def test_into_one_dataset_all_are_recorded_in_the_log(tmp_path: Path) -> None:
     script = (
         "import sys; from ncu_parsers.parse.parse_dataset import parse_into_dataset; from ncu_parsers.sources.sources import Source\n"
-        "for at in range(40): parse_into_dataset(sys.argv[1], [Source(f'/missing/{sys.argv[2]}-{at}.csv')], run='r')"
+        "for at in range(12): parse_into_dataset(sys.argv[1], [Source(f'/missing/{sys.argv[2]}-{at}.csv')], run='r')"
     )
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     running = [
@@ -69,5 +70,5 @@ def test_into_one_dataset_all_are_recorded_in_the_log(tmp_path: Path) -> None:
     ]
     assert [one.wait(timeout=120) for one in running] == [0] * 4
     log = read_log(tmp_path / "fleet" / "run=r" / "_log.jsonl")
-    assert {Path(report).stem for report in log} == {f"{number}-{at}" for number in range(4) for at in range(40)}
+    assert {Path(report).stem for report in log} == {f"{number}-{at}" for number in range(4) for at in range(12)}
     assert [one.name for one in (tmp_path / "fleet" / "run=r").iterdir()] == ["_log.jsonl"]

@@ -160,6 +160,7 @@ class TestACluster:
         Cluster.wait_for(lambda: not Path("/proc", process).exists())
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_local_workers_without_output_and_leaves_no_temporary_folder(targets: Path, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     command = [sys.executable, "-c", "from ncu_tools.cli import main; main()", "bench", "targets.py:hangs_once"]

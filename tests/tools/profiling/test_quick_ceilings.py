@@ -281,6 +281,7 @@ class TestTheProcess:
     def _with_torch(self) -> None:
         pytest.importorskip("torch", reason=WITHOUT_TORCH)
 
+    @pytest.mark.nightly
     def test_measures_memory_at_one_size_and_the_first_type(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(machine_measurement, "QUICK_LIMIT_S", 120.0)  # a busy machine takes long to start PyTorch
         result = measured_quickly("cpu", 1, ("fp32", "bf16"))

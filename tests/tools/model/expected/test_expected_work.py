@@ -81,7 +81,7 @@ def test_resnet18_has_the_expected_flops_of_its_paper_and_every_row_is_an_estima
     [
         ("resnet18", {}),
         pytest.param("vit_b_16", {}, marks=pytest.mark.nightly),
-        ("hf:bert-base", {"sequence_length": 16}),
+        pytest.param("hf:bert-base", {"sequence_length": 16}, marks=pytest.mark.nightly),
     ],
 )
 def test_expected_flops_equal_the_collectors_by_phase_and_module(
