@@ -51,11 +51,11 @@ def sampled_row(work: Callable[[], None], device: str, *, is_backward: bool = Fa
     }
 
 
-def repeated(work: Callable[[], None], gpu: NvmlGpu, seconds: float = REPEATED_S) -> Row:
-    """Repeat `work` for `seconds` while `gpu` is read; the values by column, without those that are not known."""
+def repeated(work: Callable[[], None], gpu: NvmlGpu) -> Row:
+    """Repeat `work` for `REPEATED_S` seconds while `gpu` is read; the values by column, without those that are not known."""
     iterations, began = 0, time.monotonic()
     with sampling(gpu) as sampler:
-        while time.monotonic() - began < seconds or not iterations:
+        while time.monotonic() - began < REPEATED_S or not iterations:
             work()
             iterations += 1
         lasted = time.monotonic() - began
