@@ -117,6 +117,7 @@ class TestThePages:
         for target in re.findall(r"\]\(([^)\s#]+)", page.read_text("utf-8")):
             assert (page.parent / target).is_file(), target
 
+    @pytest.mark.nightly
     @needs_transformers
     def test_show_the_current_estimates_of_a_language_model(self) -> None:
         page = next(page for page in PAGES if page.stem.startswith("s6"))

@@ -316,7 +316,7 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("name", "parameters"),
         [
-            ("distilbert", 66_362_880),
+            pytest.param("distilbert", 66_362_880, marks=pytest.mark.nightly),
             ("t5-small", 60_506_624),
             pytest.param("gpt2", 124_439_808, marks=pytest.mark.nightly),
             pytest.param("opt-125m", 125_239_296, marks=pytest.mark.nightly),

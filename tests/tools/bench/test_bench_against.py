@@ -267,6 +267,7 @@ def test_a_reference_that_is_not_there_is_named(reference: str, says: str, folde
     assert says in result.err
 
 
+@pytest.mark.nightly
 def test_the_table_of_a_real_process_says_what_speedup_is_and_how_results_agree(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text(KERNELS)
     words = [*MAIN, "bench", *QUICK, "k.py:scale", "--against", "k.py:doubled", "-o", "o"]

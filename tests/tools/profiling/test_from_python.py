@@ -55,6 +55,7 @@ class TestAModel:
         assert "FLOPs and bytes are counted from operators, not by hardware" in run.notes
         assert ncu_tools.load(run.folder).launches.equals(run.launches)
 
+    @pytest.mark.nightly
     @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is missing")
     def test_is_profiled_in_a_notebook_and_renders_itself(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

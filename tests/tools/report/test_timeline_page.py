@@ -160,7 +160,7 @@ class TestWhichPages:
         assert not file.exists()
 
     @pytest.mark.parametrize(
-        ("kernels", "count"), [(1500, 10_000), pytest.param(5000, 40_000, marks=pytest.mark.nightly)]
+        ("kernels", "count"), [(800, 5_000), pytest.param(5000, 40_000, marks=pytest.mark.nightly)]
     )
     def test_stay_under_two_megabytes_with_many_kernels_and_a_long_timeline(self, kernels: int, count: int) -> None:
         names = [f"void kernel_{n}<{'at::native::' * 200}>(int)" for n in range(kernels)]

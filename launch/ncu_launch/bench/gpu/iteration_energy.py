@@ -52,7 +52,7 @@ def sampled_row(work: Callable[[], None], device: str, *, is_backward: bool = Fa
 
 
 def repeated(work: Callable[[], None], gpu: NvmlGpu) -> Row:
-    """Repeat `work` for `REPEATED_S` seconds while `gpu` is read; the values by column, without those that are not known."""
+    """Repeat `work` for `REPEATED_S` while `gpu` is read; the values by column, without those that are not known."""
     iterations, began = 0, time.monotonic()
     with sampling(gpu) as sampler:
         while time.monotonic() - began < REPEATED_S or not iterations:
