@@ -428,7 +428,7 @@ socket.getaddrinfo = refuse_name
 """
 
 
-@pytest.mark.parametrize("model", by_day(["resnet18"], ["hf:bert-base", "resnet18"]))
+@pytest.mark.parametrize("model", by_day(["gemm:64,64,64,fp32"], ["gemm:64,64,64,fp32", "hf:bert-base", "resnet18"]))
 def test_no_command_uses_the_network(model: str, tmp_path: Path) -> None:
     log = tmp_path / "asked"
     (tmp_path / "sitecustomize.py").write_text(NO_NETWORK.format(log=str(log)))

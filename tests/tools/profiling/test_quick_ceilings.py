@@ -354,6 +354,7 @@ class TestTheCommand:
         assert {one["unit"]: one["kind"] for one in ceilings} == dict.fromkeys(("dram", "fp32"), "measured quickly")
         assert all(kept.stem in one["source"] for one in ceilings)
 
+    @pytest.mark.nightly
     def test_ends_by_ctrl_c_while_it_measures_with_the_run_kept_and_no_machine_file(
         self, started: Any, tmp_path: Path
     ) -> None:

@@ -569,6 +569,7 @@ class TestInChromium:
         )
         found.close()
 
+    @pytest.mark.nightly
     def test_two_thousand_kernels_open_in_three_seconds_and_stay_responsive(
         self, browser: Browser, tmp_path: Path
     ) -> None:

@@ -277,6 +277,7 @@ def _slowly(item: Any) -> Any:
     return write_report(item)
 
 
+@pytest.mark.nightly
 def test_after_a_worker_is_killed_nothing_is_lost_or_doubled(
     cluster: Cluster, reports: list[Source], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

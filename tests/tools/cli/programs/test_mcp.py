@@ -159,6 +159,7 @@ def test_a_kernel_name_that_gives_orders_stays_a_quoted_value(root: Path) -> Non
     ask_here(root, questions)
 
 
+@pytest.mark.nightly
 def test_many_calls_at_once_are_each_answered_for_their_own_run(root: Path) -> None:
     async def questions(client: Client) -> None:
         names = ["d02-long-rules.csv", "d04-long-metrics.csv"] * 2
