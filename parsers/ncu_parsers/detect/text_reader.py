@@ -26,7 +26,7 @@ from ncu_parsers.ncu.session_and_source_pages import (
     open_source_page,
     opens_session_page,
 )
-from ncu_parsers.ncu.text_page import TextPage, may_open_text_page, open_text_page
+from ncu_parsers.ncu.text_page import TextPage, may_open_text_page, open_text_page, unquoted
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.operator_records import may_open_operator_file, open_operator_file
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
@@ -80,6 +80,8 @@ class TextReading:
             self.note(report.TOO_LONG, number, line)
             return
         current = self.current
+        if current is None or isinstance(current, (TextPage, nsys_stats.NsysPage)):
+            line = unquoted(line)
         page = open_page(line, current)
         if page is not None:
             self.pages.append(page)

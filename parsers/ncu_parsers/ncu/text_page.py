@@ -2,11 +2,16 @@
 
 A kernel line opens a launch; below it, tables are fenced by lines of dashes whose runs are the columns. The layout
 changed over the years (2020 left out the title row, summaries were left-aligned), the dashes did not.
+
+Such pages are pasted into notes and issues: indented otherwise or not at all, quoted, numbered, with long kernel lines
+broken in two and remarks behind values. A kernel line that is missed gives its launch's values to the one before it.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Sequence
 from functools import lru_cache
 
 from ncu_parsers.ncu.csv_pages import read_summary
@@ -16,7 +21,8 @@ from ncu_parsers.report_data.report import Launch, Page
 
 _PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"
 _KERNEL = r"""(?x)
-        ^\s{2,4}(?P<name>\S.*?)(?=\s\(\d|,\s[\dA-Z]|\s*$)  # most characters of a name end here, and try nothing below
+        ^(?P<indent>\s*)(?:\[\s+)?
+        (?P<name>[^\s",[].*?)(?=\s\(\d|,\s[\dA-Z]|\s*$)  # most characters of a name end here, and try nothing below
         (?:\s\((?P<grid>\d+,\s*\d+,\s*\d+)\)x\((?P<block>\d+,\s*\d+,\s*\d+)\))?
         (?:,\s(?P<time>\d{4}-\w{3}-\d{2}\s[\d:]+))?
         (?:,\sBlock\sSize\s(?P<threads>\d+),\sGrid\sSize\s(?P<blocks>\d+))?
@@ -27,31 +33,73 @@ _KERNEL = r"""(?x)
         (?:,\sInvocations\s(?P<invocations>\d+)|,\s(?P<old_invocations>\d+)\sinvocations)?
         \s*$"""
 _DEVICE = r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$"
-_DASHES = re.compile(r"\s+-{3,}(?: -{3,})+\s*$")
-_SECTION = re.compile(r"\s{4,6}Section: (?P<section>.+?)\s*$")
+_DASHES = re.compile(r"\s*-{3,}(?: -{3,})+\s*$|\s+-{40,}\s*$")
+_SECTION = re.compile(r"\s*Section: (?P<section>.+?)\s*$")
 _RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
 
 
-may_open_text_page = re.compile("  ").match
-"""Whether a line is indented as the kernel lines of text pages are."""
+_QUOTED = re.compile(r"(?:(?:>|//|#|\d+:)(?=\s)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*Z ) ?")
+_KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
+_END_OF_A_KERNEL_LINE = re.compile(
+    r"(?:Context \d+|Stream \S+|Device \d+|CC \d+\.\d+|Grid Size \d+|nvocations(?: \d+)?)\s*$"
+)
+_TORN = re.compile(r"\(?\d+, |(?:Context|Stream|Device|CC) \S+$")
+_PARTS_OF_A_LINE = 24
+"""How many lines a kernel line may be broken into: names of templates have thousands of characters."""
+
+
+def unquoted(line: str) -> str:
+    """The line without the mark of a quotation or comment, the number, the time of day or the tabs put before it."""
+    quoted = _QUOTED.match(line)
+    text = line[quoted.end() :] if quoted else line
+    return text.expandtabs(4) if text.startswith("\t") else text
+
+
+def may_open_text_page(line: str) -> bool:
+    """Whether a line holds one of the words that end kernel lines."""
+    return any(mark in line for mark in _KERNEL_MARKS)
 
 
 def open_text_page(line: str, current: Page | None) -> Page | None:
     """The text page whose kernel line `line` is; None where it is none."""
-    if not may_open_text_page(line) or _kernel(line) is None:
+    if _kernel(line) is None:
         return None
     return current if isinstance(current, TextPage) else TextPage()
 
 
-_KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
-
-
 def _kernel(line: str) -> re.Match[str] | None:
-    if not any(mark in line for mark in _KERNEL_MARKS):
+    """The parts of a kernel line; one that names no stream is one only where ncu writes it, two to four spaces in."""
+    if not may_open_text_page(line):
         return None
     match = re.match(_KERNEL, line)
+    if match is None or (match["context"] and match["stream"]):
+        return match
     marks = ("context", "device", "invocations", "old_invocations")
-    return match if match and any(match[mark] for mark in marks) else None
+    return match if 2 <= len(match["indent"]) <= 4 and any(match[mark] for mark in marks) else None
+
+
+def _mended(above: Sequence[str], line: str) -> re.Match[str] | None:
+    """The kernel line that `line` ends, from its first part on, some lines above perhaps; None if it ends none."""
+    match = _kernel(line)
+    if match is not None and not _is_torn(match["name"]):
+        return match
+    whole_line = line
+    for part in reversed(above):
+        whole_line = f"{part.rstrip()} {whole_line.lstrip()}" if whole_line[:1].isspace() else part + whole_line
+        mended = re.match(_KERNEL, whole_line) if ", Context " in whole_line else None
+        if mended is not None and mended["stream"] and not _is_torn(mended["name"]):
+            return mended
+    return match
+
+
+def _is_torn(name: str) -> bool:
+    """Whether the name of a kernel is the end of one, or what stands behind it in its line."""
+    closed = name.count(">") - name.count("->")
+    return (
+        name.count(")") > name.count("(")
+        or (closed > name.count("<") and "operator" not in name)
+        or _TORN.match(name) is not None
+    )
 
 
 @lru_cache(maxsize=256)  # ncu repeats the tables of its sections in every launch
@@ -62,17 +110,29 @@ def _columns_below(fence: str) -> tuple[tuple[slice, ...], int]:
     return (*(slice(start, end) for start, end in runs[:-1]), slice(first, None)), last - first
 
 
-def _cells(line: str, columns: tuple[slice, ...]) -> list[str]:
+def _is_aligned(line: str, columns: tuple[slice, ...]) -> bool:
+    """Whether a row has nothing but spaces before its first column and between two of them."""
+    gaps = [line[: columns[0].start], *(line[column.stop : column.stop + 1] for column in columns[:-1])]
+    return not any(gap.strip() for gap in gaps)
+
+
+def _cells(line: str, columns: tuple[slice, ...], width: int) -> list[str]:
     """The cells of a row, by the columns of its table, or by the gaps of a row that an editor has indented.
 
     Shifted to the right, the name begins behind its column's start, and the end of the unit stands in the column of the
-    value, with padding between the two.
+    value, with padding between the two. What stands behind the last column, `width` characters wide, is a remark.
     """
+    end = columns[-1].start + width
     cells = [line[column].strip() for column in columns]
+    if line[end : end + 1].isspace() and _is_aligned(line, columns):
+        cells[-1] = line[columns[-1].start : end].strip()
     is_shifted = line[: columns[0].stop].startswith(" " * (columns[0].start + 1)) and "  " in cells[-1]
+    by_gaps = re.split(r"\s{2,}", line.strip())
+    if len(columns) == 1 and len(by_gaps) == 3:  # one line of dashes for all columns, as a document shortened them
+        return by_gaps
     if len(cells) != 3 or not cells[0] or not is_shifted:
         return cells
-    name, *unit, value = re.split(r"\s{2,}", line.strip())
+    name, *unit, value = by_gaps
     return [name, " ".join(unit), value]
 
 
@@ -91,6 +151,8 @@ class TextPage:
         self._titles: list[str] = []
         self._value_width = 0
         self._in_rule = False
+        self._may_begin_table = False
+        self._above: deque[str] = deque(maxlen=_PARTS_OF_A_LINE)
 
     def launches(self) -> list[Launch]:
         """The launches read so far, in the order of the file."""
@@ -98,36 +160,42 @@ class TextPage:
 
     def feed(self, line: str) -> str:
         """Take in one line: a kernel line, a section title, a table line, a metric row, or something else."""
-        if line.startswith("  "):
-            return self._indented(line)
-        self._leave_table()
-        process = re.match(_PROCESS, line)
-        if process:
-            self.process = (whole(process["pid"]), process["name"], process["host"])
-            self.device = (None, None)
-            return report.LAYOUT
         if not line.strip():
-            return report.BLANK
-        return report.MESSAGE if line.startswith("==") else report.OUTPUT
-
-    def _indented(self, line: str) -> str:
-        text = line.lstrip()
-        if not text:
             self._leave_table()
+            self._above.clear()
             return report.BLANK
-        if text.startswith("-") and _DASHES.match(line):
+        kind = self._of_a_table(line) or self._of_a_launch(line) or self._of_no_table(line)
+        self._may_begin_table = kind in (report.HEADER, report.LAYOUT, report.METRICS)
+        if kind in (report.LAYOUT, report.OUTPUT, report.RULE):  # perhaps a part of a kernel line
+            self._above.append(line)
+        else:
+            self._above.clear()
+        return kind
+
+    def _of_a_table(self, line: str) -> str | None:
+        """The kind of a line of dashes or of a row between two; None for others."""
+        if _DASHES.match(line) and (line[0].isspace() or self._may_begin_table):
             return self._fence(line)
-        if self._columns:
+        if not self._columns:
+            return None
+        if line.startswith("  ") or (self._columns[0].start == 0 and _is_aligned(line, self._columns)):
             return self._row(line)
-        kernel = _kernel(line)
-        if kernel is not None:
-            self._open_launch(kernel)
-            return report.HEADER
+        self._leave_table()
+        return None
+
+    def _of_a_launch(self, line: str) -> str | None:
+        """The kind of a line of a launch or device that stands in no table; None for others."""
+        end = (self._above[-1] if self._above else "")[-40:] + line[-80:]
+        if _END_OF_A_KERNEL_LINE.search(end):
+            kernel = _mended(self._above, line)
+            if kernel is not None:
+                self._open_launch(kernel)
+                return report.HEADER
         device = re.match(_DEVICE, line)
         if device:
             self.device = (whole(device["device"], bits=31), device["cc"])
             return report.LAYOUT
-        section = _SECTION.match(line)
+        section = _SECTION.match(line) if self._launches else None
         if section:
             self._section = section["section"]
             self._in_rule = False
@@ -135,10 +203,21 @@ class TextPage:
         if line.split()[:2] == ["Metric", "Name"]:
             self._titles = re.split(r"\s{2,}| (?=Metric|Minimum|Maximum|Average)", line.strip())
             return report.LAYOUT
-        if re.match(_RULE, line) or self._in_rule:
-            self._in_rule = True
-            return report.RULE
-        return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT
+        return None
+
+    def _of_no_table(self, line: str) -> str:
+        """The kind of a line that holds no part of a launch: a rule's text, a process, a message, program output."""
+        if line.startswith("  "):
+            if re.match(_RULE, line) or self._in_rule:
+                self._in_rule = True
+                return report.RULE
+            return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT
+        process = re.match(_PROCESS, line)
+        if process:
+            self.process = (whole(process["pid"]), process["name"], process["host"])
+            self.device = (None, None)
+            return report.LAYOUT
+        return report.MESSAGE if line.startswith("==") else report.OUTPUT
 
     def _open_launch(self, match: re.Match[str]) -> None:
         process_id, process, host = self.process
@@ -179,11 +258,9 @@ class TextPage:
         self._titles = []
 
     def _row(self, line: str) -> str:
-        cells = _cells(line, self._columns)
+        cells = _cells(line, self._columns, self._value_width)
         if cells[0] == "Metric Name":
-            # The fence below the titles comes next; _fence must not take it for the end of the table.
-            self._columns = ()
-            self._titles = []
+            self._titles = []  # or _fence takes the dashes below the titles for the end of the table
             return report.LAYOUT
         if not self._launches or len(cells) not in (3, 5):
             return report.OUTPUT

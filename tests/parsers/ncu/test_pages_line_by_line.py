@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.ncu.csv_pages import LongPage, SummaryPage, WidePage, open_page
 from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
 from ncu_parsers.ncu.text_page import TextPage, open_text_page
 from ncu_parsers.report_data import report
+from ncu_parsers.sources.sources import Source
 
 from sample_reports import dialects
 from sample_reports.dialects import Cell, Printed, Style
@@ -93,7 +98,8 @@ class TestTextPages:
         assert open_text_page(self.KERNEL, None)
         assert open_text_page("  gemm(float *), 2020-Mar-01 10:00:00, Context 1, Stream 7", None)
         assert not open_text_page("  loss 0.5, Context switch", None)
-        assert not open_text_page(self.KERNEL.lstrip(), None)
+        assert not open_text_page("  [0]   gemm, Context 1, Stream 7", None)  # lines of several ranks mix
+        assert not open_text_page("gemm runs in Context 1, Device 0", None)
 
     def test_give_a_launch_its_shape_device_process_and_metrics(self) -> None:
         page = TextPage()
@@ -125,6 +131,73 @@ class TestTextPages:
         assert [one for readings in read.values() for one in readings] == [
             ("6", "block"), ("16", "register/thread"), ("80.71", "%"), ("136.53", ""),
         ]  # fmt: skip
+
+    TABLE = (
+        "    Section: GPU Speed Of Light Throughput",
+        "    ------------------- ----------- ------------",
+        "    Metric Name         Metric Unit Metric Value",
+        "    ------------------- ----------- ------------",
+        "    Duration                     us        12.50",
+        "    ------------------- ----------- ------------",
+    )
+
+    @pytest.mark.parametrize(
+        "pasted",
+        [
+            lambda line: f"    {line}", lambda line: f"\t{line}", lambda line: f"> {line}", lambda line: f"// {line}",
+            lambda line: f"12: {line}", lambda line: f"2025-04-22T00:30:24.123Z {line}", str.strip,
+            lambda line: line.strip() if "Context" in line else line,
+        ],
+        ids=["indented", "by a tab", "quoted", "in a comment", "numbered", "logged", "without indent", "from the name on"],
+    )  # fmt: skip
+    def test_two_launches_keep_their_own_values_however_they_were_pasted(
+        self, pasted: Callable[[str], str], tmp_path: Path
+    ) -> None:
+        lines = [
+            line.replace("gemm", name).replace("12.50", time)
+            for name, time in (("gemm", "12.50"), ("copy", " 3.25"))
+            for line in (self.KERNEL, *self.TABLE, "")
+        ]
+        (tmp_path / "pasted.txt").write_text("\n".join(map(pasted, lines)))
+        launches = read_report(Source(str(tmp_path / "pasted.txt"))).launches
+        assert [(one.kernel_name, one.metrics["gpu__time_duration.sum"].value) for one in launches] == [
+            ("gemm(float *)", 12_500.0), ("copy(float *)", 3_250.0),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("width", range(18, 80, 3))
+    def test_a_kernel_line_that_was_broken_is_mended(self, width: int) -> None:
+        page = TextPage()
+        line = "  void attention<float, 8>(float *, int) (4, 2, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.0"
+        parts = [line[at : at + width] for at in range(0, len(line), width)]
+        for one in (
+            "  first(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 8.0",
+            *self.TABLE,
+            "",
+            *parts,
+        ):
+            page.feed(one)
+        assert page.launches()[1].kernel_name == "void attention<float, 8>(float *, int)"
+        assert page.launches()[1].grid == (4, 2, 1)
+
+    def test_a_shape_in_a_line_of_its_own_belongs_to_the_name_above(self) -> None:
+        page = TextPage()
+        for line in ("  heat(float *, int) ", "  (63, 63, 1)x(16, 16, 1), Context 1, Stream 7, Device 0, CC 8.6"):
+            page.feed(line)
+        assert [(one.kernel_name, one.grid) for one in page.launches()] == [("heat(float *, int)", (63, 63, 1))]
+
+    def test_a_remark_behind_a_value_is_no_part_of_it(self) -> None:
+        page = TextPage()
+        for line in (self.KERNEL, *self.TABLE[:4], f"{self.TABLE[4]}  <-- slow", f"{self.TABLE[4]}  # 12.5 微秒"):
+            page.feed(line)
+        (launch,) = page.launches()
+        assert [one.text for readings in launch.readings.values() for one in readings] == ["12.50", "12.50"]
+
+    def test_a_table_of_the_program_below_a_launch_is_none_of_its(self) -> None:
+        page = TextPage()
+        for line in (self.KERNEL, *self.TABLE, "", "epoch  loss", "----- ---- ----", "first    s  0.25"):
+            page.feed(line)
+        (launch,) = page.launches()
+        assert len(launch.readings) == 1
 
     def test_a_line_that_is_no_kernel_opens_no_launch(self) -> None:
         page = TextPage()
