@@ -23,6 +23,7 @@ from tests.support.reports import needs_shared_reports, sample_files, shared_rep
     ("results.csv", '"Index","KernelName","gpu-id"\n'.encode("utf-16"), "is a table of AMD's rocprof."),
     ("trace.csv", b'"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name"\n', "is a table of AMD's rocprofv3."),
     ("log.txt", b"==7== NVPROF is profiling process 7, command: ./a\n", "is the output of nvprof"),
+    ("table.txt", b"---\n  Name    Self CPU %   Self CPU   CPU total %    # of Calls\n", "is a printed table of PyTorch's profiler"),
     ("train.py", b"import torch\n", "is a program, not a report"),
 ])  # fmt: skip
 def test_a_file_is_named_by_its_first_bytes_its_suffix_or_its_words(
