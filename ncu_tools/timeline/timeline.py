@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import (
@@ -20,7 +19,6 @@ from ncu_parsers.timelines.activity.activity import (
     GRAPH,
     HOST_TO_DEVICE,
     KERNEL,
-    MEMCPY,
     MISSING,
     PEER_TO_PEER,
     Activity,
@@ -31,10 +29,9 @@ from ncu_parsers.timelines.activity.activity import (
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
 from ncu_tools.numbers.number_format import counted, duration, percent
-from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_communication
+from ncu_tools.timeline.communication import CollectiveSum, collectives_on
 from ncu_tools.timeline.copies import CopySum, copies_on
 from ncu_tools.timeline.gaps import (
-    CAUSES,
     LAUNCH,
     Gaps,
     LongGap,
@@ -43,8 +40,9 @@ from ncu_tools.timeline.gaps import (
     launching_calls,
     longest_gaps,
 )
-from ncu_tools.timeline.intervals import NOTHING, IntervalSet
-from ncu_tools.timeline.step_energy import StepEnergy, energy_between, power_note, readings_of
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
+from ncu_tools.timeline.step_energy import energy_between, power_note, readings_of
+from ncu_tools.timeline.step_sums import GpuWork, TimelineStep, sums_of_steps
 from ncu_tools.timeline.steps import (
     WHOLE,
     StepWindow,
@@ -60,14 +58,11 @@ from ncu_tools.timeline.verdict import (
     COPY,
     LAUNCHES,
     NO_KERNEL,
-    StepVerdict,
     communication_evidence,
     copy_evidence,
     gap_evidence,
-    metrics_of,
     on_a_shared_gpu,
     step_evidence,
-    verdict_of,
     without_kernels,
 )
 from ncu_tools.timeline.waits import HostWait, waits_of
@@ -79,36 +74,6 @@ NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the 
 
 WORTH_A_NOTE = 0.01
 """Share of the time that what stands in line in a stream could save to be named in a note."""
-
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class TimelineStep:
-    """One step on one GPU, in ns.
-
-    span = busy + idle; busy = compute + exposed_communication + exposed_copies; idle is the sum of `causes`. Compute is
-    when a kernel runs that does not communicate, or a memset. Communication and copies are exposed when nothing
-    computes; copies also only when nothing communicates.
-    """
-
-    name: str
-    start_ns: int
-    span_ns: int
-    busy_ns: int
-    idle_ns: int
-    compute_ns: int
-    communication_ns: int
-    exposed_communication_ns: int
-    copies_ns: int
-    exposed_copies_ns: int
-    kernels: int
-    copies: int
-    collectives: int
-    gaps: int
-    causes: dict[str, int]
-    verdict: StepVerdict
-    energy: StepEnergy | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +211,7 @@ def _gpu(
     busy = (work.compute | work.communication | work.copies) & window
     gaps = gaps_of(activity, operations, call, busy, window, threads)
     inside = np.flatnonzero(window.touches(operations.start, operations.end))
-    found_steps = _steps([whole, *windows], operations, work, gaps)
+    found_steps = sums_of_steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
     others = _sharing(activity, process, device)
@@ -340,69 +305,6 @@ def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> li
     low, high = int(looked_at.start[0]), int(looked_at.end[0])
     cut = [StepWindow(one.name, max(one.start, low), min(one.end, high)) for one in windows]
     return [one for one in cut if one.end > one.start]
-
-
-@dataclass(frozen=True)
-class GpuWork:
-    """When a GPU computed, communicated and copied; in part of `compute`, `graphs`, it is not known which."""
-
-    computes: Mask
-    communicates: Mask
-    compute: IntervalSet
-    communication: IntervalSet
-    copies: IntervalSet
-    exposed_communication: IntervalSet
-    exposed_copies: IntervalSet
-    graphs: IntervalSet
-
-    @classmethod
-    def of(cls, operations: GpuOperations) -> GpuWork:
-        """What these operations did, and when."""
-        named = np.array([is_communication(name) for name in operations.names], np.bool_)
-        is_copy = operations.kind == MEMCPY
-        communicates = named[operations.name] & (operations.kind == KERNEL)
-        computes = ~is_copy & ~communicates
-        compute, communication, copies = (
-            IntervalSet.union_of(operations.start[some], operations.end[some])
-            for some in (computes, communicates, is_copy)
-        )
-        whole = operations.kind == GRAPH
-        kernels = IntervalSet.union_of(operations.start[computes & ~whole], operations.end[computes & ~whole])
-        return cls(computes, communicates, compute, communication, copies, communication - compute,
-                   copies - (compute | communication), compute - kernels)  # fmt: skip
-
-
-def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: GpuWork, gaps: Gaps) -> list[TimelineStep]:
-    start = np.array([one.start for one in windows], np.int64)
-    end = np.array([one.end for one in windows], np.int64)
-    sums = {
-        "compute_ns": work.compute, "communication_ns": work.communication, "copies_ns": work.copies,
-        "exposed_communication_ns": work.exposed_communication, "exposed_copies_ns": work.exposed_copies,
-        "idle_ns": gaps.idle,
-    }  # fmt: skip
-    columns = {name: some.within(start, end) for name, some in sums.items()}
-    causes = {cause: gaps.causes[cause].within(start, end) for cause in CAUSES}
-    in_graphs = work.graphs.within(start, end).tolist()
-    counts = {
-        "kernels": operations.kind == KERNEL, "copies": operations.kind == MEMCPY, "collectives": work.communicates,
-    }  # fmt: skip
-    for name, some in counts.items():
-        moments = operations.start[some]
-        columns[name] = np.searchsorted(moments, end) - np.searchsorted(moments, start)
-    columns["gaps"] = np.searchsorted(gaps.idle.start, end) - np.searchsorted(gaps.idle.end, start, side="right")
-    found = []
-    for at, window in enumerate(windows):
-        values = {name: int(column[at]) for name, column in columns.items()}
-        of_causes = {cause: int(column[at]) for cause, column in causes.items() if column[at]}
-        span = window.end - window.start
-        verdict = verdict_of(span, values["compute_ns"], values["exposed_copies_ns"],
-                             values["exposed_communication_ns"], of_causes, in_graphs[at])  # fmt: skip
-        verdict = replace(verdict, metrics=metrics_of(verdict.bound, values, of_causes))
-        found.append(
-            TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],
-                         causes=of_causes, verdict=verdict, energy=None, **values)
-        )  # fmt: skip
-    return found
 
 
 def _with_evidence(step: TimelineStep, longest: Sequence[LongGap]) -> TimelineStep:
