@@ -1,9 +1,9 @@
 """The steps of a recording, and the window of each on a GPU.
 
-A step is a range of the host. Its window on a GPU begins when the host is in the range and what came before is done, at
-the latest with its first operation; it ends with its last operation or with the range, whichever is later, at the
-latest where the next step begins. Which operations are of a step is said by the times of the API calls that launched
-them.
+A step is a range of the host. Its window on a GPU begins when the host is in the range and what was launched before it
+is done, at the latest with its first operation; it ends with its last operation or with the range, whichever is later,
+at the latest where the next step begins. Which operations are of a step is said by the times of the API calls that
+launched them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def windows_of_ranges(steps: StepRanges, operations: GpuOperations, called: Inte
     np.minimum.at(first, place, operations.start[rows])
     np.maximum.at(last, place, operations.end[rows])
     first, last = first[present], last[present]
-    done = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(last)[:-1]])
+    done = _earlier_work(steps.start[present], first, operations, called)
     begin = np.maximum.accumulate(np.minimum(first, np.maximum(steps.start[present], done)))
     next_begin = np.concatenate([begin[1:], [np.iinfo(np.int64).max]])
     end = np.minimum(np.maximum(last, steps.end[present]), next_begin)
@@ -113,6 +113,24 @@ def windows_of_ranges(steps: StepRanges, operations: GpuOperations, called: Inte
         for one, start, stop in zip(present.tolist(), begin, end, strict=True)
         if stop > start
     ]
+
+
+def _earlier_work(begun: Integers, first: Integers, operations: GpuOperations, called: Integers) -> Integers:
+    """When the operations that were asked for before each step end; the lowest number where there are none.
+
+    `begun` is when the host enters each step, `first` when its first operation starts. An operation whose launch is
+    not known is earlier if it starts before the step's first one: it stood before that in the queue.
+    """
+    known = called != MISSING
+    asked = _latest_end_before(begun, called[known], operations.end[known])
+    return np.maximum(asked, _latest_end_before(first, operations.start[~known], operations.end[~known]))
+
+
+def _latest_end_before(moments: Integers, start: Integers, end: Integers) -> Integers:
+    """The latest of the ends whose start is before each moment; the lowest number where none is."""
+    order = np.argsort(start, kind="stable")
+    reached = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(end[order])])
+    return reached[np.searchsorted(start[order], moments)]
 
 
 def windows_of_iterations(operations: GpuOperations) -> list[StepWindow]:

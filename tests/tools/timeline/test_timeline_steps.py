@@ -40,6 +40,28 @@ def test_a_step_without_queued_work_begins_with_its_range() -> None:
     assert steps(made) == [("ProfilerStep#4", 0, 100), ("ProfilerStep#5", 105, 200)]
 
 
+def test_a_step_begins_when_work_that_was_queued_before_it_is_done() -> None:
+    """Warm-up before the first step, and an evaluation between two of them, are launched long before they run."""
+    ranges = [Range(20, 40, "ProfilerStep#4"), Range(130, 140, "ProfilerStep#5")]
+    calls = [Call(0, 2, correlation=1), Call(25, 27, correlation=2), Call(125, 127, correlation=3),
+             Call(135, 137, correlation=4)]  # fmt: skip
+    operations = [Operation(5, 90, calls=1), Operation(95, 100, calls=2), Operation(127, 200, calls=3),
+                  Operation(203, 220, calls=4)]  # fmt: skip
+    assert steps(recording(operations, calls, ranges)) == [("ProfilerStep#4", 90, 100), ("ProfilerStep#5", 200, 220)]
+
+
+def test_a_step_begins_behind_operations_of_unknown_calls_that_ran_before_its_first() -> None:
+    ranges, calls = [Range(20, 40, "ProfilerStep#4")], [Call(25, 27, correlation=2)]
+    before, own, behind = Operation(5, 90), Operation(95, 100, calls=2), Operation(100, 130)
+    assert steps(recording([before, own, behind], calls, ranges)) == [("ProfilerStep#4", 90, 100)]
+
+
+def test_a_step_begins_with_its_first_operation_where_earlier_work_runs_on_beside_it() -> None:
+    ranges, calls = [Range(20, 40, "ProfilerStep#4")], [Call(0, 2, correlation=1), Call(25, 27, correlation=2)]
+    beside = [Operation(5, 300, calls=1, stream=8), Operation(95, 100, calls=2)]
+    assert steps(recording(beside, calls, ranges)) == [("ProfilerStep#4", 95, 100)]
+
+
 def test_steps_of_the_profiler_come_before_iterations_of_the_launcher() -> None:
     made = asynchronous()
     more = [Range(0, 50, "iteration 0")]
