@@ -45,6 +45,7 @@ from ncu_tools.timeline.step_energy import energy_between, power_note, readings_
 from ncu_tools.timeline.step_sums import GpuWork, TimelineStep, sums_of_steps
 from ncu_tools.timeline.steps import (
     WHOLE,
+    Launched,
     StepWindow,
     step_ranges,
     windows_by_repetition,
@@ -105,6 +106,7 @@ class GpuTimeline:
     name: str | None
     whole: TimelineStep
     how_steps: str
+    step_notes: list[str]
     steps: list[TimelineStep]
     longest: list[LongGap]
     copies: list[CopySum]
@@ -200,7 +202,7 @@ def _gpu(
     """
     rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
     operations, call = activity.operations.at(rows), calls[rows]
-    found, how = _windows(activity, process, operations, call, step)
+    found, how, step_notes = _windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
         return None
     whole = _whole(operations, looked_at)
@@ -226,7 +228,7 @@ def _gpu(
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
         activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
-        how, steps, described, copies, collectives,
+        how, step_notes, steps, described, copies, collectives,
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
     )  # fmt: skip
@@ -286,17 +288,25 @@ def _whole(operations: GpuOperations, looked_at: IntervalSet | None) -> StepWind
 
 def _windows(
     activity: Activity, process: int, operations: GpuOperations, call: Integers, step: re.Pattern[str] | None
-) -> tuple[list[StepWindow], str]:
-    """The steps on one GPU, and how they were found; none and "" where nothing marks them."""
-    called = np.where(call >= 0, activity.calls.start[call] if len(activity.calls) else MISSING, MISSING)
+) -> tuple[list[StepWindow], str, list[str]]:
+    """The steps on one GPU, how they were found, and notes on them; none and "" where nothing marks them."""
     found = step_ranges(activity.ranges, process, step)
     if found is not None:
-        return windows_of_ranges(found[0], operations, called), found[1]
+        windows, notes = windows_of_ranges(found[0], operations, _launched(activity, call))
+        return windows, found[1], notes
     if step is not None:
-        return [], NO_STEP_HERE
+        return [], NO_STEP_HERE, []
     if (operations.iteration != MISSING).any():
-        return windows_of_iterations(operations), "iterations that the table of launches names"
-    return windows_by_repetition(operations, call) or ([], "")
+        return windows_of_iterations(operations), "iterations that the table of launches names", []
+    return (*(windows_by_repetition(operations, call) or ([], "")), [])
+
+
+def _launched(activity: Activity, call: Integers) -> Launched:
+    """When and by which thread each operation was launched, from the row of its API call; -1 is not known."""
+    calls = activity.calls
+    if not len(calls):
+        return Launched(np.full(len(call), MISSING), np.full(len(call), MISSING))
+    return Launched(np.where(call >= 0, calls.start[call], MISSING), np.where(call >= 0, calls.thread[call], MISSING))
 
 
 def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> list[StepWindow]:
@@ -352,6 +362,7 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
         nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
         notes.append(f"steps are {how}" if how else nothing)
     for gpu in gpus:
+        notes += [f"{gpu.title}: {note}" for note in gpu.step_notes]
         if not trimmed and gpu.whole.copies and gpu.whole.verdict.why == NO_KERNEL:
             notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:
