@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import GRAPH, KERNEL, MEMCPY, GpuOperations
+from ncu_parsers.timelines.activity.activity import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOperations, Integers
 
 from ncu_tools.timeline.communication import is_communication
 from ncu_tools.timeline.gaps import CAUSES, Gaps
@@ -22,7 +22,8 @@ class TimelineStep:
 
     span = busy + idle; busy = compute + exposed_communication + exposed_copies; idle is the sum of `causes`. Compute is
     when a kernel runs that does not communicate, or a memset. Communication and copies are exposed when nothing
-    computes; copies also only when nothing communicates.
+    computes; copies also only when nothing communicates. Operations count in every step in which a part of them ran:
+    `kernels` all of them, `computing_kernels` those that do not communicate.
     """
 
     name: str
@@ -36,6 +37,9 @@ class TimelineStep:
     copies_ns: int
     exposed_copies_ns: int
     kernels: int
+    computing_kernels: int
+    memsets: int
+    graphs: int
     copies: int
     collectives: int
     gaps: int
@@ -88,12 +92,7 @@ def sums_of_steps(
     columns = {name: some.within(start, end) for name, some in sums.items()}
     causes = {cause: gaps.causes[cause].within(start, end) for cause in CAUSES}
     in_graphs = work.graphs.within(start, end).tolist()
-    counts = {
-        "kernels": operations.kind == KERNEL, "copies": operations.kind == MEMCPY, "collectives": work.communicates,
-    }  # fmt: skip
-    for name, some in counts.items():
-        moments = operations.start[some]
-        columns[name] = np.searchsorted(moments, end) - np.searchsorted(moments, start)
+    columns |= _counts(operations, work, start, end)
     columns["gaps"] = np.searchsorted(gaps.idle.start, end) - np.searchsorted(gaps.idle.end, start, side="right")
     found = []
     for at, window in enumerate(windows):
@@ -108,3 +107,18 @@ def sums_of_steps(
                          causes=of_causes, verdict=verdict, energy=None, **values)
         )  # fmt: skip
     return found
+
+
+def _counts(operations: GpuOperations, work: GpuWork, start: Integers, end: Integers) -> dict[str, Integers]:
+    """How many operations of each kind ran in each window, in all of it or in a part."""
+    is_kernel = operations.kind == KERNEL
+    kinds = {
+        "kernels": is_kernel, "computing_kernels": is_kernel & work.computes, "memsets": operations.kind == MEMSET,
+        "graphs": operations.kind == GRAPH, "copies": operations.kind == MEMCPY, "collectives": work.communicates,
+    }  # fmt: skip
+    counts = {}
+    for name, some in kinds.items():
+        begun = operations.start[some]
+        over = np.sort(np.maximum(operations.end[some], begun + 1))  # one without length ran when it began
+        counts[name] = np.searchsorted(begun, end) - np.searchsorted(over, start, side="right")
+    return counts

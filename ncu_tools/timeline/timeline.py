@@ -28,7 +28,7 @@ from ncu_parsers.timelines.activity.activity import (
 )
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
-from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.numbers.number_format import duration, percent
 from ncu_tools.timeline.communication import CollectiveSum, collectives_on
 from ncu_tools.timeline.copies import CopySum, copies_on
 from ncu_tools.timeline.gaps import (
@@ -64,6 +64,7 @@ from ncu_tools.timeline.verdict import (
     gap_evidence,
     on_a_shared_gpu,
     step_evidence,
+    what_computes,
     without_kernels,
 )
 from ncu_tools.timeline.waits import HostWait, waits_of
@@ -221,7 +222,7 @@ def _gpu(
     described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
-    collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
+    collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist(), window)
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
     evidence = _evidence(first, copies, collectives, described, launches, _within_calls(activity, process, gaps))
     steps = [_with_evidence(step, described) for step in steps]
@@ -259,7 +260,7 @@ def _evidence(
     if bound == COMMUNICATION:
         return communication_evidence(collectives)
     if bound == COMPUTE:
-        return (f"{counted(whole.kernels, 'kernel', 'kernels')}; what they could save: ncu-bench hotspots",)
+        return (f"{what_computes(whole.verdict.metrics)}; what they could save: ncu-bench hotspots",)
     if bound is None:
         return ()
     found = gap_evidence(bound, whole.causes, longest)
