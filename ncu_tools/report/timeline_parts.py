@@ -10,7 +10,8 @@ from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.table import Column, Table
 from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN, cause_column
 from ncu_tools.timeline.step_energy import StepEnergy
-from ncu_tools.timeline.timeline import GpuTimeline, Timeline, TimelineStep
+from ncu_tools.timeline.step_sums import TimelineStep
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 Row = dict[str, Any]
 
@@ -175,8 +176,10 @@ PARTS_OF_TIMELINE = {
             PROCESS, DEVICE_NAME, _time("start_ns", "start"), Column("is_whole", "whole"), _time("busy_ns", "busy"),
             _time("communication_ns", "communication"), _time("hidden_communication_ns", "hidden communication"),
             _time("copies_ns", "all copies"), _time("hidden_copies_ns", "hidden copies"),
-            Column("kernels", "kernels", "count"), Column("copies", "copies", "count"),
-            Column("collectives", "collectives", "count"), Column("gaps", "gaps", "count"),
+            Column("kernels", "kernels", "count"), Column("computing_kernels", "kernels that compute", "count"),
+            Column("memsets", "memsets", "count"), Column("graphs", "graphs", "count"),
+            Column("copies", "copies", "count"), Column("collectives", "collectives", "count"),
+            Column("gaps", "gaps", "count"),
             *(_time(cause_column(cause), cause) for cause in CAUSES), Column("bound", "bound"), Column("why", "why"),
             _time("saving_ns", "saving"), Column("readings", "readings", "count"),
             Column("sampled_s", "sampled", "number", "s"), Column("sm_clock_hz", "SM clock", "number", "hz"),

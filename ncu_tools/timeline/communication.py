@@ -12,6 +12,7 @@ from ncu_parsers.timelines.activity.activity import Activity, CollectiveArgument
 
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from ncu_tools.timeline.call_kinds import facts
+from ncu_tools.timeline.intervals import IntervalSet
 
 
 def is_communication(name: str) -> bool:
@@ -23,6 +24,7 @@ def is_communication(name: str) -> bool:
 class CollectiveSum:
     """Collectives of one kind and size on one GPU. Times in ns, bytes of the whole collective, None if not recorded.
 
+    `time_ns` is that within what is looked at; the others are of whole collectives, also of those that reach beyond it.
     `bus_bytes_per_s` is that of the median by the convention of nccl-tests: a lower bound, because a collective also
     waits for the slowest rank. `outliers` took more than twice the median, None where sizes are not known, which may
     be the reason; `longest_start_ns` is when the longest began.
@@ -41,8 +43,8 @@ class CollectiveSum:
     outliers: int | None
 
 
-def collectives_on(activity: Activity, rows: Sequence[int]) -> list[CollectiveSum]:
-    """The collectives among the operations `rows`, summed by kind and size, by time, longest first."""
+def collectives_on(activity: Activity, rows: Sequence[int], window: IntervalSet) -> list[CollectiveSum]:
+    """The collectives among the operations `rows`, summed by kind and size, by time within `window`, longest first."""
     operations = activity.operations
     groups: dict[tuple[str, str, str, int | None, int | None], list[int]] = {}
     for row in rows:
@@ -54,11 +56,12 @@ def collectives_on(activity: Activity, rows: Sequence[int]) -> list[CollectiveSu
     found = []
     for (title, factor, kernel, ranks, size), mine in groups.items():
         times = (operations.end[mine] - operations.start[mine]).tolist()
+        inside = int(window.within(operations.start[mine], operations.end[mine]).sum())
         middle, longest = median(times), int(np.argmax(times))
         scale = _scale(factor, ranks)
         bandwidth = None if size is None or scale is None or not middle else size * scale / middle * 1e9
         found.append(
-            CollectiveSum(title, kernel, ranks, size, len(times), sum(times), middle, times[longest],
+            CollectiveSum(title, kernel, ranks, size, len(times), inside, middle, times[longest],
                           int(operations.start[mine[longest]]), bandwidth,
                           None if size is None else _outliers(times, middle))
         )  # fmt: skip

@@ -1,17 +1,18 @@
 """The steps of a recording, and the window of each on a GPU.
 
-A step is a range of the host. Its window on a GPU begins when the host is in the range and what came before is done, at
-the latest with its first operation; it ends with its last operation or with the range, whichever is later, at the
-latest where the next step begins. Which operations are of a step is said by the times of the API calls that launched
-them.
+A step is a range of the host. Its window on a GPU begins when the host is in the range and what was launched before it
+is done, at the latest with its first operation; it ends with its last operation or with the range, whichever is later,
+at the latest where the next step begins. Which operations are of a step is said by the times of the API calls that
+launched them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from ncu_parsers.timelines.activity.activity import (
@@ -35,9 +36,10 @@ WHOLE = "whole recording"
 
 @dataclass(frozen=True)
 class StepRanges:
-    """Ranges of one process that are its steps, in order, none within another."""
+    """Ranges of one process that are its steps, in order of their starts, none within another of its thread."""
 
     names: list[str]
+    thread: Integers
     start: Integers
     end: Integers
 
@@ -75,44 +77,117 @@ def step_ranges(ranges: HostRanges, process: int, pattern: re.Pattern[str] | Non
 
 
 def _outermost(ranges: HostRanges, rows: Integers) -> StepRanges:
-    """Of ranges in order of their starts, those that begin when none before is open."""
-    ends = ranges.end[rows]
-    reached = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1]])
-    kept = rows[ranges.start[rows] >= reached]
+    """Of ranges in order of their starts, the longer first, those that end behind all before them of their thread."""
+    is_kept = np.zeros(len(rows), np.bool_)
+    for thread in np.unique(ranges.thread[rows]).tolist():
+        own = np.flatnonzero(ranges.thread[rows] == thread)
+        ends = ranges.end[rows[own]]
+        reached = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1]])
+        is_kept[own] = ends > reached
+    kept = rows[is_kept]
     names = [ranges.names[number] for number in ranges.name[kept].tolist()]
-    return StepRanges(names, ranges.start[kept], ranges.end[kept])
+    return StepRanges(names, ranges.thread[kept], ranges.start[kept], ranges.end[kept])
 
 
-def windows_of_ranges(steps: StepRanges, operations: GpuOperations, called: Integers) -> list[StepWindow]:
-    """The window of each step on the GPU of `operations`, which were launched at `called`; `MISSING` is not known.
+@dataclass(frozen=True)
+class Launched:
+    """When and by which thread each operation of a GPU was launched; `MISSING` is not known."""
+
+    at: Integers
+    thread: Integers
+
+
+def windows_of_ranges(
+    steps: StepRanges, operations: GpuOperations, launched: Launched
+) -> tuple[list[StepWindow], list[str]]:
+    """The window of each step on the GPU of `operations`, and what is to be said of those that overlap.
 
     Where no launch is known at all, a window is the step's range itself. Steps without an operation here are left out.
     """
-    known = called != MISSING
-    if not known.any():
-        return [StepWindow(name, start, end) for name, start, end in
-                zip(steps.names, steps.start.tolist(), steps.end.tolist(), strict=True)]  # fmt: skip
-    place = np.searchsorted(steps.start, called, side="right") - 1
-    inside = known & (place >= 0)
-    inside[inside] = called[inside] < steps.end[place[inside]]
-    rows, place = np.flatnonzero(inside), place[inside]
-    if not len(rows):
-        return []
-    present = np.unique(place)
-    first = np.full(len(steps.start), np.iinfo(np.int64).max)
-    last = np.full(len(steps.start), np.iinfo(np.int64).min)
-    np.minimum.at(first, place, operations.start[rows])
-    np.maximum.at(last, place, operations.end[rows])
-    first, last = first[present], last[present]
-    done = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(last)[:-1]])
-    begin = np.maximum.accumulate(np.minimum(first, np.maximum(steps.start[present], done)))
-    next_begin = np.concatenate([begin[1:], [np.iinfo(np.int64).max]])
-    end = np.minimum(np.maximum(last, steps.end[present]), next_begin)
-    return [
-        StepWindow(steps.names[one], int(start), int(stop))
-        for one, start, stop in zip(present.tolist(), begin, end, strict=True)
-        if stop > start
+    if (launched.at == MISSING).all():
+        start, end, shown = steps.start, steps.end, np.arange(len(steps.start))
+    else:
+        place = _step_of_each(steps, launched)
+        rows = np.flatnonzero(place >= 0)
+        first = np.full(len(steps.start), np.iinfo(np.int64).max)
+        last = np.full(len(steps.start), np.iinfo(np.int64).min)
+        np.minimum.at(first, place[rows], operations.start[rows])
+        np.maximum.at(last, place[rows], operations.end[rows])
+        shown = np.unique(place[rows])
+        done = _earlier_work(steps.start, first, operations, launched.at)
+        start, end = np.minimum(first, np.maximum(steps.start, done)), np.maximum(last, steps.end)
+    start, end = _until_the_next(steps.thread[shown], start[shown], end[shown])
+    found = [
+        StepWindow(steps.names[one], begin, stop)
+        for one, begin, stop in zip(shown.tolist(), start.tolist(), end.tolist(), strict=True)
+        if stop > begin
     ]
+    found.sort(key=lambda window: window.start)
+    return found, _on_overlaps(found, len(shown))
+
+
+def _step_of_each(steps: StepRanges, launched: Launched) -> Integers:
+    """The step of each operation, -1 for none: the one in which its thread launched it, the later of two.
+
+    What a thread launched that was in no step itself, as the backward pass, belongs to the step that was open then, and
+    to none where several were.
+    """
+    of_own = np.full(len(launched.at), -1)
+    of_other, open_steps = of_own.copy(), np.zeros(len(launched.at), np.int64)
+    for thread in np.unique(steps.thread).tolist():
+        mine = np.flatnonzero(steps.thread == thread)  # in order of their starts and of their ends
+        place = np.searchsorted(steps.start[mine], launched.at, side="right") - 1
+        inside = (launched.at != MISSING) & (place >= 0)
+        inside[inside] = launched.at[inside] < steps.end[mine[place[inside]]]
+        of_other[inside] = mine[place[inside]]
+        open_steps += inside
+        own = inside & (launched.thread == thread)
+        of_own[own] = of_other[own]
+    found: Integers = np.where((of_own < 0) & (open_steps == 1), of_other, of_own)
+    return found
+
+
+def _until_the_next(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, Integers]:
+    """Windows of steps, in order, that end at the latest where the next one of their thread begins."""
+    start, end = start.copy(), end.copy()
+    for one in np.unique(thread).tolist():
+        mine = np.flatnonzero(thread == one)
+        start[mine] = np.maximum.accumulate(start[mine])
+        end[mine[:-1]] = np.minimum(end[mine[:-1]], start[mine[1:]])
+    return start, end
+
+
+def _on_overlaps(windows: Sequence[StepWindow], steps: int) -> list[str]:
+    """Sentences on steps of several threads that ran at once, and on those of which no time is left."""
+    notes = []
+    reached = accumulate((one.end for one in windows), max)
+    early = sum(one.start < until for one, until in zip(windows[1:], reached, strict=False))
+    if early:
+        notes.append(
+            f"{early} of {len(windows)} steps begin while one of another thread is not over: what ran in the time of "
+            "both counts in each"
+        )
+    if hidden := steps - len(windows):
+        notes.append(f"{hidden} of {steps} steps are left out: the next one begins on the GPU when they do or before")
+    return notes
+
+
+def _earlier_work(begun: Integers, first: Integers, operations: GpuOperations, called: Integers) -> Integers:
+    """When the operations that were asked for before each step end; the lowest number where there are none.
+
+    `begun` is when the host enters each step, `first` when its first operation starts. An operation whose launch is
+    not known is earlier if it starts before the step's first one: it stood before that in the queue.
+    """
+    known = called != MISSING
+    asked = _latest_end_before(begun, called[known], operations.end[known])
+    return np.maximum(asked, _latest_end_before(first, operations.start[~known], operations.end[~known]))
+
+
+def _latest_end_before(moments: Integers, start: Integers, end: Integers) -> Integers:
+    """The latest of the ends whose start is before each moment; the lowest number where none is."""
+    order = np.argsort(start, kind="stable")
+    reached = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(end[order])])
+    return reached[np.searchsorted(start[order], moments)]
 
 
 def windows_of_iterations(operations: GpuOperations) -> list[StepWindow]:

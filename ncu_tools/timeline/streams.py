@@ -31,11 +31,11 @@ class StreamSum:
 
 
 def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, exposed: IntervalSet) -> list[StreamSum]:
-    """The streams of one GPU that ran in `window`, by their busy time there; operations count where they begin.
+    """The streams of one GPU that ran in `window`, by their busy time there; operations count if any of them ran in it.
 
     `computes` marks kernels that compute, `exposed` is when other work runs alone.
     """
-    inside = window.holds(operations.start)
+    inside = window.touches(operations.start, operations.end)
     busy = {}
     for number in np.unique(operations.stream).tolist():
         mine = operations.stream == number

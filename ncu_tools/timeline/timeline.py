@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import (
@@ -20,7 +19,6 @@ from ncu_parsers.timelines.activity.activity import (
     GRAPH,
     HOST_TO_DEVICE,
     KERNEL,
-    MEMCPY,
     MISSING,
     PEER_TO_PEER,
     Activity,
@@ -30,11 +28,10 @@ from ncu_parsers.timelines.activity.activity import (
 )
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
-from ncu_tools.numbers.number_format import counted, duration, percent
-from ncu_tools.timeline.communication import CollectiveSum, collectives_on, is_communication
+from ncu_tools.numbers.number_format import duration, percent
+from ncu_tools.timeline.communication import CollectiveSum, collectives_on
 from ncu_tools.timeline.copies import CopySum, copies_on
 from ncu_tools.timeline.gaps import (
-    CAUSES,
     LAUNCH,
     Gaps,
     LongGap,
@@ -43,10 +40,12 @@ from ncu_tools.timeline.gaps import (
     launching_calls,
     longest_gaps,
 )
-from ncu_tools.timeline.intervals import NOTHING, IntervalSet
-from ncu_tools.timeline.step_energy import StepEnergy, energy_between, power_note, readings_of
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
+from ncu_tools.timeline.step_energy import energy_between, power_note, readings_of
+from ncu_tools.timeline.step_sums import GpuWork, TimelineStep, sums_of_steps
 from ncu_tools.timeline.steps import (
     WHOLE,
+    Launched,
     StepWindow,
     step_ranges,
     windows_by_repetition,
@@ -60,14 +59,12 @@ from ncu_tools.timeline.verdict import (
     COPY,
     LAUNCHES,
     NO_KERNEL,
-    StepVerdict,
     communication_evidence,
     copy_evidence,
     gap_evidence,
-    metrics_of,
     on_a_shared_gpu,
     step_evidence,
-    verdict_of,
+    what_computes,
     without_kernels,
 )
 from ncu_tools.timeline.waits import HostWait, waits_of
@@ -79,36 +76,6 @@ NO_STEP_HERE = "ranges that --step names; none of them launched GPU work in the 
 
 WORTH_A_NOTE = 0.01
 """Share of the time that what stands in line in a stream could save to be named in a note."""
-
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class TimelineStep:
-    """One step on one GPU, in ns.
-
-    span = busy + idle; busy = compute + exposed_communication + exposed_copies; idle is the sum of `causes`. Compute is
-    when a kernel runs that does not communicate, or a memset. Communication and copies are exposed when nothing
-    computes; copies also only when nothing communicates.
-    """
-
-    name: str
-    start_ns: int
-    span_ns: int
-    busy_ns: int
-    idle_ns: int
-    compute_ns: int
-    communication_ns: int
-    exposed_communication_ns: int
-    copies_ns: int
-    exposed_copies_ns: int
-    kernels: int
-    copies: int
-    collectives: int
-    gaps: int
-    causes: dict[str, int]
-    verdict: StepVerdict
-    energy: StepEnergy | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +107,7 @@ class GpuTimeline:
     name: str | None
     whole: TimelineStep
     how_steps: str
+    step_notes: list[str]
     steps: list[TimelineStep]
     longest: list[LongGap]
     copies: list[CopySum]
@@ -235,7 +203,7 @@ def _gpu(
     """
     rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
     operations, call = activity.operations.at(rows), calls[rows]
-    found, how = _windows(activity, process, operations, call, step)
+    found, how, step_notes = _windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
         return None
     whole = _whole(operations, looked_at)
@@ -246,7 +214,7 @@ def _gpu(
     busy = (work.compute | work.communication | work.copies) & window
     gaps = gaps_of(activity, operations, call, busy, window, threads)
     inside = np.flatnonzero(window.touches(operations.start, operations.end))
-    found_steps = _steps([whole, *windows], operations, work, gaps)
+    found_steps = sums_of_steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
     others = _sharing(activity, process, device)
@@ -254,14 +222,14 @@ def _gpu(
     described = longest_gaps(activity, operations, gaps, threads, longest)
     machine = machine or machine_of_device(activity.devices.get((process, device)))
     copies = copies_on(operations, window, work.exposed_copies, _links(machine))
-    collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist())
+    collectives = collectives_on(activity, rows[inside[work.communicates[inside]]].tolist(), window)
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
     evidence = _evidence(first, copies, collectives, described, launches, _within_calls(activity, process, gaps))
     steps = [_with_evidence(step, described) for step in steps]
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
         activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
-        how, steps, described, copies, collectives,
+        how, step_notes, steps, described, copies, collectives,
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
     )  # fmt: skip
@@ -292,7 +260,7 @@ def _evidence(
     if bound == COMMUNICATION:
         return communication_evidence(collectives)
     if bound == COMPUTE:
-        return (f"{counted(whole.kernels, 'kernel', 'kernels')}; what they could save: ncu-bench hotspots",)
+        return (f"{what_computes(whole.verdict.metrics)}; what they could save: ncu-bench hotspots",)
     if bound is None:
         return ()
     found = gap_evidence(bound, whole.causes, longest)
@@ -321,17 +289,25 @@ def _whole(operations: GpuOperations, looked_at: IntervalSet | None) -> StepWind
 
 def _windows(
     activity: Activity, process: int, operations: GpuOperations, call: Integers, step: re.Pattern[str] | None
-) -> tuple[list[StepWindow], str]:
-    """The steps on one GPU, and how they were found; none and "" where nothing marks them."""
-    called = np.where(call >= 0, activity.calls.start[call] if len(activity.calls) else MISSING, MISSING)
+) -> tuple[list[StepWindow], str, list[str]]:
+    """The steps on one GPU, how they were found, and notes on them; none and "" where nothing marks them."""
     found = step_ranges(activity.ranges, process, step)
     if found is not None:
-        return windows_of_ranges(found[0], operations, called), found[1]
+        windows, notes = windows_of_ranges(found[0], operations, _launched(activity, call))
+        return windows, found[1], notes
     if step is not None:
-        return [], NO_STEP_HERE
+        return [], NO_STEP_HERE, []
     if (operations.iteration != MISSING).any():
-        return windows_of_iterations(operations), "iterations that the table of launches names"
-    return windows_by_repetition(operations, call) or ([], "")
+        return windows_of_iterations(operations), "iterations that the table of launches names", []
+    return (*(windows_by_repetition(operations, call) or ([], "")), [])
+
+
+def _launched(activity: Activity, call: Integers) -> Launched:
+    """When and by which thread each operation was launched, from the row of its API call; -1 is not known."""
+    calls = activity.calls
+    if not len(calls):
+        return Launched(np.full(len(call), MISSING), np.full(len(call), MISSING))
+    return Launched(np.where(call >= 0, calls.start[call], MISSING), np.where(call >= 0, calls.thread[call], MISSING))
 
 
 def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> list[StepWindow]:
@@ -340,69 +316,6 @@ def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> li
     low, high = int(looked_at.start[0]), int(looked_at.end[0])
     cut = [StepWindow(one.name, max(one.start, low), min(one.end, high)) for one in windows]
     return [one for one in cut if one.end > one.start]
-
-
-@dataclass(frozen=True)
-class GpuWork:
-    """When a GPU computed, communicated and copied; in part of `compute`, `graphs`, it is not known which."""
-
-    computes: Mask
-    communicates: Mask
-    compute: IntervalSet
-    communication: IntervalSet
-    copies: IntervalSet
-    exposed_communication: IntervalSet
-    exposed_copies: IntervalSet
-    graphs: IntervalSet
-
-    @classmethod
-    def of(cls, operations: GpuOperations) -> GpuWork:
-        """What these operations did, and when."""
-        named = np.array([is_communication(name) for name in operations.names], np.bool_)
-        is_copy = operations.kind == MEMCPY
-        communicates = named[operations.name] & (operations.kind == KERNEL)
-        computes = ~is_copy & ~communicates
-        compute, communication, copies = (
-            IntervalSet.union_of(operations.start[some], operations.end[some])
-            for some in (computes, communicates, is_copy)
-        )
-        whole = operations.kind == GRAPH
-        kernels = IntervalSet.union_of(operations.start[computes & ~whole], operations.end[computes & ~whole])
-        return cls(computes, communicates, compute, communication, copies, communication - compute,
-                   copies - (compute | communication), compute - kernels)  # fmt: skip
-
-
-def _steps(windows: Sequence[StepWindow], operations: GpuOperations, work: GpuWork, gaps: Gaps) -> list[TimelineStep]:
-    start = np.array([one.start for one in windows], np.int64)
-    end = np.array([one.end for one in windows], np.int64)
-    sums = {
-        "compute_ns": work.compute, "communication_ns": work.communication, "copies_ns": work.copies,
-        "exposed_communication_ns": work.exposed_communication, "exposed_copies_ns": work.exposed_copies,
-        "idle_ns": gaps.idle,
-    }  # fmt: skip
-    columns = {name: some.within(start, end) for name, some in sums.items()}
-    causes = {cause: gaps.causes[cause].within(start, end) for cause in CAUSES}
-    in_graphs = work.graphs.within(start, end).tolist()
-    counts = {
-        "kernels": operations.kind == KERNEL, "copies": operations.kind == MEMCPY, "collectives": work.communicates,
-    }  # fmt: skip
-    for name, some in counts.items():
-        moments = operations.start[some]
-        columns[name] = np.searchsorted(moments, end) - np.searchsorted(moments, start)
-    columns["gaps"] = np.searchsorted(gaps.idle.start, end) - np.searchsorted(gaps.idle.end, start, side="right")
-    found = []
-    for at, window in enumerate(windows):
-        values = {name: int(column[at]) for name, column in columns.items()}
-        of_causes = {cause: int(column[at]) for cause, column in causes.items() if column[at]}
-        span = window.end - window.start
-        verdict = verdict_of(span, values["compute_ns"], values["exposed_copies_ns"],
-                             values["exposed_communication_ns"], of_causes, in_graphs[at])  # fmt: skip
-        verdict = replace(verdict, metrics=metrics_of(verdict.bound, values, of_causes))
-        found.append(
-            TimelineStep(name=window.name, start_ns=window.start, span_ns=span, busy_ns=span - values["idle_ns"],
-                         causes=of_causes, verdict=verdict, energy=None, **values)
-        )  # fmt: skip
-    return found
 
 
 def _with_evidence(step: TimelineStep, longest: Sequence[LongGap]) -> TimelineStep:
@@ -450,6 +363,7 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
         nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
         notes.append(f"steps are {how}" if how else nothing)
     for gpu in gpus:
+        notes += [f"{gpu.title}: {note}" for note in gpu.step_notes]
         if not trimmed and gpu.whole.copies and gpu.whole.verdict.why == NO_KERNEL:
             notes.append(f"{gpu.title}: no kernel was recorded, so nothing is known to run beside its copies")
         for one in gpu.streams:

@@ -139,7 +139,7 @@ def _of(time: int, span: int) -> str:
 
 
 METRICS: dict[str | None, tuple[str, ...]] = {
-    COMPUTE: ("kernels", "compute_ns"),
+    COMPUTE: ("computing_kernels", "memsets", "graphs", "compute_ns"),
     COPY: ("copies", "copies_ns", "exposed_copies_ns"),
     COMMUNICATION: ("collectives", "communication_ns", "exposed_communication_ns"),
     LAUNCHES: ("kernels", "gaps", "idle_ns"),
@@ -164,7 +164,7 @@ def step_evidence(
 ) -> tuple[str, ...]:
     """Sentences on what bounds a step, from its metrics; `gaps` are the longest ones within it."""
     if bound == COMPUTE:
-        return (f"{counted(metrics['kernels'], 'kernel', 'kernels')}, {duration(metrics['compute_ns'])}",)
+        return (f"{what_computes(metrics)}, {duration(metrics['compute_ns'])}",)
     if bound in (COPY, COMMUNICATION):
         words = ("copy", "copies") if bound == COPY else ("collective", "collectives")
         number, time, exposed = (metrics[name] for name in METRICS[bound])
@@ -174,6 +174,15 @@ def step_evidence(
     split, *longest = gap_evidence(bound, causes, gaps)
     beside = f", {counted(metrics['kernels'], 'kernel', 'kernels')}" if bound == LAUNCHES else ""
     return (f"{split}; {counted(metrics['gaps'], 'gap', 'gaps')}{beside}", *longest)
+
+
+def what_computes(metrics: Mapping[str, int]) -> str:
+    """What ran in a step's time of compute: "4 kernels, 1 memset"; kernels that communicate are none of it."""
+    words = {
+        "computing_kernels": ("kernel", "kernels"), "memsets": ("memset", "memsets"),
+        "graphs": ("graph recorded as a whole", "graphs recorded as a whole"),
+    }  # fmt: skip
+    return ", ".join(counted(metrics[name], *forms) for name, forms in words.items() if metrics[name])
 
 
 WORTH_NAMING = 0.1

@@ -21,7 +21,7 @@ PAGEABLE_COPY = "pageable copy"
 
 @dataclass(frozen=True)
 class HostWait:
-    """Calls of one name in ranges of one name, in one process. Times in ns.
+    """Calls of one name in ranges of one name, in one process. Times in ns, those within what is looked at.
 
     `idle_ns`: the part of `time_ns` in which no GPU of the process ran anything. `behind_ns`: gaps that began in such a
     call, whole: the queue of the GPU ran empty while the host waited. It is None for calls that do not wait.
@@ -41,7 +41,7 @@ def waits_of(
     activity: Activity, launching: Integers, window: IntervalSet, busy: Mapping[int, IntervalSet],
     gaps: Mapping[int, IntervalSet], threads: ThreadsOfCalls,
 ) -> list[HostWait]:  # fmt: skip
-    """Waits, allocations and loading of code that begin in `window`, by time, longest first.
+    """Waits, allocations and loading of code in `window`, by their time there, longest first.
 
     `launching` is the row of the call of each operation. `busy` and `gaps`: when any GPU of a process ran something,
     and its gaps (those of the GPU that has most).
@@ -50,7 +50,7 @@ def waits_of(
     waits = calls_of_kind(calls, SYNCHRONISATION)
     pageable = copies_of_pageable_memory(activity, launching) & ~waits
     kept = waits | pageable | calls_of_kind(calls, ALLOCATOR, MODULE_LOADING)
-    chosen = np.flatnonzero(kept & window.holds(calls.start))
+    chosen = np.flatnonzero(kept & window.touches(calls.start, calls.end))
     chosen = chosen[np.argsort(-(calls.end - calls.start)[chosen], kind="stable")]
     groups: dict[tuple[int, int, bool, str | None], list[int]] = {}
     for place, row in enumerate(chosen.tolist()):
@@ -63,13 +63,13 @@ def waits_of(
     found = []
     for (name, process, is_pageable, around_name), rows in groups.items():
         start, end = calls.start[rows], calls.end[rows]
-        union = IntervalSet.union_of(start, end)
+        union = IntervalSet.union_of(start, end) & window
         idle = gaps.get(process, NOTHING)
         kind = PAGEABLE_COPY if is_pageable else kind_of_call(calls.names[name])
         waited = kind in (PAGEABLE_COPY, SYNCHRONISATION)
         behind = int((idle.end - idle.start)[union.holds(idle.start)].sum()) if waited else None
         found.append(
             HostWait(kind, calls.names[name], around_name, process, len(rows),
-                     int((end - start).sum()), (union - busy.get(process, NOTHING)).total, behind)
+                     int(window.within(start, end).sum()), (union - busy.get(process, NOTHING)).total, behind)
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.time_ns)

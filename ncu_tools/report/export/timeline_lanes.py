@@ -1,14 +1,14 @@
 """A recording as lanes for Perfetto and chrome://tracing: streams, gaps by cause and steps of each GPU, threads.
 
 Format: Chrome's Trace Event Format, complete events, with times in µs from the first thing recorded, to the nanosecond.
-API calls and ranges of a thread are two lanes, and operations of a stream that overlap are on further lanes of it,
+API calls and ranges of a thread are two lanes, and operations of a stream or steps that overlap are on further lanes,
 because a lane holds slices that nest.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 NS_PER_US = 1000
 STEP_LANE, GAP_LANE, FIRST_STREAM = 0, 1, 2
-"""Lanes of a GPU, in this order; streams behind them."""
+"""Lanes of a GPU, in this order; streams behind them, then steps of other threads that overlap."""
 CALLS_BESIDE = 20_000_000
 """The lane of a thread's API calls is its number plus this; ranges have the number itself."""
 FIRST_GPU, LANES_OF_GPU = 10_000_000, 1000
@@ -53,35 +53,45 @@ def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int) -> Iterator[Even
     yield from _named(group, name, number)
     yield _lane(group, first + STEP_LANE, "steps")
     yield _lane(group, first + GAP_LANE, "gaps by cause")
-    for step in gpu.steps:
-        args = {"busy_ns": step.busy_ns, "idle_ns": step.idle_ns, "bound": step.verdict.bound, "why": step.verdict.why}
-        yield _slice(found, group, first + STEP_LANE, step.name, "step", step.start_ns, step.span_ns, args)
     for cause in CAUSES:
         some = gpu.gaps.causes[cause]
         for start, end in zip(some.start.tolist(), some.end.tolist(), strict=True):
             yield _slice(found, group, first + GAP_LANE, cause, "gap", start, end - start, {})
     operations = found.activity.operations.at(gpu.rows)
-    tracks = _tracks(operations)
+    tracks = _tracks(operations.stream.tolist(), operations.start.tolist(), operations.end.tolist())
     lanes = {track: first + FIRST_STREAM + at for at, track in enumerate(sorted(set(tracks)))}
     for (stream, depth), lane in lanes.items():
         title = "stream" if stream == MISSING else f"stream {stream}"
         yield _lane(group, lane, f"{title} ({depth + 1})" if depth else title)
     for row, track in enumerate(tracks):
         yield _operation(found, operations, row, group, lanes[track])
+    yield from _step_events(found, gpu, group, first + STEP_LANE, first + FIRST_STREAM + len(lanes))
 
 
-def _tracks(operations: GpuOperations) -> list[tuple[int, int]]:
-    """The stream of each operation, and the first of its lanes that is free at its start, from 0 on.
+def _step_events(found: Timeline, gpu: GpuTimeline, group: int, lane: int, further: int) -> Iterator[Event]:
+    """The steps of a GPU: on `lane`, and those that begin before another is over on lanes from `further` on."""
+    start = [step.start_ns for step in gpu.steps]
+    end = [step.start_ns + step.span_ns for step in gpu.steps]
+    depths = [depth for _, depth in _tracks([0] * len(start), start, end)]
+    for depth in range(1, max(depths, default=0) + 1):
+        yield _lane(group, further + depth - 1, f"steps ({depth + 1})")
+    for step, depth in zip(gpu.steps, depths, strict=True):
+        args = {"busy_ns": step.busy_ns, "idle_ns": step.idle_ns, "bound": step.verdict.bound, "why": step.verdict.why}
+        on = further + depth - 1 if depth else lane
+        yield _slice(found, group, on, step.name, "step", step.start_ns, step.span_ns, args)
 
-    Operations are in the order of their starts. Those of a stream overlap where the next begins before one has ended.
+
+def _tracks(streams: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
+    """The stream of each slice, and the first of its lanes that is free at its start, from 0 on.
+
+    Slices are in the order of their starts. Those of a stream overlap where the next begins before one has ended.
     """
     busy_until: dict[int, list[int]] = {}
     found = []
-    columns = (operations.stream.tolist(), operations.start.tolist(), operations.end.tolist())
-    for stream, start, end in zip(*columns, strict=True):
-        ends = busy_until.setdefault(stream, [])
-        depth = next((at for at, until in enumerate(ends) if until <= start), len(ends))
-        ends[depth : depth + 1] = [end]
+    for stream, start, end in zip(streams, starts, ends, strict=True):
+        lanes = busy_until.setdefault(stream, [])
+        depth = next((at for at, until in enumerate(lanes) if until <= start), len(lanes))
+        lanes[depth : depth + 1] = [end]
         found.append((stream, depth))
     return found
 

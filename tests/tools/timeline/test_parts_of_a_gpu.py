@@ -115,6 +115,25 @@ def test_a_bus_bandwidth_follows_the_convention_of_nccl_tests() -> None:
     assert one.bus_bytes_per_s == pytest.approx(4000 * 2 * 7 / 8 / 200e-9)
 
 
+def test_a_collective_that_covers_a_trimmed_time_takes_that_time_at_the_rate_of_the_whole_one() -> None:
+    made = recording([Operation(0, 1000, REDUCE)], collectives={0: CollectiveArguments("allreduce", 4000, 4000, 8)})
+    (gpu,) = timeline(made, trim=activity.Window(300, 800)).gpus
+    (one,) = gpu.collectives
+    assert (one.count, one.time_ns, one.median_ns, one.longest_ns) == (1, 500, 1000, 1000)
+    assert one.bus_bytes_per_s == pytest.approx(4000 * 2 * 7 / 8 / 1000e-9)
+    assert gpu.whole.verdict.evidence[0].startswith("1 x all-reduce: 500 ns, median 1 µs")
+
+
+def test_operations_that_cover_a_trimmed_time_are_counted_in_it_and_those_at_its_edges_are_not() -> None:
+    made = recording([
+        Operation(0, 300), Operation(100, 900), copy(200, 1000, 1, stream=8), Operation(300, 300), Operation(800, 950),
+        Operation(290, 310, kind=activity.MEMSET), Operation(0, 1000, REDUCE, stream=9),
+    ])  # fmt: skip
+    whole = timeline(made, trim=activity.Window(300, 800)).gpus[0].whole
+    assert (whole.kernels, whole.computing_kernels, whole.collectives) == (3, 2, 1)
+    assert (whole.copies, whole.memsets, whole.graphs) == (1, 1, 0)
+
+
 def test_collectives_of_other_sizes_are_apart_and_unusually_long_ones_are_counted() -> None:
     found = timeline(collective((100, 8), (100, 8), (110, 8), (250, 8), (30, 4))).gpus[0].collectives
     assert [(one.bytes, one.count, one.outliers, one.longest_ns) for one in found] == [(8, 4, 1, 250), (4, 1, 0, 30)]
@@ -166,9 +185,9 @@ def test_a_stream_counts_with_what_it_ran_in_a_window_whenever_that_began() -> N
     operations = recording([Operation(0, 100), copy(100, 1000, 900), Operation(1000, 1100)]).operations
     computes, exposed = operations.kind == activity.KERNEL, IntervalSet.between(100, 1000)
     (stream,) = streams_on(operations, computes, IntervalSet.between(50, 200), exposed)
-    assert (stream.operations, stream.busy_ns, stream.alone_ns, stream.in_line_ns) == (1, 150, 150, 100)
+    assert (stream.operations, stream.busy_ns, stream.alone_ns, stream.in_line_ns) == (2, 150, 150, 100)
     (stream,) = streams_on(operations, computes, IntervalSet.between(200, 300), exposed)
-    assert (stream.operations, stream.busy_ns, stream.alone_ns, stream.in_line_ns) == (0, 100, 100, 0)
+    assert (stream.operations, stream.busy_ns, stream.alone_ns, stream.in_line_ns) == (1, 100, 100, 0)
 
 
 def test_what_stands_in_line_with_kernels_is_noted() -> None:
@@ -200,6 +219,13 @@ def test_waits_are_summed_by_call_and_range_with_the_gaps_behind_them() -> None:
     assert (allocation.kind, allocation.call, allocation.idle_ns, allocation.behind_ns) == (
         "allocator", "cudaMalloc", 20, None,
     )  # fmt: skip
+
+
+def test_a_wait_that_reaches_beyond_a_trimmed_time_counts_with_its_part_within() -> None:
+    calls = [Call(0, 5, correlation=1), Call(10, 120, "cudaStreamSynchronize"), Call(200, 205, correlation=2)]
+    made = recording([Operation(6, 100, calls=1), Operation(206, 300, calls=2)], calls)
+    (wait,) = timeline(made, trim=activity.Window(60, 110)).waits
+    assert (wait.count, wait.time_ns, wait.idle_ns, wait.behind_ns) == (1, 50, 10, 10)
 
 
 def test_an_asynchronous_copy_of_pageable_memory_holds_the_host() -> None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ncu_tools.report.notebook.views import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import timeline
-from tests.support.activities import Operation, recording
+from tests.support.activities import Call, Operation, Range, recording
 from tests.support.ran import ran
 from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed
 from tests.tools.cli.test_cli import PROGRAM
@@ -294,6 +295,18 @@ def test_operations_of_a_stream_that_overlap_are_on_lanes_of_their_own() -> None
     titles = {one["tid"]: one["args"]["name"] for one in events if one["name"] == "thread_name"}
     lane_of = {round(1000 * one["ts"]): titles[one["tid"]] for one in events if one.get("cat") == "kernel"}
     assert lane_of == {0: "stream 7", 60: "stream 7 (2)", 90: "stream 7 (3)", 160: "stream 7"}
+
+
+def test_steps_of_several_threads_that_overlap_are_on_lanes_of_their_own() -> None:
+    ranges = [Range(0, 100, "step 1"), Range(50, 150, "step 2", thread=71), Range(100, 200, "step 3")]
+    calls = [Call(10, 12, correlation=1), Call(60, 62, correlation=2, thread=71), Call(110, 112, correlation=3)]
+    operations = [Operation(15, 40, calls=1), Operation(65, 95, calls=2), Operation(120, 130, calls=3)]
+    found = timeline(recording(operations, calls, ranges), step=re.compile("^step"))
+    events = json.loads(to_lanes(found))["traceEvents"]
+    titles = {one["tid"]: one["args"]["name"] for one in events if one["name"] == "thread_name" and one["pid"] >= 10**7}
+    lane_of = {one["name"]: titles[one["tid"]] for one in events if one.get("cat") == "step"}
+    assert lane_of == {"step 1": "steps", "step 2": "steps (2)", "step 3": "steps"}
+    assert list(titles.values()).count("steps (2)") == 1
 
 
 @pytest.mark.parametrize("arguments", [("--as", "csv"), ("--as", "perfetto", "--depth", "2")])

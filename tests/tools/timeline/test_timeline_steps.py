@@ -40,6 +40,28 @@ def test_a_step_without_queued_work_begins_with_its_range() -> None:
     assert steps(made) == [("ProfilerStep#4", 0, 100), ("ProfilerStep#5", 105, 200)]
 
 
+def test_a_step_begins_when_work_that_was_queued_before_it_is_done() -> None:
+    """Warm-up before the first step, and an evaluation between two of them, are launched long before they run."""
+    ranges = [Range(20, 40, "ProfilerStep#4"), Range(130, 140, "ProfilerStep#5")]
+    calls = [Call(0, 2, correlation=1), Call(25, 27, correlation=2), Call(125, 127, correlation=3),
+             Call(135, 137, correlation=4)]  # fmt: skip
+    operations = [Operation(5, 90, calls=1), Operation(95, 100, calls=2), Operation(127, 200, calls=3),
+                  Operation(203, 220, calls=4)]  # fmt: skip
+    assert steps(recording(operations, calls, ranges)) == [("ProfilerStep#4", 90, 100), ("ProfilerStep#5", 200, 220)]
+
+
+def test_a_step_begins_behind_operations_of_unknown_calls_that_ran_before_its_first() -> None:
+    ranges, calls = [Range(20, 40, "ProfilerStep#4")], [Call(25, 27, correlation=2)]
+    before, own, behind = Operation(5, 90), Operation(95, 100, calls=2), Operation(100, 130)
+    assert steps(recording([before, own, behind], calls, ranges)) == [("ProfilerStep#4", 90, 100)]
+
+
+def test_a_step_begins_with_its_first_operation_where_earlier_work_runs_on_beside_it() -> None:
+    ranges, calls = [Range(20, 40, "ProfilerStep#4")], [Call(0, 2, correlation=1), Call(25, 27, correlation=2)]
+    beside = [Operation(5, 300, calls=1, stream=8), Operation(95, 100, calls=2)]
+    assert steps(recording(beside, calls, ranges)) == [("ProfilerStep#4", 95, 100)]
+
+
 def test_steps_of_the_profiler_come_before_iterations_of_the_launcher() -> None:
     made = asynchronous()
     more = [Range(0, 50, "iteration 0")]
@@ -74,6 +96,56 @@ def test_the_user_names_steps_and_a_range_within_a_step_is_none() -> None:
     calls = [Call(20, 22, correlation=1), Call(110, 112, correlation=2)]
     made = recording([Operation(25, 90, calls=1), Operation(115, 180, calls=2)], calls, ranges)
     assert [name for name, *_ in steps(made, "^train_step")] == ["train_step 1", "train_step 2"]
+
+
+def test_steps_that_overlap_the_next_a_little_are_all_shown_and_end_where_it_begins() -> None:
+    ranges = [Range(0, 101, "step 1"), Range(100, 201, "step 2"), Range(200, 300, "step 3")]
+    calls = [Call(100 * at + 10, 100 * at + 12, correlation=at) for at in range(3)]
+    operations = [Operation(100 * at + 15, 100 * at + 90, calls=at) for at in range(3)]
+    found = steps(recording(operations, calls, ranges), "^step")
+    assert found == [("step 1", 0, 100), ("step 2", 100, 200), ("step 3", 200, 300)]
+
+
+def requests(*, device_of_second: int, others: list[Call] | None = None) -> activity.Activity:
+    """Two threads in a request each at once; every one launches an operation of its own."""
+    ranges = [Range(0, 100, "request 1"), Range(50, 150, "request 2", thread=71)]
+    calls = [Call(60, 62, correlation=1), Call(70, 72, correlation=2, thread=71), *(others or [])]
+    operations = [
+        Operation(65, 120, calls=1), Operation(75, 130, calls=2, stream=8, device=device_of_second),
+        Operation(140, 200, calls=3), Operation(200, 210, calls=4),
+    ]  # fmt: skip
+    return recording(operations[: len(calls)], calls, ranges)
+
+
+def test_an_operation_belongs_to_the_step_of_the_thread_that_launched_it() -> None:
+    first, second = timeline(requests(device_of_second=1), step=re.compile("^request")).gpus
+    assert [(step.name, step.start_ns, step.span_ns) for step in first.steps] == [("request 1", 0, 120)]
+    assert [(step.name, step.start_ns, step.span_ns) for step in second.steps] == [("request 2", 50, 100)]
+
+
+def test_steps_of_two_threads_overlap_on_a_gpu_and_a_note_says_how_many() -> None:
+    made = requests(device_of_second=0)
+    assert steps(made, "^request") == [("request 1", 0, 120), ("request 2", 50, 150)]
+    notes = timeline(made, step=re.compile("^request")).notes
+    assert any(note.startswith("GPU 0: 1 of 2 steps begin while one of another thread is not over") for note in notes)
+
+
+def test_what_a_thread_outside_of_steps_launches_belongs_to_the_one_that_is_open_if_only_one_is() -> None:
+    """As the backward pass, which has a thread of its own."""
+    in_both, in_second = Call(80, 82, correlation=3, thread=72), Call(110, 112, correlation=4, thread=72)
+    made = requests(device_of_second=0, others=[in_both, in_second])
+    assert steps(made, "^request") == [("request 1", 0, 120), ("request 2", 50, 210)]
+
+
+def test_steps_of_which_no_time_is_left_are_counted_in_a_note() -> None:
+    """The second one overtakes the first on another stream."""
+    ranges = [Range(0, 10, "step 1"), Range(10, 20, "step 2")]
+    calls = [Call(5, 6, correlation=1), Call(15, 16, correlation=2)]
+    operations = [Operation(40, 60, calls=1), Operation(30, 50, calls=2, stream=8)]
+    early = recording([*operations, Operation(1, 39)], calls, ranges)
+    assert steps(early, "^step") == [("step 2", 39, 50)]
+    notes = timeline(early, step=re.compile("^step")).notes
+    assert "GPU 0: 1 of 2 steps are left out: the next one begins on the GPU when they do or before" in notes
 
 
 def test_a_name_that_no_range_has_is_refused_with_some_that_there_are() -> None:

@@ -167,6 +167,29 @@ def test_every_step_has_a_verdict_with_its_evidence_and_the_numbers_behind_it() 
         assert all(row[name] == value for name, value in step.verdict.metrics.items())
 
 
+def test_the_evidence_for_compute_counts_what_computed_and_no_collective() -> None:
+    reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    operations = [
+        Operation(0, 10 * MS, calls=1), Operation(10 * MS, 11 * MS, kind=activity.MEMSET, calls=1),
+        Operation(11 * MS, 12 * MS, reduce, calls=1), Operation(12 * MS, 13 * MS, calls=1, kind=activity.GRAPH),
+    ]  # fmt: skip
+    made = recording(operations, [Call(-10, -5, correlation=1)], [Range(-20, 0, "step 1")])
+    (gpu,) = timeline(made, step=re.compile("^step")).gpus
+    counted = "1 kernel, 1 memset, 1 graph recorded as a whole"
+    assert gpu.steps[0].verdict.evidence == (f"{counted}, 12 ms",)
+    assert gpu.whole.verdict.evidence == (f"{counted}; what they could save: ncu-bench hotspots",)
+    metrics = {"computing_kernels": 1, "memsets": 1, "graphs": 1, "compute_ns": 12 * MS}
+    assert gpu.steps[0].verdict.metrics == metrics
+
+
+def test_a_collective_that_began_before_a_step_is_in_the_evidence_of_the_step() -> None:
+    reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    operations = [Operation(0, 50 * MS, reduce, calls=1, stream=8), Operation(20 * MS, 21 * MS, calls=2)]
+    calls = [Call(-30, -20, correlation=1), Call(-10, -5, correlation=2)]
+    (gpu,) = timeline(recording(operations, calls, [Range(-15, 40 * MS, "step 1")]), step=re.compile("^step")).gpus
+    assert gpu.steps[0].verdict.evidence == ("1 collective, 20 ms; 19 ms that no kernel hides",)
+
+
 def test_the_alternatives_of_a_step_are_ranked_by_what_they_could_save() -> None:
     (gpu,) = timeline(steps_of_every_kind(), step=re.compile("^step")).gpus
     copying = gpu.steps[1].verdict
