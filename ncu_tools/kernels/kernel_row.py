@@ -22,8 +22,8 @@ GROUPS = {
 }  # fmt: skip
 """What launches are grouped by -> what a row is called; `grouping` finds the rows."""
 
-OF_SEVERAL = frozenset({"nvtx", CATEGORY, "location"})
-"""Groupings whose rows are several kernels: what some of them do says little of the others."""
+OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location"})
+"""Groupings whose rows may be several kernels: what some of them do says little of the others."""
 MOSTLY_KNOWN = 0.9
 """Least share of the time of a row of several kernels in which something is known, for what follows from it."""
 

@@ -59,7 +59,7 @@ def noun_of(look: Look) -> str:
 
 def is_of_several(look: Look) -> bool:
     """True if a point is several kernels."""
-    return look.view in (MODULES, PHASES, RUNS) or (look.view == KERNELS and look.group in OF_SEVERAL)
+    return look.view in (OPERATORS, MODULES, PHASES, RUNS) or (look.view == KERNELS and look.group in OF_SEVERAL)
 
 
 def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:

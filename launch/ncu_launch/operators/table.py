@@ -24,7 +24,7 @@ FORMULAS: dict[str, Formula] = {
 """Operator, as "aten::mm", -> its formula."""
 
 INTEGER_CONTRACTIONS = INTEGER_PRODUCTS_OF_TORCH | INTEGER_PRODUCTS.keys()
-"""Products of integers: their operations are no FLOPs."""
+"""Operators that multiply integers whatever else they take, as scales: their operations are no FLOPs."""
 
 
 UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError, RecursionError)
@@ -110,8 +110,19 @@ def is_contraction(name: str) -> bool:
     return formula is not None and formula.is_contraction
 
 
-def _flops(formula: Formula, call: Call) -> float | None:
+def is_integer_product(call: Call) -> bool:
+    """Whether a call multiplies integers, by its operator or because every tensor of a contraction is of integers.
+
+    A type that was not recorded may be any.
+    """
     if call.name in INTEGER_CONTRACTIONS:
+        return True
+    types = {one.dtype: one.is_float for one in call.every_tensor()} if is_contraction(call.name) else {}
+    return bool(types) and "" not in types and not any(types.values())
+
+
+def _flops(formula: Formula, call: Call) -> float | None:
+    if is_integer_product(call):
         return None
     try:
         correction = formula.correction(call) if formula.correction else 0.0

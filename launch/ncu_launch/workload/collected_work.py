@@ -17,11 +17,11 @@ from typing import NamedTuple
 from ncu_launch.files.toml_tables import table_beside
 from ncu_launch.operators.calls import Call
 from ncu_launch.operators.table import (
-    INTEGER_CONTRACTIONS,
     UNUSABLE,
     contraction_flops,
     formula_of,
     is_contraction,
+    is_integer_product,
     moved_bytes,
     work_of,
 )
@@ -51,7 +51,7 @@ def work_of_call(call: Call, *, is_elementwise: bool) -> CollectedWork:
     is_free = is_elementwise or call.name in FREE_OF_CONTRACTIONS
     formula = formula_of(call.name)
     moved = moved_bytes(formula, call) if formula is not None else None
-    if call.name in INTEGER_CONTRACTIONS:
+    if is_integer_product(call):
         return CollectedWork(0.0, 0.0, _integer_operations(call), moved)
     return CollectedWork(_flops(call, is_free=is_free), _contraction_flops(call, is_free=is_free), None, moved)
 

@@ -66,6 +66,32 @@ def test_a_product_of_integers_has_operations_and_no_flops() -> None:
     assert work("aten::_int_mm", tensor(2, 3, dtype="int8"), tensor(3, 5, dtype="int8")).flops is None
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_every_product_of_integers_has_bytes_and_no_flops(dtype: str) -> None:
+    left, right, bias = tensor(2, 3, dtype=dtype), tensor(3, 5, dtype=dtype), tensor(5, dtype=dtype)
+    calls = {
+        "mm": (left, right),
+        "addmm": (bias, left, right, 1, 1),
+        "bmm": (tensor(4, 2, 3, dtype=dtype), tensor(4, 3, 5, dtype=dtype)),
+        "linear": (left, tensor(5, 3, dtype=dtype), None),
+        "mv": (left, tensor(3, dtype=dtype)),
+        "convolution": (tensor(1, 2, 4, 4, dtype=dtype), tensor(3, 2, 2, 2, dtype=dtype), None, [1, 1], [0, 0], [1, 1],
+                        False, [0, 0], 1),
+    }  # fmt: skip
+    for name, arguments in calls.items():
+        found = work(f"aten::{name}", *arguments)
+        assert found.flops is None, name
+        assert found.least_bytes, name
+
+
+def test_a_product_whose_types_were_not_recorded_may_be_of_floating_point_numbers() -> None:
+    assert work("aten::mm", tensor(2, 3, dtype=""), tensor(3, 5, dtype="")).flops == 2 * 2 * 3 * 5
+
+
+def test_a_product_of_floating_point_numbers_and_integers_has_flops() -> None:
+    assert work("aten::_weight_int8pack_mm", tensor(2, 3), tensor(5, 3, dtype="int8"), tensor(5)).flops == 2 * 2 * 3 * 5
+
+
 def convolution_places(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """How often a kernel fits, by putting it down everywhere."""
     last = size + 2 * padding - dilation * (kernel - 1)

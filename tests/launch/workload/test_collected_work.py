@@ -30,6 +30,12 @@ def counted(name: str, args: list[Any]) -> float | None:
     return work(name, args).contraction_flops
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int8"])
+def test_products_of_integers_have_operations_and_no_flops(dtype: str) -> None:
+    found = work("aten.mm", [(3, 4), (4, 5)], dtype)
+    assert (found.flops, found.contraction_flops, found.integer_operations) == (0, 0, 2 * 3 * 4 * 5)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "flops"),
     [

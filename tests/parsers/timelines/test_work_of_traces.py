@@ -44,6 +44,12 @@ class TestARow:
         assert (row["flops"], row["flops_basis"], row["tensor_flops_bf16"]) == (48, "shapes", 48)
         assert (row["least_bytes"], row["dram_bytes"]) == (2 * (6 + 12 + 8), None)
 
+    def test_of_a_product_of_integers_has_bytes_and_no_flops(self, tmp_path: Path) -> None:
+        product = operator("aten::mm", 0, 50, [[2, 3], [3, 4]], ["signed char"] * 2)
+        (row,) = rows(trace(tmp_path, product, call(1, 10), gpu("kernel", "i8gemm", 100, 5, 1)))
+        assert (row["least_bytes"], row["flops"], row.get("operator_flops")) == (6 + 12 + 8, None, None)
+        assert (row.get("operator_unit"), row["tensor_flops"]) == (None, None)
+
     def test_of_a_wrapper_is_not_counted_again(self, tmp_path: Path) -> None:
         linear = operator("aten::linear", 0, 100, [[2, 3], [4, 3], []], [BF16, BF16, ""], ["", "", ""])
         inner, outer = rows(

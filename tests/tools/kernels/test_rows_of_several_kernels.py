@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from ncu_parsers.derived.operators.work_from_shapes import (
+    OPERATOR_BYTES,
+    OPERATOR_CALL,
+    OPERATOR_FLOPS,
+    OPERATOR_UNIT,
+)
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.ceilings.machine_files import machines
 from ncu_tools.kernels.diagnosis.rules import rules
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues
@@ -21,7 +29,7 @@ from ncu_tools.kernels.view.columns.column_sums import ColumnSums
 from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.roofline.point_sums import points_of
 from ncu_tools.roofline.roofline import Look, roofline
-from ncu_tools.roofline.scene import MODULES, PHASES, RUNS, scene_from_json
+from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import on_disk
 from tests.support.launches import launch, metric, sass, table, taken
@@ -81,6 +89,44 @@ def test_a_roofline_by_category_has_no_place_for_a_category_that_is_mostly_unkno
     assert scene_from_json(scene.as_json()).noun == "category"
 
 
+def copies(share_with_bytes: float) -> pa.Table:
+    """Calls of one operator in 1 ms: a kernel whose bytes are known for this share of it, and copies from the host."""
+    known = launch("elementwise_copy", {}, ns=share_with_bytes * 1e6, attributes=A100)
+    launches = table(known, launch("Memcpy HtoD", {}, ns=(1 - share_with_bytes) * 1e6, attributes=A100))
+    own = {
+        "operator": arrays.dictionary(["aten::copy_"] * 2),
+        OPERATOR_CALL: arrays.floats(np.array([0.0, 1.0])),
+        OPERATOR_FLOPS: arrays.floats(np.array([0.0, 0.0])),
+        OPERATOR_BYTES: arrays.floats(np.array([share_with_bytes * 1e-3 * 1e12, np.nan])),
+        OPERATOR_UNIT: arrays.dictionary([None] * 2),
+    }
+    for column, values in own.items():
+        place = launches.schema.get_field_index(column)
+        launches = launches.append_column(column, values) if place < 0 else launches.set_column(place, column, values)
+    return launches
+
+
+def test_an_operator_whose_bytes_are_known_for_a_small_part_of_its_time_has_no_rate_bound_or_headroom() -> None:
+    little, nearly = (
+        hotspots(launches, ceilings_of(launches, machines()["a100-sxm4-40gb"]), group="operator")
+        for launches in (copies(0.13), copies(0.95))
+    )
+    (row,) = little.rows
+    assert (row.kernel, row.least_bytes_per_s, row.flops) == ("aten::copy_", None, 0)
+    assert (row.bound, row.bound_fraction, row.headroom_ns) == (None, None, None)
+    assert any(note.startswith("no rate or bound of aten::copy_ where ") for note in little.notes)
+    (row,) = nearly.rows
+    assert (row.bound, row.least_bytes_per_s) == ("DRAM", pytest.approx(1e12))
+    assert not any(note.startswith("no rate") for note in nearly.notes)
+
+
+def test_a_function_of_several_kernels_has_no_rate_where_its_work_is_mostly_unknown() -> None:
+    counted = launch("void gemm<float>(float*)", sass(ffma=1e6), ns=0.2e6, dram=1e6, attributes=A100)
+    launches = table(counted, launch("void gemm<double>(double*)", {}, ns=0.8e6, attributes=A100))
+    (row,) = hotspots(launches, ceilings_of(launches), group="short").rows
+    assert (row.launches, row.flops_per_s, row.bound) == (2, None, None)
+
+
 def in_part(share_counted: float) -> pa.Table:
     """Two GEMMs in one module of one phase, of which one with this share of 1 ms has counts."""
     counted = launch(COUNTED, sass(ffma=1e6), ns=share_counted * 1e6, dram=1e6, attributes=A100)
@@ -88,6 +134,14 @@ def in_part(share_counted: float) -> pa.Table:
     for column, name in (("module", "Model_0.Linear_0"), ("phase", "forward")):
         launches = launches.set_column(launches.schema.get_field_index(column), column, arrays.dictionary([name] * 2))
     return launches
+
+
+def test_an_operator_of_a_roofline_has_no_bound_where_its_work_is_mostly_unknown() -> None:
+    machine = machines()["a100-sxm4-40gb"]
+    for look in (Look(view=OPERATORS), Look(group="operator")):
+        (little,) = roofline({"run": copies(0.13)}, machine, look=look).points
+        (nearly,) = roofline({"run": copies(0.95)}, machine, look=look).points
+        assert (little.hotspot.bound, nearly.hotspot.bound) == (None, "DRAM")
 
 
 @pytest.mark.parametrize("view", [MODULES, PHASES, RUNS])
