@@ -110,7 +110,8 @@ def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
 def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
     """Export a report to SQLite at `output` with nsys, logging to `log`; False if nsys failed to start or timed out.
 
-    Success is the existence of `output`, not what nsys prints.
+    Success is the existence of `output`, not what nsys prints. What a failing nsys has written until then is removed:
+    a part of a timeline looks like the timeline of a program that did nothing.
     """
     command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
     try:
@@ -119,4 +120,6 @@ def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
         return False
     if finished.interrupted:
         raise KeyboardInterrupt
+    if finished.exit_code != 0:
+        output.unlink(missing_ok=True)
     return not finished.timed_out

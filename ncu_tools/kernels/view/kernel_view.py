@@ -174,16 +174,18 @@ def kernel_view(
 ) -> KernelView:
     """The hottest kernel of those whose names match, or of one launch, or only its launches of this grid and block.
 
+    A launch is named by its number, as `tables.launch_numbers` has it.
     Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left, or nothing was
     counted: bytes of operators and traces are no DRAM traffic.
     """
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
-    table = arrays.kept(launches, [name == row.kernel for name in tables.words(launches, "kernel_name")])
-    every = len(table)
+    is_of_kernel = np.array([name == row.kernel for name in tables.words(launches, "kernel_name")], bool)
+    every = int(is_of_kernel.sum())
     if launch is not None:
-        table = _of_launch(table, launch)
-    elif shape is not None:
+        is_of_kernel &= tables.launch_numbers(launches) == launch
+    table = arrays.kept(launches, is_of_kernel)
+    if launch is None and shape is not None:
         table = arrays.kept(table, [one == shape for one in _shape_of_each(table)])
     if len(table) < every:
         row = _of_some(row, table, machine)
@@ -278,11 +280,12 @@ def _chosen(
     every = hotspots(launches, ceilings_of(launches, machine)).rows
     left = [one for one in every if not patterns or any(each.search(one.kernel) for each in patterns)]
     if launch is not None:
-        names = set(tables.words(_of_launch(launches, launch), "kernel_name"))
+        named = arrays.kept(launches, tables.launch_numbers(launches) == launch)
+        names = set(tables.words(named, "kernel_name"))
         left = [one for one in left if one.kernel in names]
     if not left:
         others = list(dict.fromkeys(tables.short_name(one.kernel) for one in every))
-        ids = [str(one) for one in launches["launch_id"].to_pylist() if one is not None]
+        ids = [f"{one:.0f}" for one in tables.launch_numbers(launches).tolist() if not np.isnan(one)]
         which = f", and launches {', '.join(ids[:MOST_LISTED])}" + (" ..." if ids[MOST_LISTED:] else "") if ids else ""
         raise NcuBenchError(
             "No kernel of that name or launch is in the run.",
@@ -290,10 +293,6 @@ def _chosen(
             "Name one of these or a part of it, or leave the name out for the hottest one.",
         )
     return left[0]
-
-
-def _of_launch(launches: pa.Table, launch: int) -> pa.Table:
-    return arrays.kept(launches, tables.floats(launches, "launch_id") == launch)
 
 
 def occupancy_view(launches: pa.Table) -> OccupancyView:

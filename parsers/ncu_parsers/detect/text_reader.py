@@ -39,10 +39,22 @@ MESSAGES_KEPT = 200
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
+PAGES_OF_NCU = (TextPage, LongPage, WidePage)
+"""Pages of launches that ncu counted."""
+
+
+def _open_nsys_page(line: str, current: Page | None) -> Page | None:
+    """The table of nsys that `line` opens; below a page of ncu only one with times, as others may be the program's."""
+    if not isinstance(current, PAGES_OF_NCU):
+        return nsys_stats.open_page(line, current)
+    page = nsys_stats.open_page(line, None)
+    return None if page is None or nsys_stats.holds_only_other_tables([page]) else page
+
+
 OPENERS: tuple[tuple[Callable[[str], object], Callable[[str, Page | None], Page | None]], ...] = (
     (may_open_operator_file, open_operator_file),
     (may_open_source_page, open_source_page),
-    (nsys_stats.may_open_page, nsys_stats.open_page),
+    (nsys_stats.may_open_page, _open_nsys_page),
     (csv_pages.may_open_page, lambda line, current: csv_pages.open_page(line)),
     (may_open_text_page, open_text_page),
     (opens_session_page, open_session_page),
@@ -102,7 +114,9 @@ class TextReading:
             self.report.messages.append(line)
         if kind in EXAMPLES_OF:
             self.report.examples.setdefault(kind, (number, line[:200]))
-        self.tail.append(line)
+        if kind == report.HEADER:  # the next page is fed the tail: launches of this one would be read again
+            self.tail.clear()
+        self.tail.append("" if kind == report.HEADER else line)
 
 
 def before_any_page(line: str) -> str:
@@ -169,10 +183,25 @@ def note_cut(result: Report, reading: TextReading) -> None:
         result.lines = +result.lines  # drops kinds that are down to zero
 
 
+def _of_one_tool(pages: list[Page], result: Report) -> list[Page]:
+    """The pages without those of nsys where ncu counted launches: the same kernels ran anew, so times would add up."""
+    of_nsys = [page for page in pages if isinstance(page, nsys_stats.NsysPage)]
+    if not of_nsys:
+        return pages
+    if not any(page.launches() for page in pages if isinstance(page, PAGES_OF_NCU)):
+        return nsys_stats.only_the_best(pages, result)
+    left_out = sorted({page.dialect for page in of_nsys if page.rows})
+    if left_out:
+        result.notes.append(
+            f"the file also holds tables of nsys ({', '.join(left_out)}), of another run: they are left out, and "
+            "the launches of ncu read; to read them, put them into a file of their own"
+        )
+    return [page for page in pages if not isinstance(page, nsys_stats.NsysPage)]
+
+
 def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
     tables: list[list[Launch]] = []
-    has_nsys = any(isinstance(page, nsys_stats.NsysPage) for page in pages)
-    for page in nsys_stats.only_the_best(pages, result) if has_nsys else pages:
+    for page in _of_one_tool(pages, result):
         if page.dialect not in result.dialects:
             result.dialects.append(page.dialect)
         if isinstance(page, SessionPage):

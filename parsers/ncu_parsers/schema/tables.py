@@ -276,6 +276,12 @@ def unknown(rows: int) -> Floats:
     return result
 
 
+def launch_numbers(table: pa.Table) -> Floats:
+    """What number names each launch: its id, or its place from 0 where no launch has an id, as in text of ncu."""
+    ids = floats(table, "launch_id")
+    return np.arange(len(table), dtype=np.float64) if np.isnan(ids).all() else ids
+
+
 def or_zero(values: Floats) -> Floats:
     """Replace NaN by 0 (float64, any shape)."""
     return np.where(np.isnan(values), 0.0, values)

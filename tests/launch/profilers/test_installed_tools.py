@@ -22,6 +22,13 @@ def test_nsys_gets_the_report_as_an_absolute_path_so_that_its_name_is_no_option(
     assert f"{tmp_path}/out.sqlite" in log.read_text()
 
 
+def test_what_a_failed_export_has_written_is_no_export(tmp_path: Path) -> None:
+    output = tmp_path / "out.sqlite"
+    failing = stand_in(tmp_path, 'echo half > "$7"; exit 1\n')
+    assert export_timeline(failing, tmp_path / "x", output, tmp_path / "log")
+    assert not output.exists()
+
+
 def test_an_nsys_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncu_launch.profilers.installed_tools.EXPORT_TIMEOUT_S", 0.2)
     asleep = stand_in(tmp_path, "sleep 60\n")

@@ -101,6 +101,37 @@ class TestSeveralTablesInOneFile:
         assert values(read("".join(texts), tmp_path), "a__b.avg") == [1234.56, 1234.56]
 
 
+NSYS_IN_COLUMNS = """
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Name
+ --------  ---------------  ---------  --------  ------
+    100.0             2000          1    2000.0  kernel
+"""
+
+
+class TestTablesOfNsysBesideNcu:
+    """The log of a job that runs both profilers: each has run the kernels anew."""
+
+    NCU = dialects.text([one_launch()], PLAIN)
+
+    @pytest.mark.parametrize("text", [NSYS_IN_COLUMNS + NCU, NCU + NSYS_IN_COLUMNS, NCU + NSYS_IN_COLUMNS + NCU])
+    def test_launches_of_ncu_are_read_and_a_note_names_the_tables(self, tmp_path: Path, text: str) -> None:
+        report = read(text, tmp_path)
+        assert values(report, "gpu__time_duration.sum") == [1000] * text.count(self.NCU)
+        assert (report.origin, report.dialects) == ("ncu", ["text"])
+        assert [note for note in report.notes if "(nsys kernel summary), of another run: they are left out" in note]
+
+    def test_in_csv_too(self, tmp_path: Path) -> None:
+        report = read(dialects.long([one_launch()], PLAIN) + NSYS_IN_COLUMNS, tmp_path)
+        assert values(report, "gpu__time_duration.sum") == [1000]
+        assert len(report.notes) == 1
+
+    def test_a_table_of_the_program_below_a_launch_leaves_its_metrics_alone(self, tmp_path: Path) -> None:
+        kernel, tables = self.NCU.split("\n    Section", 1)
+        table = "Time  Total Time  Calls  Function\n1.0  2.0  3  f\n"
+        report = read(f"{kernel}\n{table}    Section{tables}", tmp_path)
+        assert (values(report, "gpu__time_duration.sum"), report.notes) == ([1000], [])
+
+
 class TestSeveralRunsUnderOneHeader:
     """Rows of a second run with the same process id, appended without their header."""
 

@@ -17,6 +17,7 @@ from ncu_launch.profilers.command_line import nsys_export_command
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.timelines.activity import nsys_activity
 from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.nsys import nsys_rep
 from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
@@ -496,6 +497,27 @@ class TestReportsThroughNsys:
             tmp_path, "echo 'Report was created in Nsight Systems version (2026.3.1), newer than this'; exit 1"
         )
         with pytest.raises(NcuBenchError, match=r"made by nsys 2026\.3\.1\. The nsys on PATH is 2022\.4\.2"):
+            read(report)
+
+    def test_a_failed_export_names_the_newer_nsys_that_made_the_report(self, report: Path, tmp_path: Path) -> None:
+        report.write_bytes(nsys_rep.MAGIC + b" 1.\n" + bytes(99_000) + b"\x022023.1.2.43-32377213v0\n")
+        empty = database(tmp_path / "t.sqlite", {})
+        stand_in_nsys(tmp_path, f'cp "{empty}" "$7"; echo "Exportation error: ProtobufParseException"; exit 1')
+        with pytest.raises(NcuBenchError, match=r"made by nsys 2023\.1\.2\. The nsys .*Exportation error: Protobuf"):
+            read(report)
+        with pytest.raises(NcuBenchError, match=r"made by nsys 2023\.1\.2\. .*nsys export --type sqlite"):
+            nsys_activity.read_native(Source(str(report)))
+
+    def test_the_version_in_the_first_line_of_a_report_is_enough(self, report: Path, tmp_path: Path) -> None:
+        report.write_bytes(nsys_rep.MAGIC + b" 2025@1@3@140-251335620677v0.\n")
+        stand_in_nsys(tmp_path, 'echo "Exportation error: Version number is invalid: 2025@1@3@140"; exit 1')
+        with pytest.raises(NcuBenchError, match=r"made by nsys 2025\.1\.3\. .*Version number is invalid"):
+            read(report)
+
+    def test_a_failed_export_of_an_older_report_is_damage(self, report: Path, tmp_path: Path) -> None:
+        report.write_bytes(nsys_rep.MAGIC + b" 1.\n\x022021.1.2.43-3237v0\n")
+        stand_in_nsys(tmp_path, "exit 1")
+        with pytest.raises(NcuBenchError, match=r"cut or damaged: the nsys that made it, 2021\.1\.2, is no newer"):
             read(report)
 
     def test_parse_joins_a_report_with_others_into_one_table(self, report: Path, tmp_path: Path) -> None:

@@ -196,6 +196,33 @@ def test_a_line_with_text_between_columns_is_no_row(tmp_path: Path) -> None:
     assert (len(rows), report.skipped["program output"]) == (1, 1)
 
 
+ELIDED = """
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  {dots}  Name
+ --------  ---------------  ---------  --------  {dots}  ----
+    100.0             4000          4    1000.0  {dots}  k<1>
+"""
+
+
+@pytest.mark.parametrize("dots", ["...", "…"])
+def test_a_table_that_leaves_columns_out_is_read_by_those_that_stand(tmp_path: Path, dots: str) -> None:
+    _, (launch,) = parsed(written(tmp_path, *ELIDED.format(dots=dots).splitlines()))
+    assert (launch["kernel_name"], launch["invocations"], launch["duration_ns"]) == ("k<1>", 4, 1000.0)
+
+
+def test_rows_in_columns_without_dashes_above_are_no_rows(tmp_path: Path) -> None:
+    lines = [line for line in IN_COLUMNS.splitlines()[:7] if "----" not in line]
+    with pytest.raises(NotAReport, match="no launch below it"):
+        read(written(tmp_path, *lines, "     90.0        1,229,567          2  k"))
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("ns", 1.0), ("ms", 1e6), ("sec", 1e9)])
+def test_times_without_a_unit_are_in_that_of_the_total(tmp_path: Path, unit: str, factor: float) -> None:
+    header = f"Time(%),Total Time ({unit}),Instances,Average,Minimum,Maximum,Name"
+    _, (launch,) = parsed(written(tmp_path, header, "33.0,4.352,2,2.176,2.0,2.352,k"))
+    times = [launch[column] / factor for column in ("duration_ns", MINIMUM, MAXIMUM)]
+    assert times == pytest.approx([2.176, 2.0, 2.352])
+
+
 BY_RANGE = (
     "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
     "Kernel Name"

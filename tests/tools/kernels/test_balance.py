@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncu_tools.kernels.source.spread.launch_balance import balances, launch_balance, repeats_mean, unit_kind
+from sample_reports import dialects
+from sample_reports.dialects import Cell, Printed, Style
 from tests.conftest import SAMPLES, SHARED
 from tests.support.binary_reports import Kernel, report_of
 from tests.support.ran import ran
@@ -109,6 +111,14 @@ def test_a_launch_that_is_not_there_is_refused(report: Path) -> None:
     result = ran("samples", str(report), "--balance", "--launch", "7")
     assert result.exit_code == 1
     assert "There are 2 launches." in result.stderr
+
+
+def test_a_launch_of_a_text_page_is_named_by_its_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.txt"
+    spread = [Cell(f"sm__cycles_active.{name}", count, "cycle") for name, count in (("min", 5), ("avg", 6), ("max", 9))]
+    page.write_text(dialects.text([Printed(at, name, spread) for at, name in enumerate(("k", "m"))], Style()))
+    found = json.loads(ran("samples", str(page), "--balance", "--launch", "1", "--format", "json").stdout)
+    assert (found["kernel"], found["launch_id"], found["rows"][0]["most"]) == ("m", 1, 9)
 
 
 def test_a_run_without_counters_of_units_says_what_to_collect() -> None:

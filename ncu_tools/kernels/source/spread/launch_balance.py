@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.metric_units import unit_of
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instance_table import NUMBER
-from ncu_parsers.schema.tables import Floats, floats
+from ncu_parsers.schema.tables import Floats, floats, launch_numbers
 from ncu_parsers.sources.sources import Source, find_sources
 
 from ncu_tools.numbers.number_format import counted
@@ -39,7 +40,10 @@ ALIKE = 1e-9
 
 @dataclass
 class LaunchBalance:
-    """The balance of one launch, with notes on counters whose values of each unit only repeat the mean."""
+    """The balance of one launch, with notes on counters whose values of each unit only repeat the mean.
+
+    `launch_id` is the number that `--launch` names it by: its place in the run where no launch has an id.
+    """
 
     kernel_name: str
     launch_id: int | None
@@ -59,8 +63,8 @@ def launch_balance(
     Raises `NcuBenchError` if the run cannot be read, no launch is left, or it has no counter by units.
     """
     run = load_only(path, only, reading=reading)
-    row = _longest(run.table, launch)
-    number, kernel, lasted = (row[name][0].as_py() for name in ("launch_id", "kernel_name", "duration_ns"))
+    number, row = _longest(run.table, launch)
+    kernel, lasted = (row[name][0].as_py() for name in ("kernel_name", "duration_ns"))
     of_units = {metric: values for source in _binary(path) for metric, values in _of_units(source, row)}
     rows = balances(row, of_units)
     repeated = [metric for metric, values in of_units.items() if repeats_mean(values)]
@@ -81,17 +85,19 @@ def launch_balance(
     return LaunchBalance(kernel, number, lasted, rows, notes)
 
 
-def _longest(launches: pa.Table, launch: int | None) -> pa.Table:
-    left = launches
-    if launch is not None:
-        left = left.filter(pc.fill_null(pc.equal(left["launch_id"], launch), False))
+def _longest(launches: pa.Table, launch: int | None) -> tuple[int | None, pa.Table]:
+    """The number and the row of the longest launch, or of the longest with that number."""
+    numbers = launch_numbers(launches)
+    named = np.full(len(launches), True) if launch is None else numbers == launch
+    left, numbers = arrays.kept(launches, named), numbers[named]
     if not len(left):
         raise NcuBenchError(
             "The launch that was named is not there.",
             f"There are {counted(len(launches), 'launch', 'launches')}.",
             "Name another with --launch, or leave it out for the longest.",
         )
-    return left.slice(int(np.nan_to_num(floats(left, "duration_ns"), nan=-1.0).argmax()), 1)
+    longest = int(np.nan_to_num(floats(left, "duration_ns"), nan=-1.0).argmax())
+    return None if np.isnan(numbers[longest]) else int(numbers[longest]), left.slice(longest, 1)
 
 
 def _of_units(source: Source, row: pa.Table) -> Iterator[tuple[str, Floats]]:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
-from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
@@ -37,7 +34,7 @@ from ncu_parsers.timelines.activity.activity import (
     empty,
 )
 from ncu_parsers.timelines.activity.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
-from ncu_parsers.timelines.nsys.tables.database import Database, on_disk, opened
+from ncu_parsers.timelines.nsys.tables.database import Database, opened
 from ncu_parsers.timelines.nsys.tables.devices import read_devices
 
 TOOL = "nsys"
@@ -104,23 +101,10 @@ def read_native(source: Source, *, trim: Window | None = None, whole_names: bool
 
     `trim` and `whole_names` are those of `read_sqlite`. Raises `NcuBenchError` if nsys is missing or cannot export it.
     """
-    from ncu_launch.profilers.installed_tools import export_timeline, find_tool
+    from ncu_parsers.timelines.nsys.nsys_rep import exported
 
-    nsys = find_tool("nsys")
-    advice = "Where it was recorded, run nsys export --type sqlite REPORT.nsys-rep, then name the .sqlite file here."
-    if nsys is None:
-        raise NcuBenchError(
-            f"{source.name} is a report of Nsight Systems, which only nsys can open.", "No nsys was found on PATH.",
-            f"Install Nsight Systems. {advice}",
-        )  # fmt: skip
-    with TemporaryDirectory(prefix="ncu-bench-") as folder, on_disk(source) as report:
-        exported = Path(folder) / "timeline.sqlite"
-        if not export_timeline(nsys, report, exported, Path(folder) / "log.txt") or not exported.is_file():
-            raise NcuBenchError(
-                f"{source.name} could not be exported by nsys {nsys.version_text}.",
-                "The file is damaged, or was made by a newer nsys.", advice,
-            )  # fmt: skip
-        return read_sqlite(Source(str(exported)), source.name, trim=trim, whole_names=whole_names)
+    with exported(source) as export:
+        return read_sqlite(export, source.name, trim=trim, whole_names=whole_names)
 
 
 def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:

@@ -25,6 +25,10 @@ EXPORT_THERE = "nsys export --type sqlite REPORT.nsys-rep, then name the .sqlite
 """Advice for the machine that recorded the report: an nsys that wrote a report can read it."""
 
 _MADE_BY_NEWER = re.compile(r"created in Nsight Systems version \(?(20\d\d[\w.]*)")
+_IN_FIRST_LINE = re.compile(rb"Report (20\d\d)@(\d{1,4})@(\d{1,4})@")
+_AT_THE_END = re.compile(rb"(20\d\d)\.(\d{1,4})\.(\d{1,4})\.\d+-\d+v\d")
+_END_BYTES = 65_536
+"""Where the version stands: since 2025 in the first line; at the end, as `2023.1.2.43-32377213v0`, in all."""
 
 
 def read_report(source: Source) -> Report:
@@ -68,7 +72,8 @@ def exported(source: Source) -> Iterator[Source]:
         path, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
         ended = export_timeline(nsys, report, path, log)
         if not ended or not path.is_file():
-            raise _not_exported(source.name, nsys, log.read_text("utf-8", "replace") if ended else None)
+            printed = log.read_text("utf-8", "replace") if ended else None
+            raise _not_exported(source.name, nsys, printed, version_of(report))
         yield Source(str(path))
 
 
@@ -78,7 +83,16 @@ def read_with() -> str:
     return "no nsys" if nsys is None else f"nsys {nsys.version_text}"
 
 
-def _not_exported(name: str, nsys: Tool, printed: str | None) -> NcuBenchError:
+def version_of(report: Path) -> str | None:
+    """The version of the nsys that made a report (`2023.1.2`), as it stands in the file; None if it does not."""
+    with report.open("rb") as stream:
+        first = stream.read(len(MAGIC) + 64)
+        stream.seek(max(0, report.stat().st_size - _END_BYTES))
+        found = _IN_FIRST_LINE.search(first) or _AT_THE_END.search(stream.read())
+    return ".".join(part.decode() for part in found.groups()) if found else None
+
+
+def _not_exported(name: str, nsys: Tool, printed: str | None, made_by: str | None) -> NcuBenchError:
     """Why nsys wrote no database: it is older than the report, the report is damaged, or nsys hung."""
     if printed is None:
         return NcuBenchError(
@@ -86,20 +100,30 @@ def _not_exported(name: str, nsys: Tool, printed: str | None) -> NcuBenchError:
             advice=f"Run it by hand: {EXPORT_THERE}.",
         )
     newer = _MADE_BY_NEWER.search(printed)
-    if newer is not None:
+    made_by = newer[1].rstrip(".") if newer is not None else made_by
+    if made_by is not None and (newer is not None or _order(made_by) > _order(nsys.version_text)):
+        said = "" if newer is not None else f' It says: "{_reason(printed)}".'
         return NcuBenchError(
-            f"{name} could not be exported: it was made by nsys {newer[1].rstrip('.')}.",
-            f"The nsys on PATH is {nsys.version_text}, and opens no report of a newer one.",
+            f"{name} could not be exported: it was made by nsys {made_by}.",
+            f"The nsys on PATH is {nsys.version_text}, and opens no report of a newer one.{said}",
             f"Install that version or a newer one; or, where it was recorded, run {EXPORT_THERE}.",
         )
+    maker = ", or made by a newer nsys" if made_by is None else f": the nsys that made it, {made_by}, is no newer"
     return NcuBenchError(
         f"{name} could not be exported by nsys {nsys.version_text}.",
-        f'It says: "{_last_line(printed)}". The file is cut or damaged, or made by a newer nsys.',
+        f'It says: "{_reason(printed)}". The file is cut or damaged{maker}.',
         f"Copy it again; or, where it was recorded, run {EXPORT_THERE}.",
     )
 
 
-def _last_line(printed: str) -> str:
-    """The last line that is not a progress bar."""
+def _order(version: str) -> tuple[int, ...]:
+    """The first three numbers of a version, to compare by."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _reason(printed: str) -> str:
+    """What nsys says of its failure: its exception, where it prints one, else the last line that is no progress bar."""
     lines = [line.strip() for line in printed.replace("\r", "\n").splitlines()]
-    return next((line[:300] for line in reversed(lines) if line and not line.endswith("]")), "nothing")
+    lines = [line[:300] for line in lines if line and not line.endswith("]")]
+    exceptions = [line for line in lines if line.startswith(("Exportation error", "Dynamic exception type"))]
+    return exceptions[-1] if exceptions else next(reversed(lines), "nothing")

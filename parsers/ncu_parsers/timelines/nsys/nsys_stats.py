@@ -6,8 +6,10 @@ number of launches), traces (a row per launch), and summaries of copies. Titles 
 title, default ns; the user interface prints them in the cells (`383.682 μs`). `nsys stats` prints several tables to one
 file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
 
+Headers up to 2021 name the unit of the total time only; the other times of the table are in the same.
+
 In columns, as `nsys stats` prints to a terminal, a line of dashes below the titles marks the columns, and names that
-are too long end in `…`.
+are too long end in `…`. Who shortens a table by hand writes `...` for the columns left out, in the line of dashes too.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ _WORDS_OF_ABSENCE = ABSENT | {"None", "-"}
 _PROCESSING = r"Processing \[.*\] with \["
 
 _BETWEEN_COLUMNS = r"\s{2,}"
-_DASHES = r"\s*-+(?:\s{2,}-+)+\s*"
+_COLUMN = r"-+|\.\.\.|…"
+_DASHES = rf"\s*(?:{_COLUMN})(?:\s{{2,}}(?:{_COLUMN}))+\s*"
 _HEADING = r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*"
 IN_COLUMNS = ""
 """The delimiter of tables in columns."""
@@ -130,7 +133,7 @@ class NsysPage:
         if re.fullmatch(_HEADING, line):
             return report.HEADER
         if self.delimiter == IN_COLUMNS and re.fullmatch(_DASHES, line):
-            self._spans = [dashes.span() for dashes in re.finditer("-+", line)]
+            self._spans = [column.span() for column in re.finditer(_COLUMN, line)]
             return report.HEADER
         cells = split_row(line, self.delimiter) if self.delimiter != IN_COLUMNS else self._columns_of(line)
         if cells is None or len(cells) != len(self.titles):
@@ -145,7 +148,9 @@ class NsysPage:
         return report.METRICS
 
     def _columns_of(self, line: str) -> list[str]:
-        """The cells of a line in columns; [] if there is text between two columns, so that it is no row."""
+        """The cells of a line in columns; [] where it is no row: text between two columns, or no dashes above."""
+        if not self._spans:
+            return []
         gaps = zip(self._spans, self._spans[1:], strict=False)
         if any(line[end:start].strip() for (_, end), (start, _) in gaps):
             return []
@@ -165,9 +170,15 @@ class NsysPage:
             number = number_format.parse(match["number"]) if match else None
             if match is None or number is None:
                 return None
-            return number.value * unit(match["unit"] or self.units.get(title) or "ns").factor
+            return number.value * unit(match["unit"] or self._unit_of(title)).factor
 
         return amount
+
+    def _unit_of(self, title: str) -> str:
+        """The unit of a column: its own, else for times that of the table's leading time, else the base unit."""
+        own = self.units.get(title)
+        leading = (self.units.get(time) for time in LEADING_TIMES) if title in TIMES else ()
+        return own or next((found for found in leading if found), "ns")
 
 
 class StatsSummaryPage(NsysPage):
@@ -239,6 +250,11 @@ EXTREMES = {
     "med": "duration_ns (median)", "stddev": "duration_ns (standard deviation)",
 }  # fmt: skip
 """Titles of a summary -> columns; minimum and maximum are named as in averages of ncu."""
+
+
+LEADING_TIMES = ("total time", "duration", "start")
+"""Titles whose unit holds for times without one of their own: `nsys stats --timeunit` converts all times of a table."""
+TIMES = frozenset((*LEADING_TIMES, *EXTREMES, "avg"))
 
 
 class TracePage(NsysPage):

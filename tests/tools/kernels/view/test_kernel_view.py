@@ -26,6 +26,7 @@ from ncu_tools.kernels.view.occupancy import (
     steps,
 )
 from tests.conftest import SAMPLES, SHARED
+from tests.support.launches import launch, table
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -54,12 +55,12 @@ def real_launches() -> list[pa.Table]:
 @needs_shared_reports
 def test_occupancy_and_its_limits_equal_those_of_nvidia_on_every_real_launch() -> None:
     compared = 0
-    for launch in real_launches():
-        found = occupancy_view(launch)
+    for single in real_launches():
+        found = occupancy_view(single)
         if found.calculated is None or found.theoretical is None:
             continue
         compared += 1
-        limits = {name: tables.floats(launch, metric)[0] for name, metric in LIMITS.items()}
+        limits = {name: tables.floats(single, metric)[0] for name, metric in LIMITS.items()}
         assert {name: found.calculated.blocks_by[name] for name in limits} == limits
         assert 100 * found.calculated.fraction == pytest.approx(found.theoretical, abs=0.01)
     assert compared >= 60
@@ -113,10 +114,10 @@ def test_a_step_gives_what_it_promises_and_needs_less(threads: int, registers: i
 @pytest.mark.slow
 def test_every_fact_is_the_reports_own_value() -> None:
     compared = 0
-    for launch in real_launches():
-        for fact in facts_of(launch)[0]:
+    for single in real_launches():
+        for fact in facts_of(single)[0]:
             names = fact.metric.split(" / ")
-            values = [tables.floats(launch, name)[0] for name in names]
+            values = [tables.floats(single, name)[0] for name in names]
             assert fact.value == (values[0] if len(values) == 1 else values[0] / values[1])
             compared += 1
     assert compared > 1000
@@ -163,6 +164,22 @@ def test_a_kernel_that_is_not_there_is_refused_with_those_that_are() -> None:
     assert launches is not None
     with pytest.raises(NcuBenchError, match="There are"):
         kernel_view(launches, (re.compile("no such kernel"),))
+
+
+def test_a_launch_without_an_id_is_named_by_its_place_in_the_run() -> None:
+    made = table(*(launch(name, {}, ns=1e3 * (place + 1), launch_id=None) for place, name in enumerate("aba")))
+    found = kernel_view(made, launch=2)
+    assert (found.kernel_name, found.launches, found.hotspot.time_total_ns) == ("a", 1, 3e3)
+    assert kernel_view(made, launch=1).kernel_name == "b"
+    with pytest.raises(NcuBenchError, match="launches 0, 1, 2"):
+        kernel_view(made, launch=3)
+
+
+def test_a_launch_with_an_id_is_named_by_that_alone() -> None:
+    made = table(*(launch(name, {}, ns=1e3, launch_id=number) for number, name in ((7, "a"), (1, "b"))))
+    assert [kernel_view(made, launch=number).kernel_name for number in (7, 1)] == ["a", "b"]
+    with pytest.raises(NcuBenchError, match="launches 7, 1"):
+        kernel_view(made, launch=0)
 
 
 def test_a_run_without_counters_is_refused_since_its_bytes_are_no_dram_traffic() -> None:
