@@ -113,8 +113,8 @@ class Refusal:
 class Subject:
     """One subject of gates: a run, a kernel, a layer or a point, with its names in both runs.
 
-    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks a number
-    that it should have, `refusal` why sums mean nothing; all are empty if gates apply.
+    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks what the
+    base has, so that no gate on it can pass, `refusal` why sums mean nothing; all are empty if gates apply.
     """
 
     names: tuple[str, ...]

@@ -110,7 +110,7 @@ class Comparison:
     def subjects(self) -> Subjects:
         """The subjects of gates: the kernels by their names in both runs, and the run."""
         every = [
-            Subject((one.pair.kernel, one.pair.was or ""), one.changes, not_gated=HAS_LEFT if one.is_gone else "")
+            Subject((one.pair.kernel, one.pair.was or ""), one.changes, missing=HAS_LEFT if one.is_gone else "")
             for one in self.kernels
         ]
         other = self.other_work
