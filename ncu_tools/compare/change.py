@@ -103,10 +103,21 @@ class Change:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why gates on a subject are refused, except on `launches`: the `reason`, and the `advice` on what to type."""
+    """Why gates on a subject are refused, except on `launches`: the `reason`, and what to gate `instead`.
+
+    `instead` is the beginning of a gate that can be judged, as "kernel:gemm:", and `first` what to change before that,
+    with a comma behind it; empty if nothing.
+    """
 
     reason: str
-    advice: str
+    instead: str
+    first: str = ""
+
+    def advice(self, limit: str) -> str:
+        """What to type in place of a gate with this measure and limit, as "time>5%"."""
+        gate = f'"{self.instead}{limit}"'
+        what = f"{self.first} gate" if self.first else "Gate"
+        return f"{what} a kernel per launch, as --fail-on {gate}, or add --anyway to judge the sums."
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,11 @@ class Gate:
     noun: str = ""
     pattern: re.Pattern[str] | None = None
 
+    @property
+    def growth(self) -> str:
+        """The measure with its limit, as "time>5%"."""
+        return f"{self.measure}>{100 * self.limit:g}%"
+
 
 @dataclass(frozen=True)
 class GateOutcome:
@@ -87,7 +92,7 @@ def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> 
     if gate.pattern is None and subjects.whole is not None:
         change, refusal = subjects.whole.changes[gate.measure], subjects.whole.refusal
         if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
-            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice}", refusal)
+            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice(gate.growth)}", refusal)
         return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun, clocks_anyway))
     return GateOutcome(gate, *_judged_each(gate, subjects, clocks_anyway))
 

@@ -164,7 +164,7 @@ def command(
         raise WrongUsage(
             f'--fail-on "{refused.gate.text}" is refused: {refused.refusal.reason}.',
             "The sums of two runs that did other work do not say whether anything became slower.",
-            refused.refusal.advice,
+            refused.refusal.advice(refused.gate.growth),
         )
     if code:
         raise click.exceptions.Exit(code)
