@@ -57,7 +57,7 @@ class GateOutcome:
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse a gate: `time>5%`, `kernel:REGEX:dram_bytes>1%`, also with layer: or point:.
+    """Parse a gate: `time>5%`, `kernel:REGEX:dram_bytes>1%`, or with another of `NOUNS`.
 
     Raises `WrongUsage` for anything else, and for an invalid regular expression.
     """
@@ -65,8 +65,8 @@ def parse_gate(text: str) -> Gate:
     if match is None:
         raise WrongUsage(
             f'--fail-on "{text}" is no gate.',
-            f"A gate is MEASURE>LIMIT% or kernel:REGEX:MEASURE>LIMIT% (or layer:, or point:), with one of "
-            f"{', '.join(GATED)}.",
+            f"A gate is MEASURE>LIMIT% or kernel:REGEX:MEASURE>LIMIT% (or {':, '.join(NOUNS[1:-1])}:, or {NOUNS[-1]}:),"
+            f" with one of {', '.join(GATED)}. With --operators, kernel:REGEX: finds operators.",
             'For example: --fail-on "time>5%" --fail-on "kernel:gemm:dram_bytes>1%"',
         )
     try:

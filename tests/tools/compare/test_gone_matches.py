@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ncu_parsers.parquet.writer import write_table
@@ -14,7 +15,7 @@ from tests.support.launches import launch, table
 from tests.support.ran import ran
 
 
-def kernel(name: str, ns: float, grid: int = 1, **more: object) -> list[Launch]:
+def kernel(name: str, ns: float, grid: int = 1, **more: Any) -> list[Launch]:
     return [launch(name, ns=ns + n, grid=(grid, 1, 1), block=(64, 1, 1), iteration=n, **more) for n in range(3)]
 
 
