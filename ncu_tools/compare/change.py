@@ -103,18 +103,29 @@ class Change:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why gates on a subject are refused, except on `launches`: the `reason`, and the `advice` on what to type."""
+    """Why gates on a subject are refused, except on `launches`: the `reason`, and what to gate `instead`.
+
+    `instead` is the beginning of a gate that can be judged, as "kernel:gemm:", and `first` what to change before that,
+    with a comma behind it; empty if nothing.
+    """
 
     reason: str
-    advice: str
+    instead: str
+    first: str = ""
+
+    def advice(self, limit: str) -> str:
+        """What to type in place of a gate with this measure and limit, as "time>5%"."""
+        gate = f'"{self.instead}{limit}"'
+        what = f"{self.first} gate" if self.first else "Gate"
+        return f"{what} a kernel per launch, as --fail-on {gate}, or add --anyway to judge the sums."
 
 
 @dataclass(frozen=True)
 class Subject:
     """One subject of gates: a run, a kernel, a layer or a point, with its names in both runs.
 
-    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks a number
-    that it should have, `refusal` why sums mean nothing; all are empty if gates apply.
+    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks what the
+    base has, so that no gate on it can pass, `refusal` why sums mean nothing; all are empty if gates apply.
     """
 
     names: tuple[str, ...]

@@ -18,7 +18,7 @@ from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
+from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.asked_pairs import AskedPair
 from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
@@ -110,11 +110,11 @@ class Comparison:
     def subjects(self) -> Subjects:
         """The subjects of gates: the kernels by their names in both runs, and the run."""
         every = [
-            Subject((one.pair.kernel, one.pair.was or ""), one.changes, not_gated=HAS_LEFT if one.is_gone else "")
+            Subject((one.pair.kernel, one.pair.was or ""), one.changes, missing=HAS_LEFT if one.is_gone else "")
             for one in self.kernels
         ]
         other = self.other_work
-        refusal = Refusal(str(other), other.advice) if other and not self.sums_anyway else None
+        refusal = other.refusal if other and not self.sums_anyway else None
         return Subjects("kernel", every, Subject(("the run",), self.total.changes, refusal=refusal), NOT_OF_LAUNCHES)
 
 

@@ -47,9 +47,9 @@ class ComparedLayer:
     @property
     def subject(self) -> Subject:
         """The layer as a subject of gates, named by its path, alone and with its phase in front."""
-        not_gated = "has left the new run" if self.new is None else ""
+        missing = "has left the new run" if self.new is None else ""
         name = f"{self.phase} {self.module}" if self.phase else self.module
-        return Subject((name, self.module), self.changes, not_gated)
+        return Subject((name, self.module), self.changes, missing=missing)
 
 
 @dataclass

@@ -40,6 +40,11 @@ class Gate:
     noun: str = ""
     pattern: re.Pattern[str] | None = None
 
+    @property
+    def growth(self) -> str:
+        """The measure with its limit, as "time>5%"."""
+        return f"{self.measure}>{100 * self.limit:g}%"
+
 
 @dataclass(frozen=True)
 class GateOutcome:
@@ -52,7 +57,7 @@ class GateOutcome:
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse a gate: `time>5%`, `kernel:REGEX:dram_bytes>1%`, also with layer: or point:.
+    """Parse a gate: `time>5%`, `kernel:REGEX:dram_bytes>1%`, or with another of `NOUNS`.
 
     Raises `WrongUsage` for anything else, and for an invalid regular expression.
     """
@@ -60,8 +65,8 @@ def parse_gate(text: str) -> Gate:
     if match is None:
         raise WrongUsage(
             f'--fail-on "{text}" is no gate.',
-            f"A gate is MEASURE>LIMIT% or kernel:REGEX:MEASURE>LIMIT% (or layer:, or point:), with one of "
-            f"{', '.join(GATED)}.",
+            f"A gate is MEASURE>LIMIT% or kernel:REGEX:MEASURE>LIMIT% (or {':, '.join(NOUNS[1:-1])}:, or {NOUNS[-1]}:),"
+            f" with one of {', '.join(GATED)}. With --operators, kernel:REGEX: finds operators.",
             'For example: --fail-on "time>5%" --fail-on "kernel:gemm:dram_bytes>1%"',
         )
     try:
@@ -87,7 +92,7 @@ def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> 
     if gate.pattern is None and subjects.whole is not None:
         change, refusal = subjects.whole.changes[gate.measure], subjects.whole.refusal
         if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
-            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice}", refusal)
+            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice(gate.growth)}", refusal)
         return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun, clocks_anyway))
     return GateOutcome(gate, *_judged_each(gate, subjects, clocks_anyway))
 

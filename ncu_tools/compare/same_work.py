@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.change import shortened
+from ncu_tools.compare.change import Refusal, shortened
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME, Pairing
 from ncu_tools.kernels.names.kernel_titles import short_title
@@ -32,10 +32,9 @@ class OtherWork:
         return f"{NOT_THE_SAME_WORK}: {', '.join(shortened(self.kernels, MOST_NAMED))}" if self.kernels else ""
 
     @property
-    def advice(self) -> str:
-        """What to type instead of a gate on the sums."""
-        kernel = re.escape(self.in_both[0]) if self.in_both else "NAME"
-        return f'Gate a kernel per launch, as --fail-on "kernel:{kernel}:time>5%", or add --anyway to judge the sums.'
+    def refusal(self) -> Refusal:
+        """The refusal of gates on the sums, with a kernel of both runs to gate instead."""
+        return Refusal(str(self), f"kernel:{re.escape(self.in_both[0]) if self.in_both else 'NAME'}:")
 
 
 def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> OtherWork:

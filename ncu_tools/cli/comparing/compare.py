@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
+from ncu_tools.cli.comparing.old_gates import RemovesOldGates
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -60,7 +61,7 @@ ORDER = Words(
 )
 
 
-@click.command()
+@click.command(cls=RemovesOldGates)
 @click.argument("runs", nargs=-1, required=True, metavar="BASE NEW [MORE]...")
 @click.option("--layers", is_flag=True, help="The same as --by layer: forward and backward apart.")
 @click.option("--operators", is_flag=True, help="The same as --by operator, of traces.")
@@ -164,7 +165,7 @@ def command(
         raise WrongUsage(
             f'--fail-on "{refused.gate.text}" is refused: {refused.refusal.reason}.',
             "The sums of two runs that did other work do not say whether anything became slower.",
-            refused.refusal.advice,
+            refused.refusal.advice(refused.gate.growth),
         )
     if code:
         raise click.exceptions.Exit(code)

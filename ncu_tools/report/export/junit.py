@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ncu_tools.compare.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, REFUSED, TRIPPED, GateOutcome
 from ncu_tools.report.table import printable
 
 SUITE = "ncu-bench compare"
+MOST_BEGINNING = 400
+_BEGINNING = re.compile(rb"<\?xml[^>]*>\s*<testsuites>\s*<testsuite name=\"" + SUITE.encode())
 _NOT_IN_XML = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
@@ -28,6 +31,17 @@ def to_junit(outcomes: Mapping[str, Sequence[GateOutcome]]) -> bytes:
     ET.indent(suites)
     document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
+
+
+def remove_old_gates(path: Path) -> None:
+    """Remove a file that `to_junit` made; any other file stays, since it may be named by mistake."""
+    if path.is_file() and _BEGINNING.match(_first_bytes(path)):
+        path.unlink()
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MOST_BEGINNING)
 
 
 def _add_case(suite: ET.Element, run: str, one: GateOutcome) -> None:

@@ -355,6 +355,11 @@ class TestGates:
         with pytest.raises(WrongUsage, match="is no gate"):
             parse_gate(text)
 
+    def test_the_error_names_all_that_gates_can_find_and_how_operators_are_gated(self) -> None:
+        with pytest.raises(WrongUsage, match="layer:, category:, or point:") as refused:
+            parse_gate("operator:mm:time>5%")
+        assert "With --operators, kernel:REGEX: finds operators." in str(refused.value)
+
     def test_an_invalid_regular_expression_is_wrong_usage(self) -> None:
         with pytest.raises(WrongUsage, match="no regular expression"):
             parse_gate("kernel:f(:time>5%")
