@@ -100,11 +100,23 @@ def test_operations_without_an_end_are_left_out_and_large_times_keep_every_nanos
     assert (found.end - found.start).tolist() == [3]
 
 
+def test_operations_that_are_left_out_for_their_times_are_counted_in_a_note(tmp_path: Path) -> None:
+    copied = {**kernel(90, 3, end=80), "bytes": 64, "copyKind": 1}
+    rows = [kernel(50, 1), {**kernel(70, 2), "end": None}]
+    said = "2 GPU operations have no start or end, or an end that is before the start, and were left out"
+    assert recorded(tmp_path, {KERNELS: rows, COPIES: [copied]}).notes == [said]
+
+
+def test_a_recording_whose_operations_all_have_times_has_no_note_on_them(tmp_path: Path) -> None:
+    assert recorded(tmp_path, {KERNELS: [kernel(50, 1), kernel(70, 2, end=70)]}).notes == []
+
+
 @pytest.mark.parametrize(("start", "end"), [(-(2**62), 2**62), (5, 4), (2**62, 2**62 + 1)])
 def test_times_that_no_recording_has_are_left_out(tmp_path: Path, start: int, end: int) -> None:
     rows = [kernel(50, 1), {**kernel(0, 2), "start": start, "end": end}]
     made = recorded(tmp_path, {KERNELS: rows, CALLS: [{**call(0, 2), "start": start, "end": end}], RANGES: []})
     assert made.operations.start.tolist() == [50]
+    assert any(note.startswith("1 GPU operation has no start or end") for note in made.notes)
     assert len(made.calls) == 0
 
 

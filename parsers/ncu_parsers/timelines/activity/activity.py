@@ -220,9 +220,11 @@ class FilledColumns:
     def __init__(self, rows: int, *names: str) -> None:
         self._columns = {name: np.empty(rows, np.int64) for name in names}
         self._filled = 0
+        self.left_out = 0
 
     def add(self, columns: Mapping[str, Any], kept: npt.NDArray[np.bool_]) -> None:
-        """The rows of a block where a mask is true; a column may be one number for all."""
+        """The rows of a block where a mask is true; a column may be one number for all. The others are counted."""
+        self.left_out += len(kept) - int(kept.sum())
         first, self._filled = self._filled, self._filled + int(kept.sum())
         for name, column in self._columns.items():
             value = columns[name]

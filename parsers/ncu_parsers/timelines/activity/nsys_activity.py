@@ -112,7 +112,7 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
     strings = database.strings()
     whole = _recorded_time(database) if trim is not None else None
     window = None if whole is None or trim is None else Window(whole.start + trim.start, whole.start + trim.end)
-    operations = _operations(database, strings, window)
+    operations, notes = _operations(database, strings, window)
     calls = _calls(database, strings, window, operations.correlation)
     operations = _of_one_process(operations, calls)
     last = max((int(table.end.max()) for table in (operations, calls) if len(table)), default=0)
@@ -131,7 +131,7 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
         devices={gpu: name_of for gpu, code in zip(gpus, codes, strict=True) if (name_of := known.names[code])},
         uuids={gpu: uuid for gpu, code in zip(gpus, codes, strict=True) if (uuid := known.uuids[code])},
         missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
-        utc_ns=_began(database),
+        utc_ns=_began(database), notes=notes,
     )  # fmt: skip
 
 
@@ -171,11 +171,23 @@ def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations
     return replace(operations, process=np.where(operations.process == MISSING, processes[0], operations.process))
 
 
-def _operations(database: Database, strings: dict[int, str], window: Window | None) -> GpuOperations:
-    parts = []
+def _operations(database: Database, strings: dict[int, str], window: Window | None) -> tuple[GpuOperations, list[str]]:
+    """The operations in order, and a note on those whose times cannot be."""
+    parts, broken = [], 0
     for kind, table in ACTIVITIES.items():
-        columns = _timed(database, table, (*COMMON, *OWN[kind]), _in_or_next_to(database, table, window))
-        parts.append((kind, columns))
+        found = _timed(database, table, (*COMMON, *OWN[kind]), _in_or_next_to(database, table, window))
+        parts.append((kind, found.columns))
+        broken += found.left_out
+    return _joined(parts, strings), [_without_time(broken)] if broken else []
+
+
+def _without_time(broken: int) -> str:
+    have, were = ("operation has", "was") if broken == 1 else ("operations have", "were")
+    return f"{broken:,} GPU {have} no start or end, or an end that is before the start, and {were} left out"
+
+
+def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int, str]) -> GpuOperations:
+    """The operations of all kinds in one table, in order of their starts."""
     lengths = [len(columns["start"]) for _, columns in parts]
 
     def joined(column: str) -> Integers:
@@ -216,12 +228,12 @@ def _operations(database: Database, strings: dict[int, str], window: Window | No
     ).by_start()
 
 
-def _timed(database: Database, table: str, names: Sequence[str], condition: str) -> dict[str, Integers]:
+def _timed(database: Database, table: str, names: Sequence[str], condition: str) -> FilledColumns:
     """Columns of the rows that meet a condition and have a start and an end."""
     found = FilledColumns(database.rows(table), *names)
     for columns, _ in database.rows_in_blocks(table, *names, condition=condition):
         found.add(columns, are_times(columns["start"], columns["end"]))
-    return found.columns
+    return found
 
 
 def _in_or_next_to(database: Database, table: str, window: Window | None) -> str:
@@ -288,7 +300,7 @@ def _calls(database: Database, strings: dict[int, str], window: Window | None, c
         condition = open_in(database, table, close)
         if len(launching) and "correlationId" in database.columns(table):
             condition = f"({condition} OR correlationId BETWEEN {launching[0]} AND {launching[-1]})"
-        part = _timed(database, table, wanted, condition)
+        part = _timed(database, table, wanted, condition).columns
         if close is not None:
             inside = (part["start"] <= close.end) & (part["end"] >= close.start)
             keep = inside | np.isin(part["correlationId"], launching)
@@ -314,8 +326,8 @@ def _calls(database: Database, strings: dict[int, str], window: Window | None, c
 
 def _overheads(database: Database, window: Window | None) -> Overheads:
     names = ("start", "end", "globalTid")
-    columns = _timed(database, OVERHEADS, (*names, "overheadType"), open_in(database, OVERHEADS, window))
-    own = _timed(database, OWN_OVERHEADS, names, open_in(database, OWN_OVERHEADS, window))
+    columns = _timed(database, OVERHEADS, (*names, "overheadType"), open_in(database, OVERHEADS, window)).columns
+    own = _timed(database, OWN_OVERHEADS, names, open_in(database, OWN_OVERHEADS, window)).columns
     own["overheadType"] = np.full(len(own["start"]), 4)  # CUPTI's number of the profiler's instrumentation
     columns = {name: np.concatenate([values, own[name]]) for name, values in columns.items()}
     kind = _mapped(columns["overheadType"], OVERHEAD_OF, MISSING)
