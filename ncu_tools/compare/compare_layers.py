@@ -22,7 +22,16 @@ from ncu_tools.compare.layer_sums import CategorySums, LayerSums
 from ncu_tools.compare.per_launch import OF_ITERATIONS
 from ncu_tools.compare.run_conditions import Conditions, Difference, clock_ratio, differences
 from ncu_tools.kernels.names.categories import CATEGORY
-from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
+from ncu_tools.model.layers.layers import (
+    NO_MODULE,
+    WHOLE,
+    Layer,
+    drop_failed,
+    layers,
+    outside_iterations,
+    sums_by_iteration,
+    whole_run,
+)
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
@@ -179,6 +188,8 @@ def _notes(base: pa.Table, new: pa.Table, result: LayerComparison) -> list[str]:
         )
     if result.total.changes["time"].low is None:
         notes.append("there is no interval: it takes two iterations in each run; profile more, as in --iterations 5")
+    for name, table in (("base", base), ("new run", new)):
+        notes += [f"{name}: {note}" for note in outside_iterations(drop_failed(table))]
     nowhere = [layer for layer in result.layers if layer.module == NO_MODULE]
     if nowhere:
         notes.append(f"{NO_MODULE} is what belongs to no layer")

@@ -13,7 +13,15 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
 
 from ncu_tools.kernels.operator_times import clocks_of
-from ncu_tools.model.layers.layers import WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
+from ncu_tools.model.layers.layers import (
+    WHOLE,
+    Layer,
+    drop_failed,
+    layers,
+    outside_iterations,
+    sums_by_iteration,
+    whole_run,
+)
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -81,7 +89,7 @@ def forward_backward(table: pa.Table, *, depth: int | None = None) -> PhaseRatio
         _ratio(known[module], forward.get(module), backward.get(module), intervals.get(module))
         for module in dict.fromkeys((*forward, *backward))
     ]
-    result = PhaseRatios(rows[1:], rows[0], clocks_of(table))
+    result = PhaseRatios(rows[1:], rows[0], clocks_of(table), outside_iterations(table))
     if intervals[WHOLE] is None:
         result.notes.append("there is no interval: it takes two iterations; profile more, as in --iterations 5")
     return result

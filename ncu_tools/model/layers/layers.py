@@ -1,7 +1,8 @@
 """Launches by the layer that caused them, as a tree: time of each phase, FLOPs, bytes, arithmetic intensity.
 
 The sums of a layer include everything below it, so the root is the model. All sums are means over the iterations of the
-run. A value that any launch of a layer lacks is unknown for the layer.
+run; where some launches have an iteration, those that have none are left out. A value that any launch of a layer lacks
+is unknown for the layer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 from ncu_tools.kernels import operator_times
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK, with_work_of_operators
+from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.statistics import of_single_launches
 
 NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
@@ -104,7 +106,8 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
     With `phase`, only launches of that phase, in its order; "" are launches without a phase.
     """
-    table = _counted(table)
+    every = _counted(table)
+    table = in_iterations(every)
     launches = _Launches(table)
     result = Layers(
         [],
@@ -115,8 +118,8 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
     )
     if SHAPES_BASIS in tables.codes(table, "flops_basis")[1]:
         result.notes.append("FLOPs follow from the shapes of operators and are estimates, not counted")
-    result.notes += estimate_notes(estimates_in(table))
-    if all(module is None for module in launches.modules):
+    result.notes += [*estimate_notes(estimates_in(table)), *outside_iterations(every)]
+    if all(module is None for module in tables.words(every, "module")):
         result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")
         return result
     groups = launches.below(phase)
@@ -131,8 +134,11 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
 
 def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
-    """All launches of `table`, or of a phase, as one layer named `WHOLE`; failed launches are left out."""
-    launches = _Launches(_counted(table))
+    """All launches of `table`, or of a phase, as one layer named `WHOLE`.
+
+    Failed launches, and those outside any iteration, are left out.
+    """
+    launches = _Launches(in_iterations(_counted(table)))
     chosen = launches.of_phase(phase)
     return launches.layer(WHOLE, chosen, launches.sum(launches.nanoseconds, chosen), is_leaf=False)
 
@@ -140,9 +146,9 @@ def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
 def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) -> dict[str, Floats]:
     """For each layer, and `WHOLE`, the sum of a column per iteration: float64, shape (iterations,).
 
-    NaN in an iteration where a launch has no value, is an average of several, or has no iteration.
+    NaN in an iteration where a launch has no value or is an average of several, and where no launch has an iteration.
     """
-    table = _counted(table)
+    table = in_iterations(_counted(table))
     launches = _Launches(table)
     values = of_single_launches(table, column)
     named = tables.floats(table, "iteration")
@@ -159,6 +165,26 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
 def _counted(table: pa.Table) -> pa.Table:
     """The launches that did not fail; those of a trace with the work of the operator calls that they belong to."""
     return with_work_of_operators(drop_failed(table))
+
+
+def in_iterations(table: pa.Table) -> pa.Table:
+    """The launches that belong to an iteration; all of them where none does, as in a report without iterations.
+
+    A mean over iterations holds no work of a warm-up before them: their number leaves it out.
+    """
+    inside = ~np.isnan(tables.floats(table, "iteration"))
+    return table if inside.all() or not inside.any() else arrays.kept(table, inside)
+
+
+def outside_iterations(table: pa.Table) -> list[str]:
+    """The note on launches that `in_iterations` leaves out, with their time where it is known; [] without such."""
+    outside = np.isnan(tables.floats(table, "iteration"))
+    if outside.all() or not outside.any():
+        return []
+    launches = counted(int(_counts(table)[outside].sum()), "launch", "launches")
+    time = float((tables.floats(table, "duration_ns") * _weights(table))[outside].sum())
+    took = "" if np.isnan(time) else f" ({duration(time)})"
+    return [f"{launches}{took} outside any iteration, or of one that is not known: left out of the means"]
 
 
 def drop_failed(table: pa.Table) -> pa.Table:

@@ -4,6 +4,9 @@ A rank waits in collectives for the last one, so the total time of all ranks is 
 waits least. The slowest rank is therefore the one with the most time outside collectives, unless it waits longer than
 the median rank: then another one is later, by time in which its GPU runs nothing, and none is named. The slowest rank
 loses time in kernels or layers that take longer than on the median rank.
+
+A rank that recorded more steps took longer for that reason alone, so ranks that know different steps are compared in
+the steps that all of them have.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.numbers.number_format import counted, duration
 
+RANKS_NAMED = 4
+"""The number of ranks whose steps a note counts."""
+
 COLLECTIVES = "(collectives)"
 """The row of collectives in a table of layers; they belong to no layer."""
 NEEDED = (
     "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
-    "duration_ns", "source", "operator", *operator_times.NEEDED,
+    "duration_ns", "source", "operator", "iteration", *operator_times.NEEDED,
 )  # fmt: skip
 """The columns of launches that skew is computed from."""
 Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]
@@ -76,12 +82,16 @@ class Skew:
 
 @dataclass
 class Skews:
-    """The ranks in order, and the kernels or layers by the time that the slowest rank loses in them."""
+    """The ranks in order, and the kernels or layers by the time that the slowest rank loses in them.
+
+    `share_steps` is False for ranks that recorded different steps and none in common: none of them is the slowest.
+    """
 
     ranks: list[RankTime]
     rows: list[Skew] = field(default_factory=list)
     slowest: int | None = None
     notes: list[str] = field(default_factory=list)
+    share_steps: bool = True
 
 
 def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Skews:
@@ -91,7 +101,7 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
     Launches that failed or have no rank are left out, with a note.
     """
     launches = _Launches(table)
-    result = Skews(launches.rank_times())
+    result = Skews(launches.rank_times(), share_steps=launches.steps.are_shared)
     result.notes = launches.notes
     if len(result.ranks) < 2:
         result.notes.append(
@@ -99,10 +109,11 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
             "or mpirun"
         )
         return result
-    result.slowest = _slowest(result.ranks)
+    result.slowest = _slowest(result.ranks) if result.share_steps else None
     coded = {"kernel": lambda: launches.names, "layer": lambda: launches.layers(depth), CATEGORY: launches.categories}
     rows = launches.across_ranks(coded[by](), result.slowest)
     result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
+    result.notes += launches.uneven()
     result.notes += [*summary(result, of_kernels=by == "kernel"), *(notes_on_other(table) if by == CATEGORY else [])]
     return result
 
@@ -132,8 +143,10 @@ def expect_own_ranks(runs: Sequence[tuple[str, pa.Table]]) -> None:
 def summary(skews: Skews, *, of_kernels: bool = True) -> list[str]:
     """The slowest rank in a sentence, and where it loses its time, or why none is named; [] if a time is unknown.
 
-    Rows are kernels, whose names are shortened, or layers or categories.
+    Rows are kernels, whose names are shortened, or layers or categories. [] for ranks without a step in common.
     """
+    if not skews.share_steps:
+        return []
     slow = next((rank for rank in skews.ranks if rank.rank == skews.slowest), None)
     if slow is None:
         return _none_is_named(skews.ranks)
@@ -201,6 +214,41 @@ def _none_is_named(ranks: Sequence[RankTime]) -> list[str]:
     ]
 
 
+class _Steps:
+    """The steps that ranks recorded, by the ranks and iterations of launches, NaN where a launch is in none.
+
+    They are `known` if every rank has some. Where they differ, `compared` are the launches of those that all have.
+    """
+
+    def __init__(self, ranks: Floats, iterations: Floats) -> None:
+        of_rank = {
+            int(rank): set(np.unique(iterations[(ranks == rank) & ~np.isnan(iterations)]).tolist())
+            for rank in np.unique(ranks).tolist()
+        }
+        each = list(of_rank.values())
+        shared = each[0].intersection(*each) if each else set[float]()
+        self.known = bool(each) and all(each)
+        differ = self.known and any(one != shared for one in each)
+        self.are_shared = not differ or bool(shared)
+        inside = np.isin(iterations, sorted(shared))
+        self.compared: npt.NDArray[np.bool_] = inside if differ and shared else np.ones(len(ranks), bool)
+        numbers = ", ".join(f"{len(steps)} on rank {rank}" for rank, steps in list(of_rank.items())[:RANKS_NAMED])
+        more = f", {len(of_rank) - RANKS_NAMED} more" if len(of_rank) > RANKS_NAMED else ""
+        self.notes: list[str] = []
+        if differ and shared:
+            left_out = counted(int((~inside).sum()), "launch", "launches")
+            what = counted(len(shared), "step", "steps")
+            self.notes = [
+                f"ranks recorded different steps ({numbers}{more}): compared are the {what} that all have, without "
+                f"{left_out} outside of them"
+            ]
+        elif differ:
+            self.notes = [
+                f"ranks recorded different steps ({numbers}{more}), and none in common: times are sums over all of a "
+                "rank's steps, and no rank is called the slowest"
+            ]
+
+
 class _Launches:
     """The launches with a known rank, and their columns; texts as indices into lists of distinct ones."""
 
@@ -211,6 +259,9 @@ class _Launches:
             kept &= ~np.concatenate([np.empty(0, bool), *map(arrays.bits_of, table.column("failed").chunks)])
         left_out = counted(int((~kept).sum()), "launch", "launches")
         self.notes = [] if kept.all() else [f"{left_out} failed, or of no known rank: left out"]
+        self.steps = _Steps(ranks[kept], tables.floats(table, "iteration")[kept])
+        self.notes += self.steps.notes
+        kept[kept] = self.steps.compared
         self.ranks, self.place = np.unique(ranks[kept].astype(np.int64), return_inverse=True)
         self.count = tables.launch_counts(table)[kept]
         self.nanoseconds = tables.floats(table, "duration_ns")[kept] * self.count
@@ -221,6 +272,26 @@ class _Launches:
         )
         self.device_ids = tables.floats(table, "device_id")[kept]
         self._table, self._kept = table, kept
+
+    def uneven(self) -> list[str]:
+        """The note on kernels that all ranks launched, and not equally often, where steps do not tell why; else []."""
+        codes, names = self.names
+        counts = np.zeros((len(names), len(self.ranks)))
+        np.add.at(counts, (codes, self.place), self.count)
+        spread = np.where((counts > 0).all(axis=1), np.ptp(counts, axis=1), 0.0) if len(names) else np.empty(0)
+        if self.steps.known or not spread.any():
+            return []
+        worst = int(np.argmax(spread))
+        fewest, most = int(np.argmin(counts[worst])), int(np.argmax(counts[worst]))
+        others = int((spread > 0).sum()) - 1
+        more = f", {counted(others, 'more kernel', 'more kernels')} unequally often too" if others else ""
+        ends = (
+            f"{counts[worst, fewest]:,.0f} times on rank {self.ranks[fewest]} and {counts[worst, most]:,.0f} times on"
+        )
+        return [
+            f"{short_title(names[worst] or '?')} was launched {ends} rank {self.ranks[most]}{more}: no step says whether "
+            "the ranks recorded the same work, and one that recorded more takes longer"
+        ]
 
     def layers(self, depth: int | None) -> Coded:
         """The layer of each launch; collectives have a row of their own."""

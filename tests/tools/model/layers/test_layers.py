@@ -14,12 +14,14 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import cli
-from ncu_tools.model.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table
+from ncu_tools.model.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table, whole_run
 from ncu_tools.report.plot.layer_bars import draw_bars
 from tests.support.launches import launch, metric, sass, table
 
 
-def ran(module: str | None, ns: float | None, *, phase: str = "forward", iteration: int = 0, fma: float = 0) -> Launch:
+def ran(
+    module: str | None, ns: float | None, *, phase: str = "forward", iteration: int | None = 0, fma: float = 0
+) -> Launch:
     """A launch of a layer with fp32 arithmetic and idle tensor cores."""
     idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
     return launch("k", {**sass(ffma=fma), **idle}, ns=ns, dram=100.0, module=module, phase=phase, iteration=iteration)
@@ -49,13 +51,28 @@ class TestALayer:
         found = by_module(*(ran("net.a", 10 * (n + 1), iteration=n, fma=4) for n in range(2)))
         assert (found["net.a"].time_ns, found["net.a"].launches, found["net.a"].flops) == (15, 1, 8)
 
+    def test_holds_no_work_outside_of_iterations_and_a_note_names_it(self) -> None:
+        steps = [ran(module, 10 * (n + 1), iteration=n, fma=4) for n in range(2) for module in ("net.a", "net.b")]
+        before = [ran("net.a", 700.0, iteration=None, fma=9), ran("net.warm_up", 300.0, iteration=None)]
+        found, without = layers(table(*before, *steps)), layers(table(*steps))
+        assert (found.rows, found.iterations) == (without.rows, 2)
+        (note,) = set(found.notes) - set(without.notes)
+        assert note.startswith("2 launches (1 µs) outside any iteration, or of one that is not known: left out")
+        assert whole_run(table(*before, *steps)) == whole_run(table(*steps))
+        assert layers(condensed(table(*before, *steps))).rows == without.rows
+
+    def test_of_launches_that_all_have_no_iteration_is_their_sum(self) -> None:
+        found = layers(table(ran("net.a", 10, iteration=None), ran("net.a", 20, iteration=None)))
+        assert (found.iterations, found.rows[-1].time_ns, found.rows[-1].launches) == (1, 30, 2)
+        assert not any("outside" in note for note in found.notes)
+
     def test_is_unknown_where_one_of_its_launches_is(self) -> None:
         found = by_module(ran("net.a", 10), ran("net.b", None))
         assert (found["net.a"].time_ns, found["net.b"].time_ns, found["net"].time_ns) == (10, None, None)
         assert found["net.a"].time_share is None
 
     def test_counts_its_distinct_kernels(self) -> None:
-        found = by_module(ran("net.a", 1), ran("net.a", 2), launch("other", ns=1, module="net.b", phase="forward"))
+        found = by_module(ran("net.a", 1), ran("net.a", 2), launch("other", ns=1, module="net.b", iteration=0))
         assert {module: row.kernels for module, row in found.items()} == {"net": 2, "net.a": 1, "net.b": 1}
 
     def test_of_one_phase_has_only_its_launches_in_its_order(self) -> None:

@@ -57,6 +57,46 @@ def test_the_slowest_rank_is_the_one_that_works_longest_not_the_one_that_waits_l
     assert late.excess_ns == 192.0 - np.median([110.0, 120.0, 192.0, 130.0])
 
 
+def steps_of(*numbers: range | None) -> pa.Table:
+    """A rank for each range of steps, with a product of 200 ns in every one; None are four products without a step."""
+    return of_ranks(
+        *(
+            (rank, launch(GEMM, ns=200.0, iteration=step))
+            for rank, steps in enumerate(numbers)
+            for step in (steps if steps is not None else [None] * 4)
+        )
+    )
+
+
+def test_ranks_that_recorded_different_steps_are_compared_in_the_steps_that_all_have() -> None:
+    result = skew(steps_of(range(4), range(4), range(6)))
+    assert [(rank.launches, rank.work_ns) for rank in result.ranks] == [(4, 800.0)] * 3
+    assert [row.skew_ns for row in result.rows] == [0.0]
+    assert not any("loses most" in note for note in result.notes)
+    (said,) = [note for note in result.notes if note.startswith("ranks recorded different steps ")]
+    assert "(4 on rank 0, 4 on rank 1, 6 on rank 2): compared are the 4 steps that all have, without 2 launches" in said
+
+
+def test_ranks_without_a_step_in_common_have_no_slowest_one() -> None:
+    result = skew(steps_of(range(2), range(2, 7)))
+    assert (result.slowest, [row.excess_ns for row in result.rows]) == (None, [None])
+    assert any("none in common" in note for note in result.notes)
+    assert not any("slowest:" in note for note in result.notes)
+
+
+def test_ranks_that_recorded_the_same_steps_keep_the_launches_outside_of_them() -> None:
+    both = of_ranks(*((rank, launch(GEMM, ns=200.0, iteration=step)) for rank in (0, 1) for step in (None, 1)))
+    result = skew(both)
+    assert [rank.launches for rank in result.ranks] == [2, 2]
+    assert not any("steps" in note for note in result.notes)
+
+
+def test_a_kernel_launched_differently_often_is_named_where_no_step_says_why() -> None:
+    (said,) = [note for note in skew(steps_of(None, range(6))).notes if "was launched" in note]
+    assert "4 times on rank 0 and 6 times on rank 1: no step says whether" in said
+    assert not any("was launched" in note for note in skew(steps_of(None, None)).notes)
+
+
 def test_a_rank_that_waits_long_is_not_the_slowest_though_its_kernels_take_longest() -> None:
     """Rank 0 is late for time in which its GPU runs nothing: in a real recording of two H100, as here."""
     times = {GEMM: (227.6, 227.7), NCCL: (10.0, 23.8)}
