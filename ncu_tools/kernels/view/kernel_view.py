@@ -163,6 +163,11 @@ class KernelView:
     estimates: Mapping[str, int] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def launched(self) -> int:
+        """How often the kernel ran in these launches: a row of a summary is an average over several."""
+        return max(self.hotspot.launches, self.launches) if self.launches else 0
+
     def of_part(self, part: str) -> list[Fact]:
         """The facts of one part."""
         return [fact for fact in self.facts if fact.part == part]

@@ -50,7 +50,8 @@ def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> 
 def name_of_view(view: KernelView) -> str:
     """The kernel's name with its launches and the device."""
     device = f" on {view.device}" if view.device else ""
-    return f"{title_of(view.kernel_name)}: {counted(view.launches, 'launch', 'launches')}{device}"
+    averages = "averages over " if view.launched > view.launches else ""
+    return f"{title_of(view.kernel_name)}: {averages}{counted(view.launched, 'launch', 'launches')}{device}"
 
 
 def title_of(name: str) -> str:

@@ -251,7 +251,7 @@ def _extra(view: KernelView, step: NextStep | None) -> Row:
     return {
         "kernel": view.kernel_name,
         "kernel_id": kernel_id(view.kernel_name),
-        "launches": view.launches,
+        "launches": view.launched,
         "grids": view.grids,
         "blocks": view.blocks,
         "device": view.device,

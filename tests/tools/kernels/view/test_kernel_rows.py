@@ -64,6 +64,13 @@ def test_what_a_roof_saves_of_several_launches_is_their_mean() -> None:
     assert found["DRAM, the nearest roof, reached"]["against"] == "reaching it saves a mean of 334 µs"
 
 
+def test_a_row_of_a_summary_is_told_as_an_average_over_its_launches() -> None:
+    found = kernel_view(table(launch("k", {}, ns=1e5, invocations=250)))
+    assert notes_of(found)[0] == "k: averages over 250 launches"
+    assert found.launched == 250
+    assert notes_of(kernel_view(table(launch("k", {}, ns=1e5))))[0] == "k: 1 launch"
+
+
 def test_a_spread_that_prints_alike_is_not_shown() -> None:
     made = [
         launch("k", {SM_WHOLE: metric(value)}, ns=1e5, launch_id=at) for at, value in enumerate((30.0, 30.01, 40.0))
