@@ -357,7 +357,8 @@ class _NoteCounts:
         """Add launches."""
         succeeded = launches.succeeded
         self.launches += launches.rows
-        self.succeeded += int(succeeded.sum())
+        weight = np.where(succeeded, tables.launch_counts(launches.table), 0.0)  # an average stands for several
+        self.succeeded += int(weight.sum())
         self.averaged |= bool(launches.averaged.any())
         self.rounded += int(((launches.seconds == 0) & succeeded).sum())
         if launches.failed.any():
@@ -375,10 +376,10 @@ class _NoteCounts:
             ("FLOP counts", launches.flops),
             ("DRAM bytes", launches.dram),
         ):
-            self.missing[column] += int((np.isnan(values) & succeeded & counted).sum())
+            self.missing[column] += int(weight[np.isnan(values) & counted].sum())
         partial = launches.partial & succeeded
         self.uncounted += int((partial & np.isnan(launches.flops)).sum())
-        each = np.bincount(launches.basis_codes[partial], minlength=len(launches.bases))
+        each = np.bincount(launches.basis_codes[partial], weight[partial], minlength=len(launches.bases))
         for code in np.flatnonzero(each).tolist():
             missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
             self.partial[missing] += int(each[code])

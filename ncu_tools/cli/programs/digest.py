@@ -118,7 +118,7 @@ def _of_kernel(
     from ncu_tools.runs.loading import load
 
     loaded = load(run, reading=reading)
-    view = kernel_view(loaded.table, _wanted(loaded, patterns, identity), None, machine)
+    view = kernel_view(loaded.table, _wanted(loaded, patterns, identity), None, machine, alike=True)
     view.places = hottest_places(run, view, None, loaded.table.column_names, reading)
     return kernel_digest(view, run, budget, loaded.notes)
 

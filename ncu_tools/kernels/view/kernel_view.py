@@ -23,6 +23,7 @@ from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of
 from ncu_tools.kernels.view.facts import Fact, facts_of, metrics_of_facts
+from ncu_tools.kernels.view.launch_configuration import most_alike
 from ncu_tools.kernels.view.occupancy import (
     BARRIERS,
     BLOCKS,
@@ -135,7 +136,8 @@ class KernelView:
     shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown), and
     `quantity_sources` the metrics or rules they come from. `places` are the source lines or instructions with the most
     samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns.
-    `other_shapes` counts the launches left out by their shape, `estimates` those whose FLOPs hold an estimate, by what
+    `other_shapes` counts the launches left out by their shape, `not_alike` has what others differ in that fit an SM
+    differently, and how many were left out for it; `estimates` counts launches whose FLOPs hold an estimate, by what
     that follows from, and `conditions` is how the run was collected, by its manifest.
     """
 
@@ -157,8 +159,14 @@ class KernelView:
     places: list[HotPlace] = field(default_factory=list)
     times_by_shape: dict[Shape, float] = field(default_factory=dict)
     other_shapes: int = 0
+    not_alike: tuple[str, int] = "", 0
     estimates: Mapping[str, int] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def launched(self) -> int:
+        """How often the kernel ran in these launches: a row of a summary is an average over several."""
+        return max(self.hotspot.launches, self.launches) if self.launches else 0
 
     def of_part(self, part: str) -> list[Fact]:
         """The facts of one part."""
@@ -171,10 +179,13 @@ def kernel_view(
     launch: int | None = None,
     machine: Machine | None = None,
     shape: Shape | None = None,
+    *,
+    alike: bool = False,
 ) -> KernelView:
     """The hottest kernel of those whose names match, or of one launch, or only its launches of this grid and block.
 
-    A launch is named by its number, as `tables.launch_numbers` has it.
+    A launch is named by its number, as `tables.launch_numbers` has it. With `alike`, of launches that fit an SM
+    differently only those that `most_alike` takes.
     Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left, or nothing was
     counted: bytes of operators and traces are no DRAM traffic.
     """
@@ -187,10 +198,13 @@ def kernel_view(
     table = arrays.kept(launches, is_of_kernel)
     if launch is None and shape is not None:
         table = arrays.kept(table, [one == shape for one in _shape_of_each(table)])
+    taken = most_alike(table) if alike else None
+    table = table if taken is None else arrays.kept(table, taken.kept)
     if len(table) < every:
         row = _of_some(row, table, machine)
     view = view_of(row, table, diagnoses(table, [row], "name").get(row.kernel))
     view.other_shapes = every - len(table) if shape is not None else 0
+    view.not_alike = (taken.differ_in, int((~taken.kept).sum())) if taken is not None else ("", 0)
     view.quantities, view.quantity_sources = quantities_of(table, row)
     return view
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.schema.tables import floats, list_codes
 
@@ -22,6 +23,40 @@ SHARED = (
 WAVES = (("launch__waves_per_multiprocessor",),)
 """Columns of counters and of traces: the first of which a report has a value is taken, several are added."""
 COLUMNS = frozenset({GRID, BLOCK, *(name for one in (REGISTERS, SHARED, WAVES) for names in one for name in names)})
+
+OF_OCCUPANCY = {
+    "launch__registers_per_thread": "registers", "launch__block_size": "threads per block",
+    "launch__shared_mem_per_block_static": "static shared memory",
+    "launch__shared_mem_per_block_dynamic": "dynamic shared memory",
+    "launch__occupancy_limit_registers": "blocks per SM by registers",
+    "launch__occupancy_limit_shared_mem": "blocks per SM by shared memory",
+    "launch__occupancy_limit_warps": "blocks per SM by warps",
+}  # fmt: skip
+"""What decides how many blocks fit an SM, and how many that are -> its name in a sentence."""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Launches of one kernel that fit an SM alike: which of all, and what the others differ in ("" without others)."""
+
+    kept: npt.NDArray[np.bool_]
+    differ_in: str
+
+
+def most_alike(launches: pa.Table) -> Alike:
+    """Of launches that differ in registers, threads or shared memory of a block, those alike that take the most time.
+
+    Medians over others would be limits that no launch has.
+    """
+    values = {name: floats(launches, name) for name in OF_OCCUPANCY}
+    several = [name for name, each in values.items() if len(np.unique(each[~np.isnan(each)])) > 1]
+    if not several:
+        return Alike(np.full(len(launches), True), "")
+    columns = np.column_stack([values[name] for name in several])
+    _, groups = np.unique(np.nan_to_num(columns, nan=-1.0), axis=0, return_inverse=True)
+    groups = groups.reshape(-1)
+    times = np.bincount(groups, np.nan_to_num(floats(launches, "duration_ns")))
+    return Alike(groups == np.lexsort((np.bincount(groups), times))[-1], OF_OCCUPANCY[several[0]])
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> 
 def name_of_view(view: KernelView) -> str:
     """The kernel's name with its launches and the device."""
     device = f" on {view.device}" if view.device else ""
-    return f"{title_of(view.kernel_name)}: {counted(view.launches, 'launch', 'launches')}{device}"
+    averages = "averages over " if view.launched > view.launches else ""
+    return f"{title_of(view.kernel_name)}: {averages}{counted(view.launched, 'launch', 'launches')}{device}"
 
 
 def title_of(name: str) -> str:
@@ -67,6 +68,13 @@ def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]
     if len(view.times_by_shape) > 1:
         shapes = f"{len(view.times_by_shape)} shapes of grid and block"
         notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
+    differ_in, others = view.not_alike
+    if others:
+        of = f"{view.launches:,} of {counted(view.launches + others, 'launch', 'launches')}"
+        notes.append(
+            f"shown {'is' if view.launches == 1 else 'are'} {of}, with the most time: the others differ in "
+            f"{differ_in}, so other numbers of blocks fit an SM; --launch N shows one"
+        )
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles and part in parts]
     if missing and view.launches:
         notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")

@@ -31,8 +31,8 @@ def _kernel(view: KernelView) -> Iterator[Statement]:
     time = "time not known" if row.time_mean_ns is None else f"{duration(row.time_mean_ns)} on average"
     device = printable(view.device or "a device that the report does not name")
     text = f"{quoted(short_title(view.kernel_name))} ({key}) on {device}: "
-    text += f"{counted(view.launches, 'launch', 'launches')}, {time}{share}"
-    values = {"kernel": view.kernel_name, "launches": view.launches, "time_mean_ns": row.time_mean_ns,
+    text += f"{counted(view.launched, 'launch', 'launches')}, {time}{share}"
+    values = {"kernel": view.kernel_name, "launches": view.launched, "time_mean_ns": row.time_mean_ns,
               "time_share": row.time_share, "bound": row.bound, "bound_fraction": row.bound_fraction,
               "headroom_ns": row.headroom_ns}  # fmt: skip
     yield Statement("kernel", text, 100.0, key=key, kernel_id=key, values=values)

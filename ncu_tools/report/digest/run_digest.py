@@ -195,6 +195,8 @@ def cause_statement(cause: KernelCause, about: str, importance: float, section: 
 def _number(value: float, unit: str) -> str:
     if unit in ("fraction", "percent", "%"):
         return percent(value if unit == "fraction" else value / 100)
+    if unit == "ns":
+        return FORMATS["time"](value)
     return scaled(value, "") if unit in ("", "number") else f"{scaled(value, '')} {unit}"
 
 

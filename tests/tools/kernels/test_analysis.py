@@ -288,6 +288,11 @@ class TestBound:
         row = one(launch("gemm", sass(fmul=1e6) | tensor(bf16_dst_fp32=312e9 * 0.7), ns=1e6, dram=1e3))
         assert (row.bound, row.bound_fraction, row.unit) == ("tensor BF16", pytest.approx(0.7), "tensor_bf16")
 
+    def test_a_note_counts_the_launches_that_an_average_stands_for(self) -> None:
+        result = spots(launch("k", ns=1e3, invocations=30), launch("m", ns=1e3, dram=1e3, invocations=4))
+        assert any(note.startswith("34 of 34 launches have no FLOP counts") for note in result.notes)
+        assert any(note.startswith("30 of 34 launches have no DRAM bytes") for note in result.notes)
+
     def test_without_flop_counts_a_kernel_is_memory_bound_only_if_dram_is_near_its_limit(self) -> None:
         assert one(launch("copy", ns=1e6, dram=1.555e9 * 0.79)).bound is None
         result = spots(launch("copy", ns=1e6, dram=1.555e9 * 0.9))

@@ -126,7 +126,7 @@ def command(
         loaded = load_only(run, only, reading=reading)
         patterns = pattern_of_ids(loaded.table, ids) or patterns
         loaded.notes = [*points_summed(run, only), *loaded.notes]
-        view = kernel_view(loaded.table, patterns, launch, machine)
+        view = kernel_view(loaded.table, patterns, launch, machine, alike=launch is None)
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
             return
@@ -251,7 +251,7 @@ def _extra(view: KernelView, step: NextStep | None) -> Row:
     return {
         "kernel": view.kernel_name,
         "kernel_id": kernel_id(view.kernel_name),
-        "launches": view.launches,
+        "launches": view.launched,
         "grids": view.grids,
         "blocks": view.blocks,
         "device": view.device,

@@ -45,8 +45,8 @@ ESTIMATE = (
 )
 OF_LOCAL = "a local speed-up is of the hardware that the rule looks at, no share of the time: it is ranked behind"
 NO_RULES = (
-    "no launch has results of NVIDIA's rules: binary reports of whole sections hold them, and ncu --page details "
-    "--csv prints them"
+    "no launch has results of NVIDIA's rules: binary reports (.ncu-rep) of whole sections hold them, and ncu --page "
+    "details --csv prints them; the INF, OPT and WRN messages in ncu's output without --csv are not read"
 )
 
 

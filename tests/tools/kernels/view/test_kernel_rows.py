@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_parsers.report_data.report import Launch
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.tables.kernel.part_text import of_sentences, of_values
@@ -63,6 +64,13 @@ def test_what_a_roof_saves_of_several_launches_is_their_mean() -> None:
     assert found["DRAM, the nearest roof, reached"]["against"] == "reaching it saves a mean of 334 µs"
 
 
+def test_a_row_of_a_summary_is_told_as_an_average_over_its_launches() -> None:
+    found = kernel_view(table(launch("k", {}, ns=1e5, invocations=250)))
+    assert notes_of(found)[0] == "k: averages over 250 launches"
+    assert found.launched == 250
+    assert notes_of(kernel_view(table(launch("k", {}, ns=1e5))))[0] == "k: 1 launch"
+
+
 def test_a_spread_that_prints_alike_is_not_shown() -> None:
     made = [
         launch("k", {SM_WHOLE: metric(value)}, ns=1e5, launch_id=at) for at, value in enumerate((30.0, 30.01, 40.0))
@@ -84,6 +92,34 @@ def test_several_shapes_are_counted_and_a_note_says_that_medians_mix_them() -> N
     found = kernel_view(made)
     assert rows(found, "identity")["grid"]["value"] == "2 shapes"
     assert any("medians mix different work: --launch N" in note for note in notes_of(found))
+
+
+def test_of_launches_that_fit_an_sm_differently_those_with_the_most_time_are_shown() -> None:
+    def fitting(registers: float, blocks: float, theoretical: float, ns: float) -> Launch:
+        found = {
+            "launch__registers_per_thread": registers, "launch__occupancy_limit_registers": blocks,
+            "launch__occupancy_limit_warps": 4.0, "sm__maximum_warps_per_active_cycle_pct": theoretical,
+        }  # fmt: skip
+        return launch("k", {name: metric(value) for name, value in found.items()}, ns=ns, launch_id=None)
+
+    made = table(fitting(50, 3, 75, 2e6), fitting(80, 2, 50, 1.5e6), fitting(80, 2, 50, 0.4e6))
+    found = kernel_view(made, alike=True)
+    assert (found.launches, found.hotspot.time_total_ns) == (1, 2e6)
+    assert rows(found, "identity")["registers per thread"]["value"] == "50"
+    occupancy = rows(found, "occupancy")
+    assert (occupancy["theoretical occupancy"]["value"], occupancy["blocks per SM by registers"]["value"]) == (
+        "75.0 %", "3",
+    )  # fmt: skip
+    assert any(
+        "shown is 1 of 3 launches, with the most time: the others differ in registers" in n for n in notes_of(found)
+    )
+
+
+def test_launches_that_fit_an_sm_alike_are_all_shown_and_unknown_is_no_difference() -> None:
+    registers = {"launch__registers_per_thread": metric(32.0)}
+    made = table(*(launch("k", known, ns=1e5, launch_id=at) for at, known in enumerate((registers, registers, {}))))
+    found = kernel_view(made, alike=True)
+    assert (found.launches, notes_of(found)[1][:3]) == (3, "not")
 
 
 def test_a_grid_that_the_reports_own_count_of_blocks_contradicts_is_not_shown() -> None:

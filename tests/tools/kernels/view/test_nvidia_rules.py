@@ -29,6 +29,8 @@ from ncu_tools.kernels.view.nvidia_rules import (
 )
 from ncu_tools.report.table import to_text
 from ncu_tools.runs.loading import locate
+from sample_reports import dialects
+from sample_reports.dialects import Cell, Printed, Style
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, table, taken
 from tests.support.ran import ran
@@ -274,3 +276,12 @@ def test_rules_are_a_table_of_their_own(other: list[str]) -> None:
     done = ran("hotspots", REPORT, "--rules", *other)
     assert done.exit_code == 2
     assert "a table of its own" in done.stderr
+
+
+def test_a_text_report_with_messages_says_that_these_are_not_read(tmp_path: Path) -> None:
+    page = tmp_path / "page.txt"
+    text = dialects.text([Printed(0, "k", [Cell("gpu__time_duration.sum", 1000, "ns")])], Style())
+    page.write_text(text.rstrip() + "\n\n    OPT   Est. Speedup: 25%\n          A message.\n")
+    shown = ran("hotspots", str(page), "--rules")
+    assert shown.exit_code == 0, shown.stderr
+    assert "INF, OPT and WRN messages in ncu's output without --csv are not read" in shown.stderr

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from ncu_tools.kernels.diagnosis.diagnose import CauseEvidence, KernelCause
 from ncu_tools.report.digest import change_digest, kernel_digest, run_digest
 from ncu_tools.report.digest.statements import (
     LEAST_BUDGET,
@@ -95,6 +96,12 @@ def test_a_digest_of_a_kernel_against_another_run_tells_causes_in_both(tmp_path:
     found = called_here("digest", str(RULES), "--against", str(RULES), "--id", rows[0]["kernel_id"], cwd=tmp_path)
     assert found.code == 0
     assert "## Change" in found.out
+
+
+def test_a_time_among_the_evidence_has_a_unit_of_time() -> None:
+    evidence = CauseEvidence("launch_ns", "mean time of a launch", 2070.0, "ns", ("gpu__time_duration.sum",))
+    told = run_digest.cause_statement(KernelCause("idle", "idle SMs", 0.1, [evidence], "a source"), "k", 1.0).text
+    assert "mean time of a launch 2.07 µs [gpu__time_duration.sum]" in told
 
 
 def test_a_statement_is_left_out_with_all_that_is_about_it() -> None:
