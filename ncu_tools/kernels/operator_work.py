@@ -77,6 +77,12 @@ def operator_titles(table: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np
     return np.where(are_operators, len(names) + own, codes).astype(np.int64), titles
 
 
+def knows_operators(table: pa.Table) -> bool:
+    """Whether any launch knows its operator, or is one."""
+    numbers, titles = operator_titles(table)
+    return any(titles[number] != NO_OPERATOR for number in np.unique(numbers).tolist())
+
+
 def calls_of_operators(table: pa.Table) -> pa.Table:
     """A row per operator call in place of its launches: its name as the kernel's, the sum of their times, its work.
 

@@ -35,7 +35,7 @@ from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_times import time_title
-from ncu_tools.kernels.operator_work import calls_of_operators
+from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 from ncu_tools.runs.kernel_ids import kernel_id
@@ -265,6 +265,12 @@ def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
 def _calls(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A trace, summed by its calls of operators; all of its launches are in memory for that."""
     table = found.table if isinstance(found, Run) else read_launches(found.file)
+    if not knows_operators(table):
+        raise NcuBenchError(
+            f"No launch of {path} knows its operator.",
+            "Operators come from traces of PyTorch's profiler, or its NVTX ranges.",
+            "Profile with PyTorch's profiler, or compare kernels: leave --operators out.",
+        )
     return _summed(path, Run(found.name, calls_of_operators(table), found.notes))
 
 
