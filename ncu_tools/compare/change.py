@@ -105,8 +105,8 @@ class Change:
 class Refusal:
     """Why gates on a subject are refused, except on `launches`: the `reason`, and what to gate `instead`.
 
-    `instead` is the beginning of a gate that can be judged, as "kernel:gemm:", and `first` what to change before that,
-    with a comma behind it; empty if nothing.
+    `instead` is the beginning of a gate that can be judged, as "kernel:gemm:", and `first` the words on what to do
+    before that; empty if nothing.
     """
 
     reason: str

@@ -16,11 +16,13 @@ from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.compare.change import Change, Subject, Subjects
+from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
 from ncu_tools.compare.layer_sums import CategorySums, LayerSums
+from ncu_tools.compare.layer_work import ALL, Row, other_work_of_rows
 from ncu_tools.compare.per_launch import OF_ITERATIONS
 from ncu_tools.compare.run_conditions import Conditions, Difference, clock_ratio, differences
+from ncu_tools.compare.same_work import OtherWork
 from ncu_tools.kernels.names.categories import CATEGORY
 from ncu_tools.model.layers.layers import (
     NO_MODULE,
@@ -45,27 +47,32 @@ Sums = Mapping[str, Mapping[str, Floats]]
 
 @dataclass(frozen=True)
 class ComparedLayer:
-    """A layer in one phase, of both runs or of one of them (the other is None), with the change of each measure."""
+    """A layer in one phase, of both runs or of one of them (the other is None), with the change of each measure.
+
+    `other_work` are the kernels in which the runs did not do the same work there; empty if sums are compared anyway.
+    """
 
     module: str
     phase: str
     base: Layer | None
     new: Layer | None
     changes: dict[str, Change]
+    other_work: OtherWork = field(default_factory=OtherWork)
 
     @property
     def subject(self) -> Subject:
         """The layer as a subject of gates, named by its path, alone and with its phase in front."""
         missing = "has left the new run" if self.new is None else ""
         name = f"{self.phase} {self.module}" if self.phase else self.module
-        return Subject((name, self.module), self.changes, missing=missing)
+        return Subject((name, self.module), self.changes, missing=missing, refusal=_refusal(self.other_work))
 
 
 @dataclass
 class LayerComparison:
     """Two runs compared: every layer in every phase, the total, differences of conditions, and notes.
 
-    Layers are sorted by how much the change of their time changed that of the run.
+    Layers are sorted by how much the change of their time changed that of the run. `other_work` is that of all
+    launches, though sums are compared anyway.
     """
 
     layers: list[ComparedLayer]
@@ -73,19 +80,31 @@ class LayerComparison:
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     noun: str = "layer"
+    other_work: OtherWork = field(default_factory=OtherWork)
 
     @property
     def subjects(self) -> Subjects:
         """The subjects of gates: the layers, called `noun`, and the run."""
-        whole = Subject(("the run",), self.total.changes)
+        whole = Subject(("the run",), self.total.changes, refusal=_refusal(self.total.other_work))
         return Subjects(self.noun, [one.subject for one in self.layers], whole, NOT_OF_LAUNCHES)
 
 
+def _refusal(other: OtherWork) -> Refusal | None:
+    """The refusal of gates on sums of other work."""
+    return replace(other.refusal, first="Compare kernels, and") if other else None
+
+
 def compare_layers(
-    base_run: LayerSums, new_run: LayerSums, conditions: tuple[Conditions, Conditions], *, depth: int | None = None
+    base_run: LayerSums,
+    new_run: LayerSums,
+    conditions: tuple[Conditions, Conditions],
+    *,
+    depth: int | None = None,
+    sums_anyway: bool = False,
 ) -> LayerComparison:
     """Compare the layers of two runs, at most `depth` levels below the model.
 
+    With `sums_anyway`, sums are compared even if the runs did not do the same work.
     Raises `NcuBenchError` if no launch of a run has a module.
     """
     base, new = base_run.launches, new_run.launches
@@ -97,10 +116,13 @@ def compare_layers(
                 "Profile a model target, or compare kernels: leave --layers out.",
             )
     alike = _flops_are_alike(base, new)
-    found = [layer for phase in _phases(base, new) for layer in _of_phase(base, new, phase, depth, alike)]
+    work = other_work_of_rows(base_run.work, new_run.work)
+    judged = {} if sums_anyway else work
+    found = [layer for phase in _phases(base, new) for layer in _of_phase(base, new, phase, depth, alike, judged)]
     sums = _sums(base, None), _sums(new, None)
-    total = _compared(WHOLE, NO_PHASE, whole_run(base), whole_run(new), sums, flops_are_alike=alike)
+    total = _compared(WHOLE, NO_PHASE, whole_run(base), whole_run(new), sums, judged, flops_are_alike=alike)
     result = LayerComparison(ordered(found, "change"), total, differences(*conditions))
+    result.other_work = work.get(ALL, OtherWork())
     observed = base_run.observed, new_run.observed
     clock = clock_ratio(*(one.median_clock for one in observed))
     for layer in (*result.layers, total):
@@ -110,10 +132,14 @@ def compare_layers(
 
 
 def compare_categories(
-    base_run: CategorySums, new_run: CategorySums, conditions: tuple[Conditions, Conditions]
+    base_run: CategorySums,
+    new_run: CategorySums,
+    conditions: tuple[Conditions, Conditions],
+    *,
+    sums_anyway: bool = False,
 ) -> LayerComparison:
     """Compare the times of two runs by category of kernels, each as a layer without a phase."""
-    result = compare_layers(base_run, new_run, conditions)
+    result = compare_layers(base_run, new_run, conditions, sums_anyway=sums_anyway)
     for name, run in (("base", base_run), ("new run", new_run)):
         result.notes += [f"{name}: {note}" for note in run.uncategorised.notes()]
     result.noun = CATEGORY
@@ -138,11 +164,13 @@ def _phases(base: pa.Table, new: pa.Table) -> list[str]:
     return [phase for phase in (*RUN_PHASES, NO_PHASE) if phase in known]
 
 
-def _of_phase(base: pa.Table, new: pa.Table, phase: str, depth: int | None, alike: bool) -> list[ComparedLayer]:
+def _of_phase(
+    base: pa.Table, new: pa.Table, phase: str, depth: int | None, alike: bool, work: Mapping[Row, OtherWork]
+) -> list[ComparedLayer]:
     ours, theirs = ({row.module: row for row in layers(table, depth=depth, phase=phase).rows} for table in (base, new))
     sums = _sums(base, phase), _sums(new, phase)
     return [
-        _compared(module, phase, ours.get(module), theirs.get(module), sums, flops_are_alike=alike)
+        _compared(module, phase, ours.get(module), theirs.get(module), sums, work, flops_are_alike=alike)
         for module in dict.fromkeys((*ours, *theirs))
     ]
 
@@ -152,18 +180,27 @@ def _sums(table: pa.Table, phase: str | None) -> Sums:
 
 
 def _compared(
-    module: str, phase: str, base: Layer | None, new: Layer | None, sums: tuple[Sums, Sums], *, flops_are_alike: bool
+    module: str,
+    phase: str,
+    base: Layer | None,
+    new: Layer | None,
+    sums: tuple[Sums, Sums],
+    work: Mapping[Row, OtherWork],
+    *,
+    flops_are_alike: bool,
 ) -> ComparedLayer:
     changes = {}
+    other = work.get((phase, module), OtherWork())
     for measure, name in MEASURES.items():
         before, after = (0.0 if side is None else getattr(side, name) for side in (base, new))
-        interval = _interval(module, measure, sums) if base is not None and new is not None else None
+        interval = _interval(module, measure, sums) if base is not None and new is not None and not other else None
         low, high = interval or (None, None)
         bounded = any(side is not None and side.flops_lower_bound for side in (base, new))
         unlike = COUNTED_DIFFERENTLY if measure == "flops" and bounded and not flops_are_alike else ""
+        unlike = unlike or ("" if measure == "launches" else str(other))
         basis = OF_ITERATIONS if interval else None
         changes[measure] = Change(measure, before, after, low, high, basis, unlike)
-    return ComparedLayer(module, phase, base, new, changes)
+    return ComparedLayer(module, phase, base, new, changes, other)
 
 
 def _interval(module: str, measure: str, sums: tuple[Sums, Sums]) -> tuple[float, float] | None:
@@ -186,7 +223,7 @@ def _notes(base: pa.Table, new: pa.Table, result: LayerComparison) -> list[str]:
         notes.append(
             f"means over {counted(iterations[0], 'iteration', 'iterations')} and {iterations[1]} of the new run"
         )
-    if result.total.changes["time"].low is None:
+    if result.total.changes["time"].low is None and not result.total.other_work:
         notes.append("there is no interval: it takes two iterations in each run; profile more, as in --iterations 5")
     for name, table in (("base", base), ("new run", new)):
         notes += [f"{name}: {note}" for note in outside_iterations(drop_failed(table))]

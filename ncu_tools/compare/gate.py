@@ -18,6 +18,7 @@ REFUSED = "refused"
 of two runs that did not do the same work.
 """
 
+FROM_GOOD_TO_BAD = (PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, REFUSED, TRIPPED)
 EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
@@ -90,11 +91,9 @@ def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> 
     if gate.measure in subjects.lacks:
         return GateOutcome(gate, NOT_EVALUATED, subjects.lacks[gate.measure])
     if gate.pattern is None and subjects.whole is not None:
-        change, refusal = subjects.whole.changes[gate.measure], subjects.whole.refusal
-        if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
-            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice(gate.growth)}", refusal)
-        return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun, clocks_anyway))
-    return GateOutcome(gate, *_judged_each(gate, subjects, clocks_anyway))
+        outcome, reason = _judged(gate, subjects.whole, subjects.noun, clocks_anyway)
+        return _ended(gate, outcome, reason, subjects.whole.refusal)
+    return _judged_each(gate, subjects, clocks_anyway)
 
 
 def not_evaluated(gates: Iterable[Gate], reason: str) -> list[GateOutcome]:
@@ -107,7 +106,7 @@ def exit_code(outcomes: Iterable[GateOutcome]) -> int:
     return max((EXIT_CODES[one.outcome] for one in outcomes), default=0)
 
 
-def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> tuple[str, str]:
+def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOutcome:
     found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
     held = [one for one in found if not one.not_gated]
     not_gated = [f"{one.names[0]}: {one.not_gated}" for one in found if one.not_gated]
@@ -115,13 +114,21 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> tuple[s
         nothing = (
             f"no {subjects.noun} that it finds is in either run" if gate.pattern else f"there is no {subjects.noun}"
         )
-        return NOT_EVALUATED, "; ".join(shortened(not_gated, MOST_NAMED)) or nothing
+        return GateOutcome(gate, NOT_EVALUATED, "; ".join(shortened(not_gated, MOST_NAMED)) or nothing)
     judged = [(one, *_judged(gate, one, subjects.noun, clocks_anyway)) for one in held]
-    worst = max((outcome for _, outcome, _ in judged), key=(PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, TRIPPED).index)
+    worst = max((outcome for _, outcome, _ in judged), key=FROM_GOOD_TO_BAD.index)
     reasons = [f"{one.names[0]}: {reason}" for one, outcome, reason in judged if outcome == worst]
     shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
     left = [f"not held: {', '.join(shortened(not_gated, MOST_NAMED))}"] if not_gated else []
-    return worst, "; ".join([*shown, *left])
+    refusal = next((one.refusal for one, outcome, _ in judged if outcome == worst == REFUSED), None)
+    return _ended(gate, worst, "; ".join([*shown, *left]), refusal)
+
+
+def _ended(gate: Gate, outcome: str, reason: str, refusal: Refusal | None) -> GateOutcome:
+    """The outcome, with the advice and the refusal itself if it was refused."""
+    if refusal is None or outcome != REFUSED:
+        return GateOutcome(gate, outcome, reason)
+    return GateOutcome(gate, outcome, f"{reason}. {refusal.advice(gate.growth)}", refusal)
 
 
 def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
@@ -133,7 +140,9 @@ def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
 def _judged(gate: Gate, subject: Subject, noun: str, clocks_anyway: bool) -> tuple[str, str]:
     if subject.missing:
         return NOT_EVALUATED, subject.missing
-    change = subject.changes[gate.measure]
+    change, refusal = subject.changes[gate.measure], subject.refusal
+    if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
+        return REFUSED, refusal.reason
     if change.growth is None:
         return NOT_EVALUATED, _unknown(change, noun) if None in (change.base, change.new) else change.unlike
     outcome, reason = _against_limit(gate, change)

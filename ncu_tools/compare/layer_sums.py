@@ -10,6 +10,7 @@ import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays
 
+from ncu_tools.compare.layer_work import LayerWork
 from ncu_tools.compare.run_conditions import OF_LAUNCHES, Observed
 from ncu_tools.kernels.names.categories import NEEDED as OF_CATEGORIES
 from ncu_tools.kernels.names.categories import categories_in
@@ -20,7 +21,7 @@ from ncu_tools.model.layers.layers import NEEDED, condensed
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
 
-OF_LAYERS = {*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz"}
+OF_LAYERS = {*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz", "grid", "block"}
 
 
 @dataclass
@@ -33,17 +34,20 @@ class LayerSums:
     table: pa.Table | None = None
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)
+    work: LayerWork = field(default_factory=LayerWork)
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         self.observed.add(table)
         self.reports |= notes_of_reports(table)
+        self.work.add(table)
         self._append(condensed(table))
 
     def merge(self, other: LayerSums) -> None:
         """Merge later launches into these."""
         self.observed.merge(other.observed)
         self.reports |= other.reports
+        self.work.merge(other.work)
         if other.table is not None:
             self._append(other.table)
 

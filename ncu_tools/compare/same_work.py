@@ -12,6 +12,7 @@ from ncu_tools.compare.change import Refusal, shortened
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME, Pairing
 from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.operator_work import OF_INPUTS
 
 NOT_THE_SAME_WORK = "not the same work"
 MOST_NAMED = 3
@@ -53,12 +54,15 @@ def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Oth
     differs = np.zeros(pairs, bool)
     for codes, own, _ in sides:
         differs[codes[ours[own] != theirs[own]]] = True
+    ranges = [path for _, _, run in sides for path in run.signatures.ranges]
+    of_calls = any(isinstance(path, tuple) and path[:1] and path[0].startswith(OF_INPUTS) for path in ranges)
+    other = "inputs of other shapes" if of_calls else "another grid, block or range"
     found: list[tuple[int, str]] = []
     for number, pair in enumerate(pairing.pairs):
         name = short_title(pair.kernel)
         if before[number] != after[number]:
             found.append((number, f"{before[number]:,.0f} -> {after[number]:,.0f} launches of {name}"))
         elif differs[number] and pair.matched_by == BY_NAME:
-            found.append((number, f"another grid, block or range of {name}"))
+            found.append((number, f"{other} of {name}"))
     in_both = [number for number, _ in found if before[number] and after[number]] or np.flatnonzero(before * after)
     return OtherWork([phrase for _, phrase in found], [short_name(pairing.pairs[number].kernel) for number in in_both])

@@ -25,7 +25,11 @@ from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from ncu_tools.numbers.number_format import percent
 
-OPERATOR, OPERATION = "operator", "operation"
+OPERATOR, OPERATION, SHAPES = "operator", "operation", "shapes"
+OF_INPUTS = "inputs "
+"""What the range of a call begins with where `calls_of_operators` puts the shapes of its inputs."""
+
+Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 OF_OPERATOR_WORK = (OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
 """The columns of launches that `with_work_of_operators` takes."""
@@ -77,11 +81,17 @@ def operator_titles(table: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np
     return np.where(are_operators, len(names) + own, codes).astype(np.int64), titles
 
 
+def knows_operators(table: pa.Table) -> bool:
+    """Whether any launch knows its operator, or is one."""
+    numbers, titles = operator_titles(table)
+    return any(titles[number] != NO_OPERATOR for number in np.unique(numbers).tolist())
+
+
 def calls_of_operators(table: pa.Table) -> pa.Table:
     """A row per operator call in place of its launches: its name as the kernel's, the sum of their times, its work.
 
     The row is the launch that holds the call's work. Launches without a known call stay rows of their own.
-    Grids, blocks and ranges are those of launches, and null.
+    Grids and blocks are those of launches, and null; ranges are replaced by what tells calls of one operator apart.
     """
     table = with_work_of_operators(table)
     numbers, titles = operator_titles(table)
@@ -99,11 +109,30 @@ def calls_of_operators(table: pa.Table) -> pa.Table:
     time = np.bincount(groups.ravel(), durations, len(first))[order].astype(np.float64)
     names = arrays.dictionary([titles[number] for number in numbers[first[order]].tolist()])
     replaced = {"duration_ns": arrays.floats(time), "kernel_name": names, "kernel_short": names}
-    for name in ("grid", "block", "nvtx_path"):
+    kind = result.schema.field("nvtx_path").type
+    replaced["nvtx_path"] = arrays.text_lists(_alike_calls(table, numbers, titles, first[order])).cast(kind)
+    for name in ("grid", "block"):
         replaced[name] = pa.nulls(len(result), result.schema.field(name).type)
     for name, values in replaced.items():
         result = result.set_column(result.schema.get_field_index(name), name, values)
     return result
+
+
+def _alike_calls(table: pa.Table, numbers: Rows, titles: list[str], rows: Rows) -> list[list[str] | None]:
+    """What calls of one operator with the same work have in common: shapes and types of the inputs, None if not known.
+
+    Of launches without an operator, that is their kernel, grid and block.
+    """
+    (of_grids, grids), (of_blocks, blocks) = (tables.list_codes(table, name) for name in ("grid", "block"))
+    shapes, types, kernels = (tables.words(table, name) for name in (SHAPES, "dtype", "kernel_name"))
+    found: list[list[str] | None] = []
+    for row in rows.tolist():
+        if titles[numbers[row]] == NO_OPERATOR:
+            found.append([kernels[row] or "?", f"{grids[of_grids[row]]} {blocks[of_blocks[row]]}"])
+        else:
+            shape = shapes[row]
+            found.append(None if shape is None else [f"{OF_INPUTS}{shape} {types[row] or ''}"])
+    return found
 
 
 class WorkCoverage:

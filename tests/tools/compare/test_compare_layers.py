@@ -158,7 +158,6 @@ class TestTheCommands:
     @pytest.mark.parametrize(
         ("gate", "code"),
         [
-            ("time>5%", 3),
             ("layer:backward net.a:time>5%", 0),
             (r"layer:net\.a:time>5%", 3),
             ("layer:none:time>5%", 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -35,7 +35,7 @@ from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_times import time_title
-from ncu_tools.kernels.operator_work import calls_of_operators
+from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 from ncu_tools.runs.kernel_ids import kernel_id
@@ -125,20 +125,31 @@ def compared_kernels(request: CompareRequest) -> Compared:
     columns = machine if request.machine_readable else (KERNELS[0]._replace(title=what), *KERNELS[1:], MATCHED_BY)
     table = _table(request, what, lines, notes, columns, sides)
     table.extra["differences"] = _differences(found)
+    return Compared(table, {name: one.subjects for name, one in found.items()}, _other_work(found, request))
+
+
+def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison], request: CompareRequest) -> list[str]:
+    """A sentence for each new run that did not do the work of the base."""
     several = len(found) > 1
     anyway = ", compared anyway" if request.how.anyway else ""
-    other = [
-        (f"{name}: " if several else "") + f"all kernels: {one.other_work}{anyway}"
+    what = "all launches" if request.how.group in (LAYER, CATEGORY) else "all kernels"
+    return [
+        (f"{name}: " if several else "") + f"{what}: {one.other_work}{anyway}"
         for name, one in found.items() if one.other_work
     ]  # fmt: skip
-    return Compared(table, {name: one.subjects for name, one in found.items()}, other)
 
 
 def compared_layers(request: CompareRequest) -> Compared:
     """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
     sides = _pairs(request, _layered)
     found = [
-        compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
+        compare_layers(
+            ours.run,
+            theirs.run,
+            (ours.conditions, theirs.conditions),
+            depth=request.how.depth,
+            sums_anyway=request.how.anyway,
+        )
         for ours, theirs in sides
     ]
     return _of_layers(request, sides, found, (Column(LAYER, LAYER, wide=True), PHASE))
@@ -147,7 +158,11 @@ def compared_layers(request: CompareRequest) -> Compared:
 def compared_categories(request: CompareRequest) -> Compared:
     """Compare the times of each new run with those of the base, by category. Raises as `compared_kernels` does."""
     sides = _pairs(request, _categorised)
-    found = [compare_categories(ours.run, theirs.run, (ours.conditions, theirs.conditions)) for ours, theirs in sides]
+    anyway = request.how.anyway
+    found = [
+        compare_categories(ours.run, theirs.run, (ours.conditions, theirs.conditions), sums_anyway=anyway)
+        for ours, theirs in sides
+    ]
     return _of_layers(request, sides, found, (Column(CATEGORY, CATEGORY, wide=True),))
 
 
@@ -165,14 +180,17 @@ def _of_layers(
     found = {theirs.name: one for (_, theirs), one in both}
     notes = {theirs.name: [*one.notes, *ours.notes, *theirs.notes] for (ours, theirs), one in both}
     lines = {
-        name: ([_layer_cells(layer, what) for layer in ordered(one.layers, order)], _layer_cells(one.total, what))
+        name: (
+            [_layer_cells(layer, what, request) for layer in ordered(one.layers, order)],
+            _layer_cells(one.total, what, request),
+        )
         for name, one in found.items()
     }
     counts = [column._replace(kind="number") for column in COUNTS]
     columns = (*titles, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else titles
     table = _table(request, what, lines, notes, columns, sides)
     table.extra["differences"] = _differences(found)
-    return Compared(table, {name: one.subjects for name, one in found.items()})
+    return Compared(table, {name: one.subjects for name, one in found.items()}, _other_work(found, request))
 
 
 # ------------------------------------------------------------------------------------------------------- the runs
@@ -247,6 +265,12 @@ def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
 def _calls(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A trace, summed by its calls of operators; all of its launches are in memory for that."""
     table = found.table if isinstance(found, Run) else read_launches(found.file)
+    if not knows_operators(table):
+        raise NcuBenchError(
+            f"No launch of {path} knows its operator.",
+            "Operators come from traces of PyTorch's profiler, or its NVTX ranges.",
+            "Profile with PyTorch's profiler, or compare kernels: leave --operators out.",
+        )
     return _summed(path, Run(found.name, calls_of_operators(table), found.notes))
 
 
@@ -388,7 +412,7 @@ def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, A
     return cells
 
 
-def _layer_cells(layer: ComparedLayer, what: str) -> dict[str, Any]:
+def _layer_cells(layer: ComparedLayer, what: str, request: CompareRequest) -> dict[str, Any]:
     is_new, is_gone = layer.base is None, layer.new is None
     cells: dict[str, Any] = {
         what: layer.module,
@@ -402,4 +426,6 @@ def _layer_cells(layer: ComparedLayer, what: str) -> dict[str, Any]:
             cells |= {f"{title}_launches": side.launches, f"{title}_time_ns": side.time_ns}
             cells |= {f"{title}_compared_ns": side.time_ns}
             cells |= {f"{title}_flops": side.flops, f"{title}_dram_bytes": side.dram_bytes}
+    if layer.other_work and not is_new and not is_gone:
+        cells["verdict"] = str(layer.other_work) if request.machine_readable else NOT_THE_SAME_WORK
     return cells | change_cells(layer.changes, in_both=not is_new and not is_gone)
