@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -37,7 +38,9 @@ class EstimateSummary:
     """The whole of an estimate, of one iteration and its profiled phases.
 
     `flops` are those of contractions, as PyTorch's counter has them, None when operators may hold some and have no
-    formula; those are in `unknown_operators`, with their calls. `bytes` are the least of each operator by its formula,
+    formula; those are in `unknown_operators`, with their calls. `flops_operators` are those of all operators, None when
+    some have no formula; those are in `uncounted_operators`. `integer_contractions` counts products of integers, which
+    have no FLOPs. `bytes` are the least of each operator by its formula,
     or without one its inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of
     modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
     buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
@@ -48,6 +51,8 @@ class EstimateSummary:
     """
 
     flops: float | None
+    flops_operators: float | None
+    integer_contractions: int
     bytes: int
     parameters: int
     parameter_bytes: int
@@ -56,6 +61,7 @@ class EstimateSummary:
     alive_bytes: int
     operators: int
     unknown_operators: dict[str, int]
+    uncounted_operators: dict[str, int]
     seconds: float
     language: dict[str, Any] | None = None
     input_size: int | None = None
@@ -224,9 +230,12 @@ def _summary(
     step: Step, collector: Any, stream: TextIO, alive: _Alive, outputs: _LayerOutputs, seconds: float
 ) -> EstimateSummary:
     records = list(collector.records)
+    uncounted = Counter(record["operator"] for record in records if record["flops"] is None)
     collector.flush(stream)
     return EstimateSummary(
         flops=None if collector.unknown else float(sum(record["contraction_flops"] for record in records)),
+        flops_operators=None if uncounted else float(sum(record["flops"] for record in records)),
+        integer_contractions=sum("integer_operations" in record for record in records),
         bytes=sum(record["read"] + record["written"] for record in records),
         parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),
         parameter_bytes=sum(map(stored_bytes, step.watched.parameters())),
@@ -235,6 +244,7 @@ def _summary(
         alive_bytes=alive.bytes(),
         operators=len(records),
         unknown_operators=dict(sorted(collector.unknown.items())),
+        uncounted_operators=dict(sorted(uncounted.items())),
         seconds=round(seconds, 3),
     )
 
