@@ -42,7 +42,8 @@ class EstimateSummary:
     some have no formula; those are in `uncounted_operators`. `integer_contractions` counts products of integers, which
     have no FLOPs. `bytes` are the least of each operator by its formula,
     or without one its inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of
-    modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
+    modules that have parameters and no modules in them, as torchinfo sums them up, and what the target returns of other
+    tensors that it made. `alive_bytes` are parameters,
     buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
     without temporary tensors, workspaces and what an allocator keeps in reserve. KV caches are among them. `language`
     are the fields of a causal model's `LanguageFacts`. `input_size` is the width of images, `sequence_length` the
@@ -212,7 +213,7 @@ def _run(step: Step, path: Path, seconds: float) -> EstimateSummary:
     attribution = Attribution()
     collector = collector_class()(attribution, "meta", step.workload.profiled_phases)
     attribution.attach(step.watched, step.root)
-    alive, outputs = _Alive(step), _LayerOutputs(step.watched)
+    alive, outputs = _Alive(step), _LayerOutputs(step)
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:
@@ -250,16 +251,36 @@ def _summary(
 
 
 class _LayerOutputs:
-    """Bytes of the outputs of every module that has parameters and no modules in it, each time it is called."""
+    """Bytes of the outputs of layers, and of what the whole target returns, in the forward pass.
 
-    def __init__(self, model: Any) -> None:
+    Layers are modules that have parameters and no modules in them, and count each time they are called. Of what the
+    target returns, tensors that such a layer made have counted already, and its inputs and parameters count elsewhere.
+    """
+
+    def __init__(self, step: Step) -> None:
         self.bytes = 0
-        for module in model.modules():
+        self._storages: dict[int, Any] = {}  # kept, because an address may be used again
+        for tensor in (*step.watched.parameters(), *tensors_in((step.arguments, step.keywords))):
+            self._first_met(tensor)
+        for module in step.watched.modules():
             if not any(True for _ in module.children()) and any(True for _ in module.parameters()):
-                module.register_forward_hook(self._called)
+                module.register_forward_hook(self._layer_called)
+        step.watched.register_forward_hook(self._target_called)  # behind that of a target that is a layer itself
 
-    def _called(self, module: Any, inputs: Any, output: Any) -> None:
-        self.bytes += sum(map(stored_bytes, tensors_in(output)))
+    def _layer_called(self, module: Any, inputs: Any, output: Any) -> None:
+        for tensor in tensors_in(output):
+            self._first_met(tensor)
+            self.bytes += stored_bytes(tensor)
+
+    def _target_called(self, module: Any, inputs: Any, output: Any) -> None:
+        self.bytes += sum(stored_bytes(tensor) for tensor in tensors_in(output) if self._first_met(tensor))
+
+    def _first_met(self, tensor: Any) -> bool:
+        """True if no part of a tensor lies in a storage that was met before."""
+        storages = {storage._cdata: storage for storage in (part.untyped_storage() for part in stored_in(tensor))}
+        is_first = not storages.keys() & self._storages.keys()
+        self._storages |= storages
+        return is_first
 
 
 class _Alive:
