@@ -19,6 +19,7 @@ from ncu_launch.targets.reference_kernels import own_dtype
 from ncu_parsers.schema.own_columns import PREFIX
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
+from ncu_tools.bench.expected_flops import notes_on_basis, unlike_basis
 from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.run_conditions import CLOCKS_ALIKE, Difference, clock_ratio
 from ncu_tools.numbers.number_format import counted
@@ -365,7 +366,8 @@ def _changes(base: Row, new: Row) -> dict[str, Change]:
 def _unlike(measure: str, base: Row, new: Row) -> str:
     """The reason why two counts cannot be compared; "" if they can."""
     if measure in ("flops", "bytes"):
-        return str(base["expected_why_not"] or new["expected_why_not"] or "")
+        why = str(base["expected_why_not"] or new["expected_why_not"] or "")
+        return why or (unlike_basis(base, new) if measure == "flops" else "")
     if measure == "memory" and None not in (bases := (base["memory_basis"], new["memory_basis"])):
         return "" if bases[0] == bases[1] else f"peak memory was counted by {bases[0]} and by {bases[1]}"
     if measure == "allocated" and base["device"] != new["device"]:
@@ -412,6 +414,7 @@ def _notes(points: Sequence[ComparedPoint], repeated: int) -> list[str]:
         notes.append(f"{silent} of {counted(len(compared), 'point has', 'points have')} no interval: too few samples")
     unlike = {change.unlike for point in compared for change in point.changes.values() if change.unlike}
     notes += [f"not compared: {reason}" for reason in sorted(unlike)]
+    notes += notes_on_basis([point.row for point in compared])
     clocks = [point for point in compared if point.changes["time"].clock != 1]
     if clocks:
         notes.append(

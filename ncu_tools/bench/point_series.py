@@ -20,6 +20,7 @@ from ncu_parsers.schema.own_columns import own_names
 from ncu_parsers.schema.tables import field_entries
 
 from ncu_tools.bench.bench_runs import Row, completed, file_of_points
+from ncu_tools.bench.expected_flops import notes_on_basis
 from ncu_tools.numbers.number_format import counted
 
 SHORT: dict[str, tuple[str, ...]] = {
@@ -187,6 +188,8 @@ def _notes(points: SeriesPoints, x: SeriesQuantity, ys: Sequence[SeriesQuantity]
     notes = [f"{one.name} is {one.column}" for one in (x, *ys) if one.column != one.name]
     if any("expected_" in one.column for one in ys):
         notes.append("expected FLOPs and bytes are those of formulas for each operator, not measured")
+    if any("expected_flops" in one.column for one in ys):
+        notes += notes_on_basis(points.rows)
     if any(row.get("profiled_by") == "operators" for row in points.rows) and any("profiled_" in y.column for y in ys):
         notes.append("counted by operators: FLOPs and bytes are those of formulas, not counted by hardware")
     measured = [row for row in points.rows if row["outcome"] == OK]

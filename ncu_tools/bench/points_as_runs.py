@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from ncu_launch.bench.point_outcomes import OK
 from ncu_parsers.derived.table_builder import launches_table
-from ncu_parsers.report_data.operator_records import CONTRACTIONS_BASIS, SWEEP, THREADS
+from ncu_parsers.report_data.operator_records import SWEEP, THREADS
 from ncu_parsers.report_data.report import Launch, Metric, Report
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
 from ncu_tools.bench.compare_points import ASKED, DTYPE, SIZES, in_words, size_words, value_of
+from ncu_tools.bench.expected_flops import basis_of_flops, is_of_all_operators, notes_on_basis
 from ncu_tools.ceilings.machine_files import machine_of_device, measured_machines
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.model.expected.estimate import unit_of
@@ -60,6 +61,7 @@ def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
     ]
     by_ncu = sum(map(_is_counted, measured))
     notes = [OF_FORMULAS] if by_ncu < len(points) else []
+    notes += notes_on_basis([row for row in measured if not _is_counted(row)])
     if by_ncu:
         notes.append(f"{OF_COUNTERS} of {counted(by_ncu, 'point', 'points')}, in a run of its own each")
     return points, [*run.notes, *notes, *_left_out(run)]
@@ -103,7 +105,7 @@ def _launch_of(row: Row) -> pa.Table:
         launch.measures["dram_bytes"] = moved
     if flops is not None:
         launch.measures["flops"] = flops
-        launch.flops_basis = row["profiled_flops_basis"] if is_counted else f"expected: {CONTRACTIONS_BASIS}"
+        launch.flops_basis = row["profiled_flops_basis"] if is_counted else basis_of_flops(row)
         unit = _unit_of(row)
         if unit is not None:
             launch.measures[UNIT_COLUMNS[unit]] = flops
@@ -122,6 +124,8 @@ def _unit_of(row: Row) -> str | None:
         return None
     if row["device"] == "cpu" and dtype in ("fp32", "fp64"):
         return str(dtype)
+    if is_of_all_operators(row) and not _is_counted(row):  # what is no contraction runs on the CUDA cores
+        return None if row["device"] == "cpu" else "fp64" if dtype == "fp64" else "fp32"
     name = row["device_name"]
     machine = machine_of_device(name) or next(iter(measured_machines(name)), None)
     return unit_of(machine, dtype) if machine is not None else None

@@ -37,6 +37,8 @@ LEAST_SHARE, TOLERATED = 0.05, 1.05
 """The share of a run's time from which an operator tests a measured peak, and how far above it may be."""
 PRODUCTS = ("fp32", "bf16", "tf32", "fp16", "fp64")
 LATER = "ncu-bench machines measure"
+AGAIN = f"The next profile tries it again; --no-measure, or {SETTING}=1 for all profiles, leaves it out."
+"""Said of a measurement that failed, because nothing is kept of it."""
 
 
 def measure_unknown_devices(collected: CollectedProfile, listener: Listener) -> CollectedProfile:
@@ -74,8 +76,8 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
     began = time.monotonic()
     try:
         listener.message(
-            f"No ceilings are known for {device.name}{threads}: measuring them once, for at most {QUICK_LIMIT_S:g} s "
-            "(--no-measure leaves it out)."
+            f"No ceilings are known for {device.name}{threads}: measuring them for at most {QUICK_LIMIT_S:g} s, "
+            "once that succeeds never again (--no-measure leaves it out)."
         )
         with listener.step("measuring what this machine reaches") as heard:
             kind = "cpu" if device.threads is not None else "cuda"
@@ -92,7 +94,7 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
         raise
     except (NcuBenchError, OSError) as error:
         why = error.paragraph if isinstance(error, NcuBenchError) else f"{error}."
-        return f"the ceilings of {device.name} were not measured: {why}"
+        return f"the ceilings of {device.name} were not measured: {why} {AGAIN}"
     seconds = time.monotonic() - began
     return f"{MEASURED_QUICKLY} in {seconds:.1f} s: {_rates(found)}; kept in {target}, which {LATER} refines"
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.bench.flops_of_points import flops_columns
 from ncu_launch.bench.generation_row import row_of_generation, sizes_of_generation
 from ncu_launch.bench.gpu.gpu_clocks import GpuState, gpu_state
 from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_joule
@@ -334,7 +335,7 @@ def _sizes(workload: Workload, built: Built) -> Row:
 
 
 def expected_work(workload: Workload) -> Row:
-    """FLOPs and bytes per iteration, by formulas from the operators' shapes."""
+    """FLOPs and bytes per iteration, by formulas from the operators' shapes; whose FLOPs, `flops_columns` says."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as folder:
         operators, summary = Path(folder) / "operators", Path(folder) / "summary"
         try:
@@ -342,12 +343,7 @@ def expected_work(workload: Workload) -> Row:
         except NcuBenchError as error:
             return {"expected_why_not": error.what}
         found = json.loads(summary.read_text("utf-8"))
-    unknown = ", ".join(found["unknown_operators"])
-    return {
-        "expected_flops": found["flops"],
-        "expected_bytes": float(found["bytes"]),
-        "expected_why_not": f"no formula for {unknown}" if unknown else None,
-    }
+    return {**flops_columns(found), "expected_bytes": float(found["bytes"])}
 
 
 def _gpu(iteration: Iteration, device: str) -> Row:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -37,9 +38,12 @@ class EstimateSummary:
     """The whole of an estimate, of one iteration and its profiled phases.
 
     `flops` are those of contractions, as PyTorch's counter has them, None when operators may hold some and have no
-    formula; those are in `unknown_operators`, with their calls. `bytes` are the least of each operator by its formula,
+    formula; those are in `unknown_operators`, with their calls. `flops_operators` are those of all operators, None when
+    some have no formula; those are in `uncounted_operators`. `integer_contractions` counts products of integers, which
+    have no FLOPs. `bytes` are the least of each operator by its formula,
     or without one its inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of
-    modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
+    modules that have parameters and no modules in them, as torchinfo sums them up, and what the target returns of other
+    tensors that it made. `alive_bytes` are parameters,
     buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
     without temporary tensors, workspaces and what an allocator keeps in reserve. KV caches are among them. `language`
     are the fields of a causal model's `LanguageFacts`. `input_size` is the width of images, `sequence_length` the
@@ -48,6 +52,8 @@ class EstimateSummary:
     """
 
     flops: float | None
+    flops_operators: float | None
+    integer_contractions: int
     bytes: int
     parameters: int
     parameter_bytes: int
@@ -56,6 +62,7 @@ class EstimateSummary:
     alive_bytes: int
     operators: int
     unknown_operators: dict[str, int]
+    uncounted_operators: dict[str, int]
     seconds: float
     language: dict[str, Any] | None = None
     input_size: int | None = None
@@ -206,7 +213,7 @@ def _run(step: Step, path: Path, seconds: float) -> EstimateSummary:
     attribution = Attribution()
     collector = collector_class()(attribution, "meta", step.workload.profiled_phases)
     attribution.attach(step.watched, step.root)
-    alive, outputs = _Alive(step), _LayerOutputs(step.watched)
+    alive, outputs = _Alive(step), _LayerOutputs(step)
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:
@@ -224,9 +231,12 @@ def _summary(
     step: Step, collector: Any, stream: TextIO, alive: _Alive, outputs: _LayerOutputs, seconds: float
 ) -> EstimateSummary:
     records = list(collector.records)
+    uncounted = Counter(record["operator"] for record in records if record["flops"] is None)
     collector.flush(stream)
     return EstimateSummary(
         flops=None if collector.unknown else float(sum(record["contraction_flops"] for record in records)),
+        flops_operators=None if uncounted else float(sum(record["flops"] for record in records)),
+        integer_contractions=sum("integer_operations" in record for record in records),
         bytes=sum(record["read"] + record["written"] for record in records),
         parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),
         parameter_bytes=sum(map(stored_bytes, step.watched.parameters())),
@@ -235,21 +245,42 @@ def _summary(
         alive_bytes=alive.bytes(),
         operators=len(records),
         unknown_operators=dict(sorted(collector.unknown.items())),
+        uncounted_operators=dict(sorted(uncounted.items())),
         seconds=round(seconds, 3),
     )
 
 
 class _LayerOutputs:
-    """Bytes of the outputs of every module that has parameters and no modules in it, each time it is called."""
+    """Bytes of the outputs of layers, and of what the whole target returns, in the forward pass.
 
-    def __init__(self, model: Any) -> None:
+    Layers are modules that have parameters and no modules in them, and count each time they are called. Of what the
+    target returns, tensors that such a layer made have counted already, and its inputs and parameters count elsewhere.
+    """
+
+    def __init__(self, step: Step) -> None:
         self.bytes = 0
-        for module in model.modules():
+        self._storages: dict[int, Any] = {}  # kept, because an address may be used again
+        for tensor in (*step.watched.parameters(), *tensors_in((step.arguments, step.keywords))):
+            self._first_met(tensor)
+        for module in step.watched.modules():
             if not any(True for _ in module.children()) and any(True for _ in module.parameters()):
-                module.register_forward_hook(self._called)
+                module.register_forward_hook(self._layer_called)
+        step.watched.register_forward_hook(self._target_called)  # behind that of a target that is a layer itself
 
-    def _called(self, module: Any, inputs: Any, output: Any) -> None:
-        self.bytes += sum(map(stored_bytes, tensors_in(output)))
+    def _layer_called(self, module: Any, inputs: Any, output: Any) -> None:
+        for tensor in tensors_in(output):
+            self._first_met(tensor)
+            self.bytes += stored_bytes(tensor)
+
+    def _target_called(self, module: Any, inputs: Any, output: Any) -> None:
+        self.bytes += sum(stored_bytes(tensor) for tensor in tensors_in(output) if self._first_met(tensor))
+
+    def _first_met(self, tensor: Any) -> bool:
+        """True if no part of a tensor lies in a storage that was met before."""
+        storages = {storage._cdata: storage for storage in (part.untyped_storage() for part in stored_in(tensor))}
+        is_first = not storages.keys() & self._storages.keys()
+        self._storages |= storages
+        return is_first
 
 
 class _Alive:

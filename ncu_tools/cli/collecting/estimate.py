@@ -71,10 +71,11 @@ HEAD = {True: "yes", False: "no", None: None}
 NOT_RUN = "nothing was run: times are what the roofline allows at best for the bytes that are counted"
 CONVENTIONS = (
     "FLOPs are those of products, convolutions and attention as PyTorch counts them, FLOPs (operators) all that "
-    "operators compute, element-wise work too; bytes (model) are inputs + parameters + outputs of layers of a forward "
-    "pass (a program that fuses layers, or finds their outputs in L2, moves fewer and may be faster), bytes "
-    "(operators) what each operator reads and writes; FLOP/B (FLOPs per byte), at best and bound are all from FLOPs "
-    "and the bytes that stand beside them as of bytes, per operator from those of operators"
+    "operators compute, element-wise work too; bytes (model) are inputs + parameters + outputs of layers with "
+    "parameters + what the target returns beside those, of a forward pass (a program that fuses layers, or finds "
+    "their outputs in L2, moves fewer and may be faster), bytes (operators) what each operator reads and writes; "
+    "FLOP/B (FLOPs per byte), at best and bound are all from FLOPs and the bytes that stand beside them as of "
+    "bytes, per operator from those of operators"
 )
 GENERATION = (
     "bytes of prefill and decode (of bytes: as read) are the least that has to be read and written: weights that are "
@@ -88,6 +89,10 @@ QUANTISED = (
 WEIGHT_ONLY = (
     "--weights and --kv-cache change bytes and not FLOPs: products are computed in --dtype, and scales of groups of "
     "weights are not in the bytes; bytes (operators) and per operator are those of --dtype"
+)
+MASKED = (
+    "attention of {0} is causal: FLOPs count it in full, as PyTorch does, and FLOPs (operators) leave out what the "
+    "mask skips, so that they may be fewer"
 )
 NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
 MACHINE_READABLE = (
@@ -237,10 +242,16 @@ def _on_generation(rows: list[Estimate]) -> list[str]:
     ]
 
 
+def _on_masks(rows: list[Estimate]) -> list[str]:
+    """A note where FLOPs hold what a causal mask skips: FLOPs (operators), which do not, may be fewer."""
+    targets = dict.fromkeys(row.target for row in rows if row.masked_flops and row.flops is not None)
+    return [MASKED.format(", ".join(targets))] if targets else []
+
+
 def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
     uncounted = sorted({row.uncounted_operators for row in rows if row.uncounted_operators})
     notes = [f"FLOPs (operators) are without those of {'; '.join(uncounted)}: no formula"] if uncounted else []
-    notes += _on_generation(rows)
+    notes += [*_on_masks(rows), *_on_generation(rows)]
     if not with_machines:
         return [*notes, "name machines with --machine for times"]
     without = sorted(

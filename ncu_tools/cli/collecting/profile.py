@@ -260,7 +260,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     "--measure/--no-measure",
     default=True,
     show_default=True,
-    help="Without a GPU's report, measure a machine whose ceilings nobody knows, once, for at most 10 s after the run.",
+    help="Without a GPU's report, measure a machine whose ceilings nobody knows, for at most 10 s after the run.",
 )
 @language_options
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")

@@ -183,6 +183,7 @@ def _matrices(pairs: list[Correlation]) -> list[Table]:
 
 
 def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> list[str]:
+    from ncu_tools.bench.expected_flops import notes_on_basis
     from ncu_tools.bench.scaling import LEAST_MODELS
 
     notes = []
@@ -200,6 +201,7 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
         notes.append(f"{len(failed) - MOST_SAID} more points are not ok")
     if any(row["expected_flops"] is not None for row in rows):
         notes.append("FLOPs and bytes are those of formulas for each operator, not measured")
+        notes += notes_on_basis(rows)
     return notes
 
 

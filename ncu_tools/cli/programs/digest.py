@@ -140,6 +140,7 @@ def _of_change(
     from ncu_tools.compare.compare_kernels import compare, require_comparable
     from ncu_tools.compare.comparison_sums import signature_sums_of_run
     from ncu_tools.compare.run_conditions import conditions_of
+    from ncu_tools.kernels.source.inside_of_run import has_instructions
     from ncu_tools.kernels.view.kernel_view import has_counters
     from ncu_tools.report.digest.change_digest import change_digest, kernel_change_digest
     from ncu_tools.runs.loading import load
@@ -152,7 +153,10 @@ def _of_change(
         require_comparable(known[0], known[1], names)
     if patterns or identity is not None:
         change = compared((base, new), _wanted(base, patterns, identity), None, None, None)
-        return kernel_change_digest(change, names, budget, notes)
+        inside = all(
+            has_instructions(name, run.table.column_names) for name, run in zip(names, (base, new), strict=True)
+        )
+        return kernel_change_digest(change, names, budget, notes, with_instructions=inside)
     found = compare(sums[0], sums[1], (known[0], known[1]))
     return change_digest(found, names, budget, notes, counted_by_ncu=has_counters(base.table))
 

@@ -63,7 +63,7 @@ def inside_of(path: str, columns: Iterable[str], reading: Callable[[Source], Non
     if not Path(path).exists():
         return found
     try:
-        if _has_instructions(path, columns):
+        if has_instructions(path, columns):
             from ncu_tools.kernels.source.load_instructions import load_instructions
 
             found.instructions = load_instructions(path, reading)
@@ -74,7 +74,7 @@ def inside_of(path: str, columns: Iterable[str], reading: Callable[[Source], Non
     return found
 
 
-def _has_instructions(path: str, columns: list[str]) -> bool:
+def has_instructions(path: str, columns: list[str]) -> bool:
     """True if the run's instructions lie beside its launches, or a report of it can hold some."""
     from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside
 

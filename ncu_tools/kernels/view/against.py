@@ -3,6 +3,8 @@
 A value has changed if the ranges of its launches in both runs do not overlap and its medians differ by more than
 `LEAST_CHANGE`, per cents by more than `LEAST_POINTS`; what a launch is (grid, registers, ...) by anything. Launches of
 one kernel in one run of an H100 differ by up to 1 % in clocks and bytes, so less than 2 % is not shown to be a change.
+Of the time, with several launches of one shape on both sides, the 95 % interval of the ratio of means takes the place
+of the ranges, so that this and `ncu-bench compare` agree: one slow launch in fifty hides no change.
 
 The time of a kernel follows from what it did and how fast:
 
@@ -19,17 +21,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, KernelCause
 from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, Shape
 from ncu_tools.kernels.view.part_rows import written
 from ncu_tools.numbers.number_format import percent
+from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 LEAST_CHANGE, LEAST_POINTS = 0.02, 1.0
 LEAST_OF_STALLS = 0.01
 """The least change of a stall, of the cycles of all stalls: one of 0.001 cycles may double, and tells nothing."""
-STALL = "stall_"
+STALL, DURATION = "stall_", "duration"
 EXACT_PART = "identity"
 MEASURED = ("time", "hz")
 """Kinds of values that are measured, among those of `EXACT_PART`."""
@@ -53,7 +58,8 @@ LEVEL_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 class ValueChange:
     """One value in both runs: medians, and the least and most of the launches. Per cents are 0 to 100.
 
-    A difference below `least` is no change, whatever it is of the value itself.
+    A difference below `least` is no change, whatever it is of the value itself. `interval` is the 95 % interval of the
+    ratio of means, new / base; None where it is not known.
     """
 
     part: str
@@ -66,11 +72,25 @@ class ValueChange:
     base_range: tuple[float, float]
     new_range: tuple[float, float]
     least: float = 0.0
+    interval: tuple[float, float] | None = None
+
+    @property
+    def overlaps(self) -> bool:
+        """True if the ranges of the launches do."""
+        return self.base_range[1] >= self.new_range[0] and self.new_range[1] >= self.base_range[0]
+
+    @property
+    def apart(self) -> bool:
+        """True if the interval shows a change the way of the medians; without one, if the ranges do not overlap."""
+        if self.interval is None:
+            return not self.overlaps
+        low, high = self.interval
+        return low > 1 if self.new > self.base else high < 1
 
     @property
     def changed(self) -> bool:
-        """True if the ranges of the launches do not overlap, and the medians differ by more than the threshold."""
-        apart = self.base_range[1] < self.new_range[0] or self.new_range[1] < self.base_range[0]
+        """True if both sides are apart, and the medians differ by more than the threshold."""
+        apart = self.apart
         difference = abs(self.new - self.base)
         if self.part == EXACT_PART and self.kind not in MEASURED:
             return self.new != self.base
@@ -165,6 +185,7 @@ def against(base: KernelView, new: KernelView) -> KernelChange:
             base=one.value, new=after[key].value,
             base_range=(one.low, one.high), new_range=(after[key].low, after[key].high),
             least=LEAST_OF_STALLS * cycles if key.startswith(STALL) else 0.0,
+            interval=_interval_of_times(base, new) if key == DURATION else None,
         )
         for key, one in before.items() if key in after
     ]  # fmt: skip
@@ -179,6 +200,19 @@ def against(base: KernelView, new: KernelView) -> KernelChange:
         factors=factors,
         why=_why({one.key: one for one in values}, factors, base, new),
     )
+
+
+def _interval_of_times(base: KernelView, new: KernelView) -> tuple[float, float] | None:
+    """The 95 % interval of the ratio of mean times; None if one side has one launch, or launches of several shapes.
+
+    Means of several shapes change with how often each was launched.
+    """
+    sides = [np.asarray(view.times_ns, dtype=np.float64) for view in (base, new)]
+    if min(map(len, sides)) < 2 or max(len(view.times_by_shape) for view in (base, new)) > 1:
+        return None
+    if any(np.isnan(side).any() for side in sides):
+        return None
+    return ratio_interval(mean_of(sides[0]), mean_of(sides[1]))
 
 
 def _causes(base: KernelView, new: KernelView) -> list[CauseChange]:
@@ -311,14 +345,27 @@ def _of_time(time: ValueChange, base: KernelView, new: KernelView) -> str:
     if not time.changed:
         if one_each:
             return f"No change of time is shown: {time.words}, {of_what}."
-        ranges = " and ".join(
-            f"{written(time.kind, low)} to {written(time.kind, high)}"
-            for low, high in (time.base_range, time.new_range)
-        )
-        return f"No change of time is shown: {time.words}, {of_what}, which take {ranges}."
+        beyond = f" beyond {100 * LEAST_CHANGE:g} %" if time.apart else ""
+        return f"No change of time{beyond} is shown: {time.words}, {of_what}{_ranges(time)}{_of_means(time)}."
     slower = time.new > time.base
     ratio = time.new / time.base if slower else time.base / time.new
-    return f"{ratio:.3g} x {'slower' if slower else 'faster'}: {time.words}, {of_what}."
+    scatter = f"{_ranges(time)}{_of_means(time)}" if time.overlaps else ""
+    return f"{ratio:.3g} x {'slower' if slower else 'faster'}: {time.words}, {of_what}{scatter}."
+
+
+def _ranges(time: ValueChange) -> str:
+    ranges = (
+        f"{written(time.kind, low)} to {written(time.kind, high)}" for low, high in (time.base_range, time.new_range)
+    )
+    return f", which take {' and '.join(ranges)}"
+
+
+def _of_means(time: ValueChange) -> str:
+    """What the interval says of the change of means, as compare has it; "" without one."""
+    if time.interval is None:
+        return ""
+    low, high = (f"{100 * (end - 1):+.1f} %" for end in time.interval)
+    return f"; their means differ by {low} to {high}, with 95 % confidence"
 
 
 def _of_issue(values: dict[str, ValueChange]) -> list[str]:

@@ -135,7 +135,8 @@ class KernelView:
     `missing` has by part the titles of facts that the report does not hold. `grids` and `blocks` are the different
     shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown), and
     `quantity_sources` the metrics or rules they come from. `places` are the source lines or instructions with the most
-    samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns.
+    samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns, and
+    `times_ns` that of each launch, NaN where it has none.
     `other_shapes` counts the launches left out by their shape, `not_alike` has what others differ in that fit an SM
     differently, and how many were left out for it; `estimates` counts launches whose FLOPs hold an estimate, by what
     that follows from, and `conditions` is how the run was collected, by its manifest.
@@ -158,6 +159,7 @@ class KernelView:
     quantity_sources: dict[str, Sequence[str]] = field(default_factory=dict)
     places: list[HotPlace] = field(default_factory=list)
     times_by_shape: dict[Shape, float] = field(default_factory=dict)
+    times_ns: list[float] = field(default_factory=list)
     other_shapes: int = 0
     not_alike: tuple[str, int] = "", 0
     estimates: Mapping[str, int] = field(default_factory=dict)
@@ -232,6 +234,7 @@ def view_of(row: Hotspot, launches: pa.Table, diagnosis: Diagnosis | None) -> Ke
         grids=list(dict.fromkeys(grid for grid, _ in times_by_shape if grid)),
         blocks=list(dict.fromkeys(block for _, block in times_by_shape if block)),
         times_by_shape=times_by_shape,
+        times_ns=tables.floats(launches, "duration_ns").tolist(),
         estimates=estimates_in(launches),
     )
 

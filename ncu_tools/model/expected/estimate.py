@@ -3,8 +3,9 @@
 Times follow from the roofline model: for the model, the greater of bytes / bandwidth and FLOPs / peak; for operators,
 the sum of each operator's own greater one. Both are lower bounds for programs that move these bytes; one that fuses
 layers, or finds their outputs in a cache, moves fewer. Bytes and FLOPs come in two conventions. Bytes of the
-`model` are inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass), and of prefill and
-decode those that are read and written (`ncu_tools.model.language.step_work`); its FLOPs are those of
+`model` are inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass), with what the
+target returns beside those, such as the output of a function, and of prefill and decode those that are read and written
+(`ncu_tools.model.language.step_work`); its FLOPs are those of
 products, convolutions and attention (PyTorch's counter, published figures). Those of `operators` are what each of them
 reads, writes and computes by its formula: element-wise arithmetic too, which CUDA cores do, and nothing that a causal
 mask skips. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass),
@@ -53,7 +54,8 @@ class Estimate:
     `flops` are those of contractions, `flops_operators` all that operators compute; the two are never added.
     `unknown_operators` may hold a contraction and have no formula, so FLOPs and values that need them are unknown.
     `uncounted_operators` hold none and
-    have no formula: without them `flops_operators` is a lower bound. `failed` is the reason why nothing could be
+    have no formula: without them `flops_operators` is a lower bound. `masked_flops` are what a causal mask skips:
+    `flops` hold them, and `flops_operators` do not. `failed` is the reason why nothing could be
     estimated. `has_head` says whether a causal language model has its LM head, None of other models; `language` is of
     its prefill and decode.
     """
@@ -78,6 +80,7 @@ class Estimate:
     unknown_operators: str | None = None
     uncounted_operators: str | None = None
     flops_operators_lower_bound: bool = False
+    masked_flops: float = 0.0
     failed: str | None = None
     input_size: int | None = None
     sequence_length: int | None = None
@@ -132,6 +135,7 @@ class _Work:
         self.contractions = np.where(self.flops == 0, 0.0, np.minimum(self.flops, everything))
         self.others = np.where(self.flops == 0, np.nan_to_num(everything), 0.0)
         self.everything = float(np.nansum(everything))
+        self.masked = float(np.nansum(self.flops - self.contractions))
         names = np.array(tables.words(operators, "kernel_name"), dtype=object)[here]
         self.uncounted = Counter(names[np.isnan(everything) & (self.flops == 0)].tolist())
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
@@ -216,6 +220,7 @@ def _on(
         unknown_operators=unknown or None,
         uncounted_operators=uncounted or None,
         flops_operators_lower_bound=bool(uncounted),
+        masked_flops=work.masked,
         input_size=summary.get("input_size"),
         sequence_length=summary.get("sequence_length"),
         has_head=facts.has_head if facts is not None else None,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ncu_tools.compare.change import SAME, UNKNOWN, sentence, verdict
+from ncu_tools.compare.change import LESS, MORE, SAME, UNKNOWN, sentence, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.view.against import KernelChange
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import noted
-from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
+from ncu_tools.report.digest.statements import SECTIONS, Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
 from ncu_tools.runs.kernel_ids import kernel_id
 
 KERNELS_TOLD = 20
 TIME = "time"
+TITLES = {**SECTIONS, "kernels": "Kernels, by the change of their time"}
 
 
 def change_digest(
@@ -37,7 +38,9 @@ def change_digest(
         *noted([*notes, *comparison.notes]),
         *_next(comparison, names, counted_by_ncu=counted_by_ncu),
     ]
-    return fitted(f"Digest of the change from {printable(names[0])} to {printable(names[1])}", statements, budget)
+    return fitted(
+        f"Digest of the change from {printable(names[0])} to {printable(names[1])}", statements, budget, TITLES
+    )
 
 
 def _whole(comparison: Comparison) -> Iterator[Statement]:
@@ -78,15 +81,25 @@ def _next(comparison: Comparison, names: tuple[str, str], *, counted_by_ncu: boo
     both = next((one for one in comparison.kernels if one.base and one.new), None)
     if both is not None and counted_by_ncu:
         command = f"ncu-bench digest {new} --against {base} --id {kernel_id(both.pair.was or both.pair.kernel)}"
-        yield Statement("next", f"`{command}`: why this kernel's time changed", 88.0, values={"command": command})
+        is_shown = both.changes[TIME].outcome in (MORE, LESS)
+        answers = "why this kernel's time changed" if is_shown else "what changed of this kernel, if anything"
+        yield Statement("next", f"`{command}`: {answers}", 88.0, values={"command": command})
     command = f"ncu-bench compare {base} {new} --format json"
     yield Statement("next", f"`{command}`: every kernel with its interval", 86.0, values={"command": command})
 
 
 def kernel_change_digest(
-    change: KernelChange, names: tuple[str, str], budget: int, notes: Sequence[str] = ()
+    change: KernelChange,
+    names: tuple[str, str],
+    budget: int,
+    notes: Sequence[str] = (),
+    *,
+    with_instructions: bool = True,
 ) -> Digest:
-    """Why one kernel is faster or slower in the second of two runs, and what changed of it beyond its spread."""
+    """Why one kernel is faster or slower in the second of two runs, and what changed of it beyond its spread.
+
+    Of runs `with_instructions`, which hold counts of single ones, a command is named that compares its lines.
+    """
     key = kernel_id(change.new.kernel_name)
     statements = [Statement("change", change.why, 100.0, key=key, kernel_id=key)]
     for place, value in enumerate(one for one in change.values if one.changed):
@@ -102,11 +115,10 @@ def kernel_change_digest(
             Statement("change", text, 89.9 - place, about=key, kernel_id=key, values=values, kind="cause")
         )
     base, new = map(shlex.quote, names)
-    command = f"ncu-bench compare {base} {new} --by line --id {key}"
-    statements += [
-        *noted(notes),
-        Statement("next", f"`{command}`: which lines changed", 86.0, values={"command": command}),
-    ]
+    command, answers = f"ncu-bench compare {base} {new} --format json", "every kernel with its interval"
+    if with_instructions:
+        command, answers = f"ncu-bench compare {base} {new} --by line --id {key}", "which lines changed"
+    statements += [*noted(notes), Statement("next", f"`{command}`: {answers}", 86.0, values={"command": command})]
     title = (
         f"Digest of {quoted(short_title(change.new.kernel_name))} from {printable(names[0])} to {printable(names[1])}"
     )

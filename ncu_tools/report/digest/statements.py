@@ -78,12 +78,13 @@ class Digest:
     budget: int
     statements: list[Statement]
     left_out: dict[str, int]
+    titles: Mapping[str, str] = field(default_factory=lambda: SECTIONS)
 
     @property
     def markdown(self) -> str:
         """The digest as Markdown."""
         lines = [f"# {self.title}"]
-        for section, title in SECTIONS.items():
+        for section, title in self.titles.items():
             told = [one.line for one in self.statements if one.section == section]
             lines += ["", f"## {title}", *told] if told else []
         return "\n".join([*lines, *(["", self.left_out_line] if self.left_out else [])])
@@ -107,32 +108,35 @@ def tokens_in(text: str) -> int:
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
-def fitted(title: str, statements: Sequence[Statement], budget: int) -> Digest:
-    """As many of the statements as `budget` tokens hold, by importance; a statement needs the one that it is about."""
+def fitted(title: str, statements: Sequence[Statement], budget: int, titles: Mapping[str, str] = SECTIONS) -> Digest:
+    """As many of the statements as `budget` tokens hold, by importance; a statement needs the one that it is about.
+
+    `titles` are those of sections.
+    """
     room = budget - tokens_in(f"# {title}\n")
-    whole = sum(one.tokens for one in statements) + _headings(statements)
+    whole = sum(one.tokens for one in statements) + _headings(statements, titles)
     if whole > room:
         room -= LEFT_OUT_SIZE
     told: set[int] = set()
     keys, sections = {""}, set()
     for place in sorted(range(len(statements)), key=lambda place: -statements[place].importance):
         one = statements[place]
-        heading = 0 if one.section in sections else _heading(one.section)
+        heading = 0 if one.section in sections else _heading(titles[one.section])
         if one.about in keys and one.tokens + heading <= room:
             room -= one.tokens + heading
             told.add(place)
             keys.add(one.key)
             sections.add(one.section)
     left = Counter(one.kind or one.section for place, one in enumerate(statements) if place not in told)
-    return Digest(title, budget, [one for place, one in enumerate(statements) if place in told], dict(left))
+    return Digest(title, budget, [one for place, one in enumerate(statements) if place in told], dict(left), titles)
 
 
-def _headings(statements: Iterable[Statement]) -> int:
-    return sum(map(_heading, {one.section for one in statements}))
+def _headings(statements: Iterable[Statement], titles: Mapping[str, str]) -> int:
+    return sum(_heading(titles[section]) for section in {one.section for one in statements})
 
 
-def _heading(section: str) -> int:
-    return tokens_in(f"\n## {SECTIONS[section]}\n")
+def _heading(title: str) -> int:
+    return tokens_in(f"\n## {title}\n")
 
 
 def quoted(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from ncu_launch.files.run_files import BENCH_FILE as BENCH_FILE
 
 from ncu_parsers.schema.own_columns import own_fields, own_values
@@ -20,14 +21,16 @@ BENCH = "bench"
 """Value of `table` in the file's metadata."""
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11), later with process_means_ns, host, arguments and profiled_*; without these a file reads as if
-they were null."""
+"""History: 1 (2026-11), later with process_means_ns, host, arguments, profiled_* and expected_flops_basis; without
+these a file reads as if they were null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
     "sequence_length", "arguments",
 )  # fmt: skip
 
+_BASIS = "expected_flops_basis"
+CONTRACTIONS_ALONE = "an earlier version counted the FLOPs of contractions alone; bench counts them again"
 _MEANS = "process_means_ns"
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NOT_OK = "the outcome is not ok"
@@ -35,6 +38,7 @@ _LOST = "it was lost with its dask worker"
 _GPU = "not a GPU, or nvidia-smi does not say"
 _NO_PREFILL, _NO_DECODE, _NO_GENERATION = "not prefill, or not ok", "not decode, or not ok", "neither, or not ok"
 _NOT_PROFILED = "not asked for, or not counted: profiled_why_not"
+_NO_BASIS = "expected_flops is null, or the file has none"
 _NOT_COUNTED = "could not be counted: expected_why_not"
 
 COLUMNS: tuple[Field, ...] = (
@@ -81,6 +85,7 @@ COLUMNS: tuple[Field, ...] = (
     Field("self_cpu_time_ns", pa.float64(), "ns", "sum of an iteration, by PyTorch's profiler", "it did not run"),
     Field("self_gpu_time_ns", pa.float64(), "ns", "the same on the GPU", "not a GPU, or the profiler did not see it"),
     Field("expected_flops", pa.float64(), "FLOP", "of an iteration by formulas, not measured", _NOT_COUNTED),
+    Field("expected_flops_basis", _NAME, "", "whose: contractions, or all operators where there are none", _NO_BASIS),
     Field("expected_bytes", pa.float64(), "byte", "read and written by each operator, by formulas", _NOT_COUNTED),
     Field("expected_why_not", pa.string(), "", "why FLOPs or bytes are null", "they are not"),
     Field("threads", pa.int32(), "", "threads that PyTorch uses within an operator", "a GPU, or not ok"),
@@ -134,10 +139,27 @@ def missing_column(names: Sequence[str]) -> str:
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """Append a column of nulls for each missing column."""
+    """Append a column of nulls for each missing column.
+
+    A file without `expected_flops_basis` counted contractions alone, so that its 0 FLOPs may be those of a softmax:
+    they become null.
+    """
+    if _BASIS not in table.column_names and "expected_flops" in table.column_names:
+        table = _without_zeros(table)
     for column in COLUMNS:
         if column.name not in table.column_names:
             table = table.append_column(field_of(column), pa.nulls(len(table), column.type))
+    return table
+
+
+def _without_zeros(table: pa.Table) -> pa.Table:
+    """The table with null for 0 FLOPs, and the reason."""
+    is_zero = pc.fill_null(pc.equal(table["expected_flops"], 0.0), False)
+    for name, value in (("expected_flops", None), ("expected_why_not", CONTRACTIONS_ALONE)):
+        if name in table.column_names:
+            at = table.column_names.index(name)
+            instead = pa.scalar(value, table.schema.field(at).type)
+            table = table.set_column(at, table.schema.field(at), pc.if_else(is_zero, instead, table[name]))
     return table
 
 

@@ -268,6 +268,7 @@ class TestAPoint:
         forward = 2 * 4 * (16 * 32 + 32 * 8)
         gradients = forward + 2 * 4 * 32 * 8  # of both weights, and of the second layer's input
         assert row["expected_flops"] == {"forward": forward, "backward": gradients, "step": forward + gradients}[phase]
+        assert row["expected_flops_basis"] == "contractions"
         assert row["memory_peak_bytes"] > row["memory_allocated_bytes"] == 4 * (row["parameters"] + 4 * 16)
         assert row["self_cpu_time_ns"] > 0
         assert row["self_gpu_time_ns"] is None

@@ -142,7 +142,8 @@ class TestTheResults:
         assert (mine["target"], reference["target"]) == ("k.py:scale", "k.py:doubled")
         assert mine["point"] != reference["point"]
         for row in (mine, reference):
-            assert (row["outcome"], row["batch_size"], row["expected_flops"]) == ("ok", 1, 0)
+            assert (row["outcome"], row["batch_size"]) == ("ok", 1)
+            assert (row["expected_flops"] > 0, row["expected_flops_basis"]) == (True, "all operators")
             assert row["iterations"] == len(row["samples_ns"]) > 0
 
     def test_that_differ_are_an_outcome_with_exit_code_1_and_the_largest_difference(self, folder: Path) -> None:

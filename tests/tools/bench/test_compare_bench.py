@@ -96,6 +96,14 @@ def only(comparison_or_runs: Any) -> Summary:
 Write = Callable[..., str]
 
 
+def test_flops_of_contractions_are_not_compared_with_those_of_all_operators() -> None:
+    sides = (("a", "contractions"), ("b", "all operators"))
+    base, new = (loaded(name, point(expected_flops_basis=basis)) for name, basis in sides)
+    found = compare_runs(base, new)
+    assert found.points[0].changes["flops"].growth is None
+    assert "not compared: FLOPs are of contractions and of all operators" in found.notes
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def written(name: str, *rows: Row) -> str:

@@ -56,6 +56,18 @@ def roofline_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str
     return found
 
 
+def test_the_flops_of_a_point_without_a_contraction_are_those_of_cuda_cores_and_said_to_be_of_all_operators() -> None:
+    softmax = row(expected_flops_basis="all operators")
+    (one, other), notes = points_of_sweep(BenchRun("s", [softmax, row("two", expected_flops_basis="contractions")]))
+    assert [point.table["flops_basis"][0].as_py() for point in (one, other)] == [
+        "expected: operator formulas", "expected: operator formulas, contractions only",
+    ]  # fmt: skip
+    assert any("FLOPs of 1 of 2 points are of all operators" in note for note in notes)
+    gpu = {"device": "cuda", "device_name": A100, "dtype": "fp16"}
+    assert units(**gpu, expected_flops_basis="all operators") == {"flops_fp32"}
+    assert units(**gpu, expected_flops_basis="contractions") == {"tensor_flops_fp16"}
+
+
 def test_a_point_is_placed_at_its_flops_per_byte_and_flops_per_second(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.targets.varied_arguments import variants_of
 from ncu_parsers.parquet.reader import read_bench
 from ncu_parsers.parquet.writer import write_table
-from ncu_parsers.schema.bench_table import bench_table
+from ncu_parsers.schema.bench_table import CONTRACTIONS_ALONE, bench_table, completed
 
 from ncu_tools.bench.bench_runs import BenchRun
 from ncu_tools.bench.points_as_runs import OF_COUNTERS, OF_FORMULAS, points_of_sweep
@@ -50,6 +50,14 @@ def row(n: Any, exponent: float = 3.0, **changes: Any) -> dict[str, Any]:
 def rows_of(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = bench_table(rows).to_pylist()
     return found
+
+
+def test_a_file_that_counted_contractions_alone_has_no_flops_where_it_says_0() -> None:
+    rows = [{"point": name, "expected_flops": flops} for name, flops in (("softmax", 0.0), ("gemm", 2.0))]
+    read = completed(bench_table(rows).drop_columns(["expected_flops_basis"]))
+    assert read["expected_flops"].to_pylist() == [None, 2.0]
+    assert read["expected_why_not"].to_pylist() == [CONTRACTIONS_ALONE, None]
+    assert completed(bench_table(rows))["expected_flops"].to_pylist() == [0.0, 2.0]
 
 
 class TestPoints:

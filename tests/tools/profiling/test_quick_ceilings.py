@@ -28,7 +28,7 @@ from ncu_tools.cli import cli
 from ncu_tools.profiling import quick_ceilings
 from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
-from ncu_tools.profiling.quick_ceilings import beaten_by_run, is_starved, measure_unknown_devices
+from ncu_tools.profiling.quick_ceilings import AGAIN, beaten_by_run, is_starved, measure_unknown_devices
 from ncu_tools.roofline.roofline import roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.called_here import called_here
@@ -108,7 +108,7 @@ class TestAnUnknownMachine:
         assert asked == [("cpu", 2, ("bf16", "fp32", "tf32", "fp16", "fp64"))]
         (sentence,) = heard.said
         assert sentence.startswith(
-            "No ceilings are known for Processor X with 2 threads: measuring them once, for at most"
+            "No ceilings are known for Processor X with 2 threads: measuring them for at most 10 s, once that succeeds"
         )
         assert "--no-measure" in sentence
         note, first = result.notes
@@ -239,7 +239,8 @@ class TestNoFileIsLeft:
     def test_by_one_that_fails_and_the_profile_is_shown_all_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
         measuring(monkeypatch, NcuBenchError("Measuring ended without a result."))
         (note, _) = measure_unknown_devices(profile(), Heard()).notes
-        assert note == "the ceilings of Processor X were not measured: Measuring ended without a result."
+        assert note == f"the ceilings of Processor X were not measured: Measuring ended without a result. {AGAIN}"
+        assert "The next profile tries it again; --no-measure" in AGAIN
 
     def test_by_an_implausible_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         measuring(monkeypatch, {**found(), "memory": []})
@@ -360,7 +361,7 @@ class TestTheCommand:
     ) -> None:
         process = started("profile", "gemm:64,64,64,fp32", "-o", "run")
         said = ""
-        while "measuring them once" not in said:
+        while "measuring them for" not in said:
             line = process.stderr.readline()
             assert line, said
             said += line
@@ -376,5 +377,5 @@ class TestTheCommand:
         for option in (["--no-measure"], ["--machine", "colab-cpu"]):
             done = profiled_here("gemm:64,64,64,fp32", "-o", f"run{option[-1]}", *option, cwd=tmp_path)
             assert done.code == 0, done.err
-            assert "measuring them once" not in done.err
+            assert "measuring them for" not in done.err
         assert not own_folder().is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -145,7 +146,33 @@ def test_times_whose_launches_overlap_are_no_change() -> None:
     assert found.why.startswith(
         "No change of time is shown: 150 µs -> 200 µs, medians of 2 and 2 launches, which take "
     )
+    assert "; their means differ by -" in found.why
     assert found.factors == []
+
+
+def test_one_slow_launch_of_many_hides_no_change_of_time_that_compare_shows() -> None:
+    base = [of_kernel(1e5 + 100 * place) for place in range(30)]
+    new = [of_kernel(1.06e5 + 100 * place) for place in range(30)]
+    found = change([*base, of_kernel(1.2e5)], new)
+    assert found.why.startswith("1.06 x slower: 101.5 µs -> 107.5 µs, medians of 31 and 30 launches, which take 100 µs")
+    low, high = (
+        float(word) for word in re.findall(r"[+-][\d.]+(?= %)", found.why.partition("means differ by ")[2])[:2]
+    )
+    assert 2 < low < 5.3 < high < 8
+
+
+def test_a_change_that_is_sure_and_small_is_said_to_be_none_beyond_2_per_cent() -> None:
+    sides = [[of_kernel(ns + 50 * place) for place in range(20)] for ns in (1e5, 1.01e5)]
+    found = change(*sides)
+    assert found.why.startswith("No change of time beyond 2 % is shown: 100.5 µs -> 101.5 µs, medians of 20 and 20")
+    assert "their means differ by +0.8 % to +1.2 %" in found.why
+
+
+def test_launches_of_several_shapes_have_no_interval_of_their_means() -> None:
+    mixed = [of_kernel(1e5), of_kernel(1.1e5), of_kernel(3e5, grid=(2, 1, 1))]
+    found = change(mixed, mixed).time
+    assert found is not None
+    assert found.interval is None
 
 
 @needs_shared_reports

@@ -95,6 +95,21 @@ class Causal(nn.Module):
 def causal():
     return Causal(), torch.randn(1, 8, 4096, 128, requires_grad=True)
 
+def softmax():
+    return nn.Softmax(-1), torch.randn(64, 64)
+
+def product():
+    return torch.mm, (torch.randn(16, 32), torch.randn(32, 8))
+
+def with_softmax():
+    return nn.Sequential(nn.Linear(64, 4), nn.Softmax(-1)), torch.randn(32, 64)
+
+def with_view():
+    return nn.Sequential(nn.Linear(64, 4), nn.Flatten(0)), torch.randn(32, 64)
+
+def as_it_came():
+    return (lambda x: (x, x + 1)), torch.randn(32, 64)
+
 class Sorted(nn.Module):
     def forward(self, x):
         return x.sort().values + 1
@@ -104,12 +119,30 @@ def without_formula():
 """
 
 
-class TestFlopsOfOperators:
-    @pytest.fixture
-    def own(self, tmp_path: Path) -> str:
-        (tmp_path / "own.py").write_text(OWN)
-        return str(tmp_path / "own.py")
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    (tmp_path / "own.py").write_text(OWN)
+    return str(tmp_path / "own.py")
 
+
+@pytest.mark.parametrize(
+    ("target", "elements"),
+    [
+        ("softmax", 64 * 64 + 64 * 64),
+        ("product", 16 * 32 + 32 * 8 + 16 * 8),
+        ("with_softmax", 32 * 64 + 64 * 4 + 4 + 32 * 4 + 32 * 4),
+        ("with_view", 32 * 64 + 64 * 4 + 4 + 32 * 4),
+        ("as_it_came", 32 * 64 + 32 * 64),
+    ],
+)
+def test_bytes_of_a_model_hold_what_it_returns_once_unless_a_layer_or_an_input_held_it(
+    own: str, target: str, elements: int
+) -> None:
+    (row,) = rows(f"{own}:{target}", "--phase", "forward")
+    assert row["bytes_model"] == 4 * elements
+
+
+class TestFlopsOfOperators:
     def test_stand_beside_those_of_contractions_with_biases_and_activations(self, own: str) -> None:
         (row,) = rows(f"{own}:two_layers", "--phase", "forward")
         products = 2 * 32 * 64 * 64 + 2 * 32 * 64 * 4
@@ -135,6 +168,15 @@ class TestFlopsOfOperators:
         assert row["time_model_ns"] == pytest.approx(
             row["flops_operators"] / find_machine("a100-sxm4-40gb").rates["fp32"].value * 1e9
         )
+
+    def test_are_said_to_leave_out_what_a_causal_mask_skips_only_where_there_is_one(self, own: str) -> None:
+        def masked(target: str) -> list[str]:
+            result = CliRunner().invoke(cli, ["estimate", target, "--phase", "forward", "--format", "json"])
+            return [note for note in json.loads(result.stdout)["notes"] if "what the mask skips" in note]
+
+        (note,) = masked(f"{own}:causal")
+        assert note.startswith(f"attention of {own}:causal is causal: FLOPs count it in full")
+        assert masked(f"{own}:two_layers") == []
 
     def test_are_a_lower_bound_where_an_operator_has_no_formula_and_a_note_names_it(self, own: str) -> None:
         result = CliRunner().invoke(

@@ -217,3 +217,31 @@ def test_copies_and_fills_of_a_trace_are_no_launches_of_kernels(tmp_path: Path) 
     (run,) = (row for row in found["rows"] if row["kind"] == "run" and "launches" in row["values"])
     assert run["text"].startswith("2 launches of 1 kernel and 2 copies and fills of memory on ")
     assert [run["values"][name] for name in ("launches", "kernels", "copies")] == [2, 1, 2]
+
+
+def in_two_runs(tmp_path: Path) -> tuple[str, str]:
+    """A kernel that became slower by 10 of 110 ns, and one of the most time that did not."""
+    for name, end in (("base", 100), ("new", 110)):
+        rows = [kernel(0, 1, end=end), kernel(1000, 1, end=1000 + end + 1), kernel(2000, 2, end=9000)]
+        database(tmp_path / f"{name}.sqlite", {KERNELS: rows}, ["gemm", "large"])
+    return str(tmp_path / "base.sqlite"), str(tmp_path / "new.sqlite")
+
+
+def test_kernels_of_a_change_are_said_to_be_sorted_by_the_change_of_their_time(tmp_path: Path) -> None:
+    base, new = in_two_runs(tmp_path)
+    lines = called_here("digest", new, "--against", base, cwd=tmp_path).out.splitlines()
+    assert "## Kernels, by the change of their time" in lines
+    assert "## Kernels, by time" not in lines
+
+
+def test_the_next_command_of_a_change_promises_a_reason_only_where_a_change_of_time_is_shown(tmp_path: Path) -> None:
+    text = called_here("digest", str(RULES), "--against", str(RULES), cwd=tmp_path).out
+    assert "`: what changed of this kernel, if anything" in text
+    assert "why this kernel's time changed" not in text
+
+
+def test_lines_of_a_changed_kernel_are_offered_only_where_both_runs_hold_instructions(tmp_path: Path) -> None:
+    words = ("--against", str(RULES), "--kernel", ".")
+    text = called_here("digest", str(RULES), *words, cwd=tmp_path).out
+    assert f"`ncu-bench compare {RULES} {RULES} --format json`" in text
+    assert "--by line" not in text

@@ -1,0 +1,30 @@
+"""Which FLOPs of a workload a measured point holds: those of contractions, or where it has none, of all operators.
+
+Published FLOPs of models are those of contractions. A workload without any, such as a softmax, computes all the same,
+so that their sum, 0, would say nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CONTRACTIONS, ALL_OPERATORS = "contractions", "all operators"
+"""Values of the column `expected_flops_basis`."""
+COLUMN = "expected_flops_basis"
+
+
+def flops_columns(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """FLOPs, whose they are, and why they are not known: from the summary of an estimate."""
+    unknown, uncounted = (", ".join(summary[name]) for name in ("unknown_operators", "uncounted_operators"))
+    if unknown or summary["flops"] or summary["integer_contractions"]:
+        return _columns(summary["flops"], CONTRACTIONS, unknown)
+    return _columns(summary["flops_operators"], ALL_OPERATORS, uncounted)
+
+
+def _columns(flops: float | None, basis: str, lacking: str) -> dict[str, Any]:
+    return {
+        "expected_flops": flops,
+        COLUMN: None if flops is None else basis,
+        "expected_why_not": f"no formula for {lacking}" if lacking else None,
+    }

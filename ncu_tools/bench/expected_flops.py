@@ -1,0 +1,40 @@
+"""Whose the expected FLOPs of measured points are: contractions', or where there are none, all operators'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ncu_launch.bench.flops_of_points import ALL_OPERATORS, COLUMN
+from ncu_parsers.report_data.operator_records import BASIS, CONTRACTIONS_BASIS
+
+from ncu_tools.numbers.number_format import counted
+
+Row = dict[str, Any]
+
+
+def is_of_all_operators(row: Row) -> bool:
+    """True if a point has no contraction, so that its expected FLOPs are those of all its operators."""
+    return bool(row.get(COLUMN) == ALL_OPERATORS)
+
+
+def basis_of_flops(row: Row) -> str:
+    """What the expected FLOPs of a point are, in the words of `flops_basis`."""
+    return f"expected: {BASIS if is_of_all_operators(row) else CONTRACTIONS_BASIS}"
+
+
+def unlike_basis(base: Row, new: Row) -> str:
+    """The reason why the expected FLOPs of two points cannot be compared; "" if they can."""
+    bases = [row.get(COLUMN) for row in (base, new)]
+    return f"FLOPs are of {bases[0]} and of {bases[1]}" if None not in bases and bases[0] != bases[1] else ""
+
+
+def notes_on_basis(rows: Sequence[Row]) -> list[str]:
+    """A note if expected FLOPs of points are those of all operators: of how many, where others have contractions."""
+    known = [row for row in rows if row.get("expected_flops") is not None]
+    number = sum(map(is_of_all_operators, known))
+    if not number:
+        return []
+    some = "" if number == len(known) else f" of {number} of {counted(len(known), 'point', 'points')}"
+    others = "" if number == len(known) else "; those of the others are of contractions alone"
+    return [f"expected FLOPs{some} are of all operators, because there is no contraction{others}"]
