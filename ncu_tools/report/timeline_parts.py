@@ -10,7 +10,7 @@ from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.table import Column, Table
 from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN, cause_column
 from ncu_tools.timeline.step_energy import StepEnergy
-from ncu_tools.timeline.step_sums import TimelineStep
+from ncu_tools.timeline.steps import TimelineStep
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 Row = dict[str, Any]

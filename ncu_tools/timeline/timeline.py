@@ -42,12 +42,14 @@ from ncu_tools.timeline.gaps import (
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
 from ncu_tools.timeline.step_energy import energy_between, power_note, readings_of
-from ncu_tools.timeline.step_sums import GpuWork, TimelineStep, sums_of_steps
 from ncu_tools.timeline.steps import (
     WHOLE,
-    Launched,
+    GpuWork,
+    LaunchTimes,
     StepWindow,
+    TimelineStep,
     step_ranges,
+    sums_of_steps,
     windows_by_repetition,
     windows_of_iterations,
     windows_of_ranges,
@@ -302,12 +304,15 @@ def _windows(
     return (*(windows_by_repetition(operations, call) or ([], "")), [])
 
 
-def _launched(activity: Activity, call: Integers) -> Launched:
+def _launched(activity: Activity, call: Integers) -> LaunchTimes:
     """When and by which thread each operation was launched, from the row of its API call; -1 is not known."""
     calls = activity.calls
     if not len(calls):
-        return Launched(np.full(len(call), MISSING), np.full(len(call), MISSING))
-    return Launched(np.where(call >= 0, calls.start[call], MISSING), np.where(call >= 0, calls.thread[call], MISSING))
+        return LaunchTimes(np.full(len(call), MISSING), np.full(len(call), MISSING))
+    is_known = call >= 0
+    return LaunchTimes(
+        np.where(is_known, calls.start[call], MISSING), np.where(is_known, calls.thread[call], MISSING)
+    )  # fmt: skip
 
 
 def _clipped(windows: Sequence[StepWindow], looked_at: IntervalSet | None) -> list[StepWindow]:

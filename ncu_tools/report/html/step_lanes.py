@@ -18,7 +18,7 @@ from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
 from ncu_tools.report.html.lane_boxes import LanePieces
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
-from ncu_tools.timeline.step_sums import GpuWork, TimelineStep
+from ncu_tools.timeline.steps import GpuWork, TimelineStep
 from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline
 
 KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES = range(5)

@@ -27,7 +27,7 @@ from ncu_tools.report.html.step_lanes import (
 )
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row, verdict_words
 from ncu_tools.timeline.gaps import DEPENDENCY, QUEUED, UNKNOWN, LongGap
-from ncu_tools.timeline.step_sums import TimelineStep
+from ncu_tools.timeline.steps import TimelineStep
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 from ncu_tools.timeline.verdict import PARTS
 

@@ -203,7 +203,7 @@ class TestLanes:
     def test_what_reaches_beyond_the_step_is_cut_at_its_ends(self) -> None:
         ranges = [Range(100, 300, "train_step")]
         found = timeline(
-            recording([Operation(0, 150), Operation(200, 400, calls=1)], [Call(110, 120, correlation=1)], ranges),
+            recording([Operation(0, 150), Operation(130, 400, calls=1)], [Call(110, 120, correlation=1)], ranges),
             step=re.compile("train_step"),
         )
         (shown,), _ = steps_by_saving(found)
