@@ -289,8 +289,8 @@ class _Launches:
             f"{counts[worst, fewest]:,.0f} times on rank {self.ranks[fewest]} and {counts[worst, most]:,.0f} times on"
         )
         return [
-            f"{short_title(names[worst] or '?')} was launched {ends} rank {self.ranks[most]}{more}: no step says whether "
-            "the ranks recorded the same work, and one that recorded more takes longer"
+            f"{short_title(names[worst] or '?')} was launched {ends} rank {self.ranks[most]}{more}: no step says "
+            "whether the ranks recorded the same work, and one that recorded more takes longer"
         ]
 
     def layers(self, depth: int | None) -> Coded:

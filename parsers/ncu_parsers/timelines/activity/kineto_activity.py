@@ -42,6 +42,8 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_whole,
     traced_devices,
 )
+from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
+from ncu_parsers.timelines.kineto.traced_events import EXTERNAL
 
 TOOL = "kineto"
 
@@ -128,13 +130,15 @@ class _TracedActivity:
             "destination_memory", "correlation", "graph_node", "row",
         )  # fmt: skip
         self._calls = _Table("name", "process", "thread", "start", "end", "correlation")
+        self._externals = {"work": array("q"), "calls": array("q")}
+        self._operators = _Table("process", "external")
         self._ranges = _Table("kind", "name", "process", "thread", "start", "end")
         self._overheads = _Table("kind", "process", "thread", "start", "end")
         self._names = {table: Numbered() for table in ("operations", "calls", "ranges")}
         self._threads: dict[Any, int] = {}
         self._copies: dict[str, tuple[int, int, int]] = {}
         self._collectives: dict[int, CollectiveArguments] = {}
-        self._rows = self._broken = 0
+        self._rows = self._broken = self._ambiguous = 0
         self._rounded = False
 
     def take(self, event: dict[str, Any]) -> None:
@@ -154,14 +158,23 @@ class _TracedActivity:
             return
         process, thread = self._host_thread(event)
         if category in CALLS:
-            correlation = event_whole(event_mapping(event.get("args")).get("correlation"))
+            args = event_mapping(event.get("args"))
+            correlation = event_whole(args.get("correlation"))
+            self._add_external("calls", args)
             number = self._names["calls"].number(name)
             self._calls.add(number, process, thread, start, start + duration, correlation)
         elif category in RANGES:
             number = self._names["ranges"].number(name)
             self._ranges.add(RANGES[category], number, process, thread, start, start + duration)
+            external = event_whole(event_mapping(event.get("args")).get(EXTERNAL))
+            if external is not None and RANGES[category] == activity.OPERATOR:
+                self._operators.add(process, external)
         else:
             self._overheads.add(_overhead_kind(name), process, thread, start, start + duration)
+
+    def _add_external(self, table: str, args: Mapping[str, Any]) -> None:
+        external = event_whole(args.get(EXTERNAL))
+        self._externals[table].append(MISSING if external is None else external)
 
     def _take_operation(self, kind: int, name: str, start: int, end: int, args: Mapping[str, Any]) -> None:
         direction, source, destination = self._copied(name) if kind == MEMCPY else (MISSING, MISSING, MISSING)
@@ -171,6 +184,7 @@ class _TracedActivity:
             event_whole(args.get("bytes")), direction, source, destination, event_whole(args.get("correlation")),
             event_whole(args.get("graph node id")), self._rows,
         )  # fmt: skip
+        self._add_external("work", args)
         if "Collective name" in args:
             self._collectives[self._rows] = _collective(args)
         self._rows += 1
@@ -200,7 +214,7 @@ class _TracedActivity:
         calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
         ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
         columns = self._operations.arrays()
-        columns["process"] = _launching_processes(columns["correlation"], calls, ranges)
+        columns["process"] = self._launching_processes(columns, calls, ranges)
         table = columns_of(GpuOperations, columns, self._names["operations"].texts)
         order = np.lexsort((-table.end, table.start))
         place = {row: at for at, row in enumerate(order.tolist())} if self._collectives else {}
@@ -215,30 +229,41 @@ class _TracedActivity:
             _missing(calls, ranges),
         )  # fmt: skip
 
+    def _launching_processes(self, work: dict[str, Integers], calls: ApiCalls, ranges: HostRanges) -> Integers:
+        """The process whose call launched each operation; of a trace of one process that one for all."""
+        alone = np.unique(calls.process if len(calls) else ranges.process[ranges.kind != activity.PYTHON])
+        if len(alone) <= 1 or not len(calls):
+            return np.full(len(work["correlation"]), alone[0] if len(alone) == 1 else MISSING)
+        own, operators = self._calls.arrays(), self._operators.arrays()
+        of_work, of_calls = (np.array(self._externals[table], np.int64) for table in ("work", "calls"))
+        found = calls_that_launched(
+            Work(_or_none(work["correlation"]), _or_none(of_work), _or_none(work["device"])),
+            Calls(_or_none(own["correlation"]), _or_none(of_calls), own["process"]),
+            OperatorIds(operators["process"], operators["external"]),
+        )
+        self._ambiguous = found.ambiguous
+        return np.where(found.places >= 0, own["process"][found.places], MISSING)
+
     def _notes(self, broken: int) -> list[str]:
         notes = []
         if self._broken + broken:
             notes.append(f"{self._broken + broken} events could not be read and were left out")
+        if self._ambiguous:
+            notes.append(ambiguous_note(self._ambiguous))
         if self._rounded:
             notes.append(SINCE_1970)
         return notes
+
+
+def _or_none(values: Integers) -> Integers:
+    """Numbers with -1 for none, as the calls of a trace are found by."""
+    return np.where(values == MISSING, -1, values)
 
 
 def _overhead_kind(name: str) -> int:
     if name in MODULE_LOADING_OVERHEADS:
         return activity.MODULE_LOADING
     return activity.QUEUE_FULL if name == QUEUE_FULL_OVERHEAD else activity.PROFILER
-
-
-def _launching_processes(correlation: Integers, calls: ApiCalls, ranges: HostRanges) -> Integers:
-    """The process whose call launched each operation; of a trace of one process that one for all."""
-    alone = np.unique(calls.process if len(calls) else ranges.process[ranges.kind != activity.PYTHON])
-    if len(alone) <= 1 or not len(calls):
-        return np.full(len(correlation), alone[0] if len(alone) == 1 else MISSING)
-    order = np.argsort(calls.correlation, kind="stable")
-    at = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
-    same = (calls.correlation[order][at] == correlation) & (correlation != MISSING)
-    return np.where(same, calls.process[order][at], MISSING)
 
 
 def _collective(args: Mapping[str, Any]) -> CollectiveArguments:

@@ -31,6 +31,7 @@ from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.timelines.kineto.chrome_trace import EXACT_UNTIL, NS_PER_US, SINCE_1970
 from ncu_parsers.timelines.kineto.host_threads import NestedRanges
 from ncu_parsers.timelines.kineto.launch_work import work_of_launches, work_of_operators
+from ncu_parsers.timelines.kineto.launching_calls import ambiguous_note, launching_calls
 from ncu_parsers.timelines.kineto.places import Places, places_of_calls, places_of_operators
 from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed, take_captured
 from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, TraceRows, TraceTable
@@ -67,8 +68,10 @@ def _read(source: Source, result: Report) -> TraceTable:
     events = TracedEvents(source)
     ranges = events.host.nested(source.name)
     captured: Captured = {}
+    launching = None
     if events.has_work:
-        places = places_of_calls(events.calls, ranges, events.work["correlation"])
+        launching = launching_calls(events)
+        places = places_of_calls(events.calls, ranges, events.work["correlation"], launching.places)
         rows = TraceRows(events.work, list(events.launched), places)
         captured = take_captured(events, ranges, places)
         done = work_of_launches(events, ranges, places, captured)
@@ -84,6 +87,8 @@ def _read(source: Source, result: Report) -> TraceTable:
     result.lines = +result.lines  # drops kinds that did not occur
     result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
     result.notes = _notes(events, rows, ranges, captured)
+    if launching is not None and launching.ambiguous:
+        result.notes.append(ambiguous_note(launching.ambiguous))
     located = location_columns_of(events.frames, rows.places, ranges)
     return TraceTable(source.name, rows, ranges, events.header, done, located)
 

@@ -55,10 +55,13 @@ class Places:
         return found[::-1]
 
 
-def places_of_calls(calls: Columns, ranges: NestedRanges, correlation: Integers) -> Places:
-    """For each correlation id the place of its call, the first in the file that has it."""
+def places_of_calls(
+    calls: Columns, ranges: NestedRanges, correlation: Integers, first: Integers | None = None
+) -> Places:
+    """For each correlation id the place of its call: of `first`, else the first in the file that has it."""
     places = Places(len(correlation))
-    first = first_calls(calls["correlation"], correlation)
+    if first is None:
+        first = first_calls(calls["correlation"], correlation)
     there = np.flatnonzero(first >= 0)
     places.thread[there] = calls["thread"][first[there]]
     places.moment[there] = calls["start"][first[there]]

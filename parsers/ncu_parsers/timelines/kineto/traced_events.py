@@ -43,6 +43,8 @@ GRAPH_LAUNCH = "GraphLaunch"
 
 MODULE_PREFIX = "nn.Module: "
 MISSING = -1
+EXTERNAL = "External id"
+"""What operators, calls and GPU work say of the operator around a call: the same number."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 SequenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**62 - 1)]
@@ -64,6 +66,7 @@ class WorkArguments(msgspec.Struct, gc=False):
     shared_memory: Whole | None = msgspec.field(default=None, name="shared memory")
     occupancy: float = msgspec.field(default=math.nan, name="est. achieved occupancy %")
     graph_node: Whole | None = msgspec.field(default=None, name="graph node id")
+    external: Any = msgspec.field(default=None, name=EXTERNAL)
 
 
 class CallArguments(msgspec.Struct, gc=False):
@@ -72,6 +75,7 @@ class CallArguments(msgspec.Struct, gc=False):
     correlation: Whole | None = None
     kernel: str | None = None
     grid: tuple[Size, Size, Size] | None = None
+    external: Any = msgspec.field(default=None, name=EXTERNAL)
 
 
 class OperatorArguments(msgspec.Struct, gc=False):
@@ -83,6 +87,7 @@ class OperatorArguments(msgspec.Struct, gc=False):
     types: msgspec.Raw = msgspec.field(default=_ABSENT, name="Input type")
     strides: msgspec.Raw = msgspec.field(default=_ABSENT, name="Input Strides")
     values: msgspec.Raw = msgspec.field(default=_ABSENT, name="Concrete Inputs")
+    external: Any = msgspec.field(default=None, name=EXTERNAL)
 
 
 def _decoder(kind: type[Arguments]) -> Callable[[msgspec.Raw], Arguments]:
@@ -167,7 +172,7 @@ class TracedEvents:
     """What a trace holds, by what it is for. `work` and `calls` are columns, of GPU work and of calls with an id.
 
     `launched` are the distinct operations that `work` has the places of; `kernels` those that calls name. `broken`
-    counts events that could not be read, `others` those of no use here.
+    counts events that could not be read, `others` those of no use here. `externals` are the ids of operators by thread.
     """
 
     def __init__(self, source: Source) -> None:
@@ -178,9 +183,10 @@ class TracedEvents:
         self.host_events = self.broken = self.others = 0
         self._work = _Columns(
             launched="i", start="d", duration="d", correlation="q", device="i", context="q", stream="q", bytes="q",
-            graph_node="q",
+            graph_node="q", external="q",
         )  # fmt: skip
-        self._calls = _Columns(correlation="q", thread="i", start="d", is_graph="b", kernel="i")
+        self._calls = _Columns(correlation="q", thread="i", start="d", is_graph="b", kernel="i", external="q")
+        self._externals = _Columns(thread="i", external="q")
         self._operators: dict[tuple[str, bytes, bytes, bytes, bytes], int] = {}
         self._ranges: dict[tuple[str, str], int] = {}
         self._inputs: dict[bytes, Any] = {}
@@ -195,6 +201,7 @@ class TracedEvents:
         self.header, self.damage, self.is_cut = events.header, events.damage, events.cut
         self.broken += events.broken
         self.work, self.calls = self._work.taken(), self._calls.taken()
+        self.externals = self._externals.taken()
 
     @property
     def has_work(self) -> bool:
@@ -220,7 +227,7 @@ class TracedEvents:
         )  # fmt: skip
         self._work.add(
             self.launched.setdefault(what, len(self.launched)), event.ts, event.dur, args.correlation, args.device,
-            args.context, args.stream, args.size, args.graph_node,
+            args.context, args.stream, args.size, args.graph_node, event_whole(args.external),
         )  # fmt: skip
 
     def _take_range(self, event: TraceEvent) -> None:
@@ -229,7 +236,11 @@ class TracedEvents:
             self.broken += 1
             return
         if event.cat in OPERATORS:
-            call, number = self._operator(name, _operator_arguments(event.args))
+            args = _operator_arguments(event.args)
+            call, number = self._operator(name, args)
+            external = event_whole(args.external)
+            if external is not None:
+                self._externals.add(self.host.thread(thread), external)
         elif event.cat in ANNOTATIONS:
             call = self._named(ANNOTATION, name)
         elif name.startswith(MODULE_PREFIX):
@@ -282,5 +293,7 @@ class TracedEvents:
             if args.kernel is not None:
                 kernel = self.kernels.setdefault(graph_captures.Kernel(args.kernel, args.grid), len(self.kernels))
             is_graph = GRAPH_LAUNCH in (event.name or "")
-            self._calls.add(args.correlation, self.host.thread(thread), event.ts, is_graph, kernel)
+            self._calls.add(
+                args.correlation, self.host.thread(thread), event.ts, is_graph, kernel, event_whole(args.external)
+            )
             self.host_events += 1

@@ -1,0 +1,157 @@
+"""Which call launched each row of a trace, also where processes in one file give the same correlation ids.
+
+Every process counts its correlation ids from the same start, so that a file of several processes may hold an id several
+times. GPU work names the operator around its call by an `External id`, which tells the process where only one has an
+operator or call of that id. Where those are alike too, the device tells, if each of these processes has one of its own.
+What is then still ambiguous is not known.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ncu_parsers.timelines.kineto.host_threads import Integers
+from ncu_parsers.timelines.kineto.places import first_calls
+from ncu_parsers.timelines.kineto.traced_events import MISSING, TracedEvents
+
+
+class Work(NamedTuple):
+    """What operations of a GPU say of their origin, a value for each."""
+
+    correlation: Integers
+    external: Integers
+    device: Integers
+
+
+class Calls(NamedTuple):
+    """What calls of the runtime say, a value for each; `process` is any number of their process."""
+
+    correlation: Integers
+    external: Integers
+    process: Integers
+
+
+class OperatorIds(NamedTuple):
+    """Process and external id of each operator that has one."""
+
+    process: Integers
+    external: Integers
+
+
+class FoundCalls(NamedTuple):
+    """The place of each row's call, -1 where it is not known; so many rows are `ambiguous`: no one process fits."""
+
+    places: Integers
+    ambiguous: int
+
+
+def launching_calls(events: TracedEvents) -> FoundCalls:
+    """The call that launched each row of a trace."""
+    numbers: dict[object, int] = {}
+    processes = [numbers.setdefault(process, len(numbers)) for process, _ in events.host.threads]
+    of_thread = np.array(processes, np.int64)
+    work, calls, operators = events.work, events.calls, events.externals
+    return calls_that_launched(
+        Work(work["correlation"], work["external"], work["device"]),
+        Calls(calls["correlation"], calls["external"], of_thread[calls["thread"]]),
+        OperatorIds(of_thread[operators["thread"]], operators["external"]),
+    )
+
+
+def calls_that_launched(work: Work, calls: Calls, operators: OperatorIds) -> FoundCalls:
+    """The call that launched each row: the first that has its correlation id, in the process that the row fits."""
+    first = first_calls(calls.correlation, work.correlation).astype(np.int64)
+    shared = _shared_ids(calls.correlation, calls.process)
+    unclear = np.isin(work.correlation, shared)
+    if not unclear.any():
+        return FoundCalls(first, 0)
+    candidates = _first_of_processes(calls.correlation, calls.process, shared)
+    externals = _Externals(calls, operators)
+    fits = {
+        row: externals.fitting(int(work.external[row]), candidates[int(work.correlation[row])])
+        for row in np.flatnonzero(unclear).tolist()
+    }
+    owners = _owners(work, fits, np.where(unclear | (first < 0), MISSING, calls.process[first]))
+    ambiguous = 0
+    for row, found in fits.items():
+        chosen = _by_device(found, int(work.device[row]), owners) if len(found) > 1 else found
+        first[row] = next(iter(chosen.values())) if len(chosen) == 1 else MISSING
+        ambiguous += len(chosen) != 1
+    return FoundCalls(first, ambiguous)
+
+
+def ambiguous_note(rows: int) -> str:
+    """That it is not known which process launched so many rows."""
+    return (
+        f"processes in this file have the same correlation ids: of {rows} rows neither External id nor device tells "
+        "which of them launched it, so they count as without a launching call"
+    )
+
+
+def _shared_ids(correlation: Integers, process: Integers) -> Integers:
+    """The correlation ids that calls of several processes have."""
+    if len(np.unique(process)) < 2:
+        return np.empty(0, np.int64)
+    pairs = np.unique(np.stack([correlation, process]), axis=1)
+    ids, counts = np.unique(pairs[0], return_counts=True)
+    return ids[counts > 1]
+
+
+def _first_of_processes(correlation: Integers, process: Integers, shared: Integers) -> dict[int, dict[int, int]]:
+    """Of each shared id the processes that have it, each with its first call of that id."""
+    found: dict[int, dict[int, int]] = {}
+    for call in np.flatnonzero(np.isin(correlation, shared)).tolist():
+        found.setdefault(int(correlation[call]), {}).setdefault(int(process[call]), call)
+    return found
+
+
+class _Externals:
+    """The external ids of calls, and those of the operators of each process."""
+
+    def __init__(self, calls: Calls, operators: OperatorIds) -> None:
+        self._of_calls = calls.external
+        self._of_operators: dict[int, set[int]] = {}
+        for one in np.unique(calls.process).tolist():
+            self._of_operators[one] = set(operators.external[operators.process == one].tolist())
+
+    def fitting(self, external: int, candidates: dict[int, int]) -> dict[int, int]:
+        """The candidates, a call for each process, whose own external id is this, or whose process has it at all.
+
+        Of a row without an external id every candidate fits.
+        """
+        if external == MISSING:
+            return candidates
+        named = {process: call for process, call in candidates.items() if self._of_calls[call] == external}
+        if named:
+            return named
+        return {
+            process: call
+            for process, call in candidates.items()
+            if self._of_calls[call] == MISSING and external in self._of_operators[process]
+        }
+
+
+def _owners(work: Work, fits: dict[int, dict[int, int]], certain: Integers) -> dict[int, int]:
+    """The only process that all work of a device fits, for devices of which there is one."""
+    possible: dict[int, set[int]] = {}
+    for device in np.unique(work.device).tolist():
+        known = np.unique(certain[(work.device == device) & (certain != MISSING)]).tolist()
+        if device != MISSING and len(known) < 2:
+            possible[device] = set(known)
+    for row, found in fits.items():
+        device = int(work.device[row])
+        if found and device in possible:
+            possible[device] = possible[device] & set(found) if possible[device] else set(found)
+            if not possible[device]:
+                del possible[device]  # it is shared
+    return {device: next(iter(found)) for device, found in possible.items() if len(found) == 1}
+
+
+def _by_device(found: dict[int, int], device: int, owners: dict[int, int]) -> dict[int, int]:
+    """The process that owns the device, if each of the others owns another one; else all that were found."""
+    owner = owners.get(device)
+    others = set(found) - {owner}
+    is_told = owner in found and others <= {one for place, one in owners.items() if place != device}
+    return {owner: found[owner]} if is_told and owner is not None else found
