@@ -42,7 +42,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_whole,
     traced_devices,
 )
-from ncu_parsers.timelines.kineto.launching_calls import Calls, Operators, Work, ambiguous_note, calls_that_launched
+from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
 from ncu_parsers.timelines.kineto.traced_events import EXTERNAL
 
 TOOL = "kineto"
@@ -239,7 +239,7 @@ class _TracedActivity:
         found = calls_that_launched(
             Work(_or_none(work["correlation"]), _or_none(of_work), _or_none(work["device"])),
             Calls(_or_none(own["correlation"]), _or_none(of_calls), own["process"]),
-            Operators(operators["process"], operators["external"]),
+            OperatorIds(operators["process"], operators["external"]),
         )
         self._ambiguous = found.ambiguous
         return np.where(found.places >= 0, own["process"][found.places], MISSING)

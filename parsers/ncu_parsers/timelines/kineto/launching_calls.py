@@ -33,21 +33,21 @@ class Calls(NamedTuple):
     process: Integers
 
 
-class Operators(NamedTuple):
+class OperatorIds(NamedTuple):
     """Process and external id of each operator that has one."""
 
     process: Integers
     external: Integers
 
 
-class LaunchingCalls(NamedTuple):
+class FoundCalls(NamedTuple):
     """The place of each row's call, -1 where it is not known; so many rows are `ambiguous`: no one process fits."""
 
     places: Integers
     ambiguous: int
 
 
-def launching_calls(events: TracedEvents) -> LaunchingCalls:
+def launching_calls(events: TracedEvents) -> FoundCalls:
     """The call that launched each row of a trace."""
     numbers: dict[object, int] = {}
     processes = [numbers.setdefault(process, len(numbers)) for process, _ in events.host.threads]
@@ -56,17 +56,17 @@ def launching_calls(events: TracedEvents) -> LaunchingCalls:
     return calls_that_launched(
         Work(work["correlation"], work["external"], work["device"]),
         Calls(calls["correlation"], calls["external"], of_thread[calls["thread"]]),
-        Operators(of_thread[operators["thread"]], operators["external"]),
+        OperatorIds(of_thread[operators["thread"]], operators["external"]),
     )
 
 
-def calls_that_launched(work: Work, calls: Calls, operators: Operators) -> LaunchingCalls:
+def calls_that_launched(work: Work, calls: Calls, operators: OperatorIds) -> FoundCalls:
     """The call that launched each row: the first that has its correlation id, in the process that the row fits."""
     first = first_calls(calls.correlation, work.correlation).astype(np.int64)
     shared = _shared_ids(calls.correlation, calls.process)
     unclear = np.isin(work.correlation, shared)
     if not unclear.any():
-        return LaunchingCalls(first, 0)
+        return FoundCalls(first, 0)
     candidates = _first_of_processes(calls.correlation, calls.process, shared)
     externals = _Externals(calls, operators)
     fits = {
@@ -79,7 +79,7 @@ def calls_that_launched(work: Work, calls: Calls, operators: Operators) -> Launc
         chosen = _by_device(found, int(work.device[row]), owners) if len(found) > 1 else found
         first[row] = next(iter(chosen.values())) if len(chosen) == 1 else MISSING
         ambiguous += len(chosen) != 1
-    return LaunchingCalls(first, ambiguous)
+    return FoundCalls(first, ambiguous)
 
 
 def ambiguous_note(rows: int) -> str:
@@ -110,7 +110,7 @@ def _first_of_processes(correlation: Integers, process: Integers, shared: Intege
 class _Externals:
     """The external ids of calls, and those of the operators of each process."""
 
-    def __init__(self, calls: Calls, operators: Operators) -> None:
+    def __init__(self, calls: Calls, operators: OperatorIds) -> None:
         self._of_calls = calls.external
         self._of_operators: dict[int, set[int]] = {}
         for one in np.unique(calls.process).tolist():
