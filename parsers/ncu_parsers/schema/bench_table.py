@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from ncu_launch.files.run_files import BENCH_FILE as BENCH_FILE
 
 from ncu_parsers.schema.own_columns import own_fields, own_values
@@ -154,12 +153,13 @@ def completed(table: pa.Table) -> pa.Table:
 
 def _without_zeros(table: pa.Table) -> pa.Table:
     """The table with null for 0 FLOPs, and the reason."""
-    is_zero = pc.fill_null(pc.equal(table["expected_flops"], 0.0), False)
-    for name, value in (("expected_flops", None), ("expected_why_not", CONTRACTIONS_ALONE)):
+    is_zero = [flops == 0 for flops in table["expected_flops"].to_pylist()]
+    for name, instead in (("expected_flops", None), ("expected_why_not", CONTRACTIONS_ALONE)):
         if name in table.column_names:
             at = table.column_names.index(name)
-            instead = pa.scalar(value, table.schema.field(at).type)
-            table = table.set_column(at, table.schema.field(at), pc.if_else(is_zero, instead, table[name]))
+            values = zip(is_zero, table[name].to_pylist(), strict=True)
+            kept = pa.array([instead if zero else value for zero, value in values], table.schema.field(at).type)
+            table = table.set_column(at, table.schema.field(at), kept)
     return table
 
 
