@@ -54,7 +54,7 @@ from ncu_parsers.sources.sources import find_sources
 
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from tests.conftest import ROOT, SAMPLES, SHARED
-from tests.support.installed import needs_ncu, needs_nsys
+from tests.support.installed import needs_ncu, needs_nsys, one_nsys
 from tests.support.nightly import by_day
 from tests.support.ran import ran
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
@@ -104,7 +104,8 @@ def small():
 
 def profile(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """An nsys report contains the whole environment, so only necessary variables are passed on."""
-    return subprocess.run([*PROGRAM, "profile", *arguments], **started(folder, variables))  # type: ignore[call-overload, no-any-return]
+    with one_nsys(arguments):
+        return subprocess.run([*PROGRAM, "profile", *arguments], **started(folder, variables))  # type: ignore[call-overload, no-any-return]
 
 
 def started(folder: Path, variables: dict[str, str]) -> dict[str, object]:

@@ -15,7 +15,7 @@ import pytest
 from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.command_line import nsys_export_command
 
-from tests.support.installed import needs_ncu, needs_nsys
+from tests.support.installed import needs_ncu, needs_nsys, one_nsys
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -34,9 +34,10 @@ def profile(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": PYTHONPATH,
     }
-    return subprocess.run(
-        [*PROGRAM, "profile", *arguments], capture_output=True, text=True, cwd=cwd, check=False, env=environment
-    )
+    with one_nsys(arguments):
+        return subprocess.run(
+            [*PROGRAM, "profile", *arguments], capture_output=True, text=True, cwd=cwd, check=False, env=environment
+        )
 
 
 @pytest.fixture(scope="module")
