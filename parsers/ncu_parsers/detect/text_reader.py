@@ -6,6 +6,7 @@ hold several runs, several dialects and any program output between them.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import deque
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from ncu_parsers.ncu.session_and_source_pages import (
     open_source_page,
     opens_session_page,
 )
-from ncu_parsers.ncu.text_page import TextPage, may_open_text_page, open_text_page, unquoted
+from ncu_parsers.ncu.text_page import TextPage, open_text_page
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.operator_records import may_open_operator_file, open_operator_file
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
@@ -51,12 +52,17 @@ def _open_nsys_page(line: str, current: Page | None) -> Page | None:
     return None if page is None or nsys_stats.holds_only_other_tables([page]) else page
 
 
+def _may_open_text_page(line: str) -> bool:
+    """Whether a line holds one of the words that end kernel lines."""
+    return ", Context " in line or ", Device " in line or "nvocations" in line
+
+
 OPENERS: tuple[tuple[Callable[[str], object], Callable[[str, Page | None], Page | None]], ...] = (
     (may_open_operator_file, open_operator_file),
     (may_open_source_page, open_source_page),
     (nsys_stats.may_open_page, _open_nsys_page),
     (csv_pages.may_open_page, lambda line, current: csv_pages.open_page(line)),
-    (may_open_text_page, open_text_page),
+    (_may_open_text_page, open_text_page),
     (opens_session_page, open_session_page),
 )
 """For each kind of page whether a line may open one, by how it begins, and the page that it opens, if it does; the
@@ -71,6 +77,16 @@ def open_page(line: str, current: Page | None) -> Page | None:
         if page is not None:
             return None if page is current else page
     return None
+
+
+_QUOTED = re.compile(r"(?:(?:>|//|#|\d+:)(?=\s)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*Z ) ?")
+
+
+def unquoted(line: str) -> str:
+    """The line without the mark of a quotation or comment, the number, the time of day or the tabs put before it."""
+    quoted = _QUOTED.match(line)
+    text = line[quoted.end() :] if quoted else line
+    return text.expandtabs(4) if text.startswith("\t") else text
 
 
 @dataclass

@@ -38,7 +38,6 @@ _SECTION = re.compile(r"\s*Section: (?P<section>.+?)\s*$")
 _RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
 
 
-_QUOTED = re.compile(r"(?:(?:>|//|#|\d+:)(?=\s)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*Z ) ?")
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
 _END_OF_A_KERNEL_LINE = re.compile(
     r"(?:Context \d+|Stream \S+|Device \d+|CC \d+\.\d+|Grid Size \d+|nvocations(?: \d+)?)\s*$"
@@ -46,18 +45,6 @@ _END_OF_A_KERNEL_LINE = re.compile(
 _TORN = re.compile(r"\(?\d+, |(?:Context|Stream|Device|CC) \S+$")
 _PARTS_OF_A_LINE = 24
 """How many lines a kernel line may be broken into: names of templates have thousands of characters."""
-
-
-def unquoted(line: str) -> str:
-    """The line without the mark of a quotation or comment, the number, the time of day or the tabs put before it."""
-    quoted = _QUOTED.match(line)
-    text = line[quoted.end() :] if quoted else line
-    return text.expandtabs(4) if text.startswith("\t") else text
-
-
-def may_open_text_page(line: str) -> bool:
-    """Whether a line holds one of the words that end kernel lines."""
-    return any(mark in line for mark in _KERNEL_MARKS)
 
 
 def open_text_page(line: str, current: Page | None) -> Page | None:
@@ -69,7 +56,7 @@ def open_text_page(line: str, current: Page | None) -> Page | None:
 
 def _kernel(line: str) -> re.Match[str] | None:
     """The parts of a kernel line; one that names no stream is one only where ncu writes it, two to four spaces in."""
-    if not may_open_text_page(line):
+    if not any(mark in line for mark in _KERNEL_MARKS):
         return None
     match = re.match(_KERNEL, line)
     if match is None or (match["context"] and match["stream"]):
@@ -127,12 +114,12 @@ def _cells(line: str, columns: tuple[slice, ...], width: int) -> list[str]:
     if line[end : end + 1].isspace() and _is_aligned(line, columns):
         cells[-1] = line[columns[-1].start : end].strip()
     is_shifted = line[: columns[0].stop].startswith(" " * (columns[0].start + 1)) and "  " in cells[-1]
-    by_gaps = re.split(r"\s{2,}", line.strip())
-    if len(columns) == 1 and len(by_gaps) == 3:  # one line of dashes for all columns, as a document shortened them
-        return by_gaps
+    if len(columns) == 1:  # one line of dashes for all columns, as a document shortened them
+        by_gaps = re.split(r"\s{2,}", line.strip())
+        return by_gaps if len(by_gaps) == 3 else cells
     if len(cells) != 3 or not cells[0] or not is_shifted:
         return cells
-    name, *unit, value = by_gaps
+    name, *unit, value = re.split(r"\s{2,}", line.strip())
     return [name, " ".join(unit), value]
 
 
@@ -174,7 +161,7 @@ class TextPage:
 
     def _of_a_table(self, line: str) -> str | None:
         """The kind of a line of dashes or of a row between two; None for others."""
-        if _DASHES.match(line) and (line[0].isspace() or self._may_begin_table):
+        if "---" in line and _DASHES.match(line) and (line[0].isspace() or self._may_begin_table):
             return self._fence(line)
         if not self._columns:
             return None

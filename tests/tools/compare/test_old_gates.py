@@ -8,6 +8,7 @@ import pytest
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools.cli.comparing import old_gates
 from tests.support.launches import launch, table
 from tests.support.ran import ran
 
@@ -45,3 +46,9 @@ def test_the_help_removes_nothing(passed: tuple[str, Path]) -> None:
     run, junit = passed
     assert ran("compare", run, run, *GATE, "--junit", str(junit), "--help").exit_code == 0
     assert junit.exists()
+
+
+@pytest.mark.parametrize("arguments", [["--junit", "gates.xml"], ["--junit=gates.xml"]])
+def test_the_file_is_found_in_either_spelling_and_none_behind_the_end_of_the_line(arguments: list[str]) -> None:
+    assert list(old_gates._named(["a", "b", *arguments])) == [Path("gates.xml")]
+    assert list(old_gates._named(["a", "b", "--junit"])) == []
