@@ -77,7 +77,7 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
     try:
         listener.message(
             f"No ceilings are known for {device.name}{threads}: measuring them for at most {QUICK_LIMIT_S:g} s, "
-            "once that succeeds never again (--no-measure leaves it out)."
+            "to keep them for later runs (--no-measure leaves it out)."
         )
         with listener.step("measuring what this machine reaches") as heard:
             kind = "cpu" if device.threads is not None else "cuda"

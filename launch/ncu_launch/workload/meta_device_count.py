@@ -38,17 +38,16 @@ class EstimateSummary:
     """The whole of an estimate, of one iteration and its profiled phases.
 
     `flops` are those of contractions, as PyTorch's counter has them, None when operators may hold some and have no
-    formula; those are in `unknown_operators`, with their calls. `flops_operators` are those of all operators, None when
-    some have no formula; those are in `uncounted_operators`. `integer_contractions` counts products of integers, which
-    have no FLOPs. `bytes` are the least of each operator by its formula,
-    or without one its inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of
-    modules that have parameters and no modules in them, as torchinfo sums them up, and what the target returns of other
-    tensors that it made. `alive_bytes` are parameters,
-    buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
-    without temporary tensors, workspaces and what an allocator keeps in reserve. KV caches are among them. `language`
-    are the fields of a causal model's `LanguageFacts`. `input_size` is the width of images, `sequence_length` the
-    number of tokens. `seconds` go from the start of this
-    program until the model was built: starting to profile it takes at least about as long.
+    formula; those are in `unknown_operators`, with their calls. `flops_operators` are those of all operators, None
+    when some have no formula; those are in `uncounted_operators`. `integer_contractions` counts products of
+    integers, which have no FLOPs. `bytes` are the least of each operator by its formula, or without one its inputs,
+    weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of modules that have parameters
+    and no modules in them, as torchinfo sums them up, and what the target returns of other tensors that it made.
+    `alive_bytes` are parameters, buffers, inputs, and where there is a backward pass everything saved for it,
+    gradients and the optimizer's state: without temporary tensors, workspaces and what an allocator keeps in
+    reserve. KV caches are among them. `language` are the fields of a causal model's `LanguageFacts`. `input_size`
+    is the width of images, `sequence_length` the number of tokens. `seconds` go from the start of this program
+    until the model was built: starting to profile it takes at least about as long.
     """
 
     flops: float | None

@@ -22,7 +22,14 @@ from ncu_parsers.schema import tables
 from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places, ratio, total
 from ncu_tools.model.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
 from ncu_tools.model.expected.operators_of_layers import operators_by_shapes
-from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
+from ncu_tools.model.layers.layers import (
+    NO_MODULE,
+    NO_PHASE,
+    drop_failed,
+    in_iterations,
+    module_at_depth,
+    outside_iterations,
+)
 from ncu_tools.numbers.number_format import counted, scaled
 
 UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"
@@ -78,13 +85,15 @@ def compare(
 
     A layer is the module of a launch, without the modules inside it. With `depth`, layers are the first `depth` parts
     of module paths, with everything inside them. If no launch has a phase or module, there is only a row for the model.
+    Where some launches have an iteration, a note names those that have none, and they are left out.
     """
     collection = collection or Collection()
-    launches = MeasuredLaunches(measured)
+    launches = MeasuredLaunches(in_iterations(measured))
     if launches.are_unattributed:
         expected = expected.drop_columns(["phase", "module"])
     work = BothSides(launches, Operators(expected), collection, launches.iterations(collection.iterations))
-    return ExpectedComparison(_rows(work, depth), work.iterations, _notes(work))
+    notes = [*_notes(work), *outside_iterations(drop_failed(measured))]
+    return ExpectedComparison(_rows(work, depth), work.iterations, notes)
 
 
 def compare_by_shapes(joined: pa.Table, *, depth: int | None = None) -> ExpectedComparison:

@@ -183,15 +183,22 @@ def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def _slowest(ranks: Sequence[RankTime]) -> int | None:
-    """The rank that works longest; None if a time is unknown, or if it waits longer than the median rank."""
+    """The rank that works longest; None if a time is unknown, if the median rank works as long, or waits less."""
     busiest = _busiest(ranks)
-    return None if busiest is None or (busiest.collective_ns or 0.0) > _median_wait(ranks) else busiest.rank
+    if busiest is None or (busiest.work_ns or 0.0) <= _median_work(ranks):
+        return None
+    return None if (busiest.collective_ns or 0.0) > _median_wait(ranks) else busiest.rank
 
 
 def _busiest(ranks: Sequence[RankTime]) -> RankTime | None:
     """The rank with the most time outside collectives; None if a time is unknown."""
     known = [rank for rank in ranks if rank.work_ns is not None and rank.collective_ns is not None]
     return max(known, key=lambda rank: rank.work_ns or 0.0) if known and len(known) == len(ranks) else None
+
+
+def _median_work(ranks: Sequence[RankTime]) -> float:
+    """The median time outside collectives, in ns."""
+    return float(np.median([rank.work_ns or 0.0 for rank in ranks]))
 
 
 def _median_wait(ranks: Sequence[RankTime]) -> float:
@@ -204,6 +211,9 @@ def _none_is_named(ranks: Sequence[RankTime]) -> list[str]:
     busiest = _busiest(ranks)
     if busiest is None:
         return []
+    if (busiest.work_ns or 0.0) <= _median_work(ranks):
+        each = duration(_median_work(ranks))
+        return [f"no rank is called the slowest: none works longer outside collectives than the median rank, {each}"]
     least = min(ranks, key=lambda rank: rank.collective_ns or 0.0)
     waits, least_waits = busiest.collective_ns or 0.0, least.collective_ns or 0.0
     return [

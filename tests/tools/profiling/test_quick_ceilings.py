@@ -108,7 +108,7 @@ class TestAnUnknownMachine:
         assert asked == [("cpu", 2, ("bf16", "fp32", "tf32", "fp16", "fp64"))]
         (sentence,) = heard.said
         assert sentence.startswith(
-            "No ceilings are known for Processor X with 2 threads: measuring them for at most 10 s, once that succeeds"
+            "No ceilings are known for Processor X with 2 threads: measuring them for at most 10 s, to keep them"
         )
         assert "--no-measure" in sentence
         note, first = result.notes

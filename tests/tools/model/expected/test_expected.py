@@ -143,6 +143,11 @@ class TestRows:
         assert (comparison.rows[0].measured_flops, comparison.rows[0].launches) == (FLOPS, 2)
         assert "means over 2 iterations" in " ".join(comparison.notes)
 
+    def test_work_before_the_iterations_is_in_no_mean_and_a_note_names_it(self, against: Any) -> None:
+        comparison = against([kernel(), kernel(iteration=0), kernel(iteration=1)], [operator()])
+        assert (comparison.rows[0].measured_flops, comparison.rows[0].launches) == (FLOPS, 2)
+        assert any(note.startswith("1 launch") and "outside any iteration" in note for note in comparison.notes)
+
     def test_launches_without_iteration_numbers_use_the_requested_number(self, against: Any) -> None:
         assert against([kernel(), kernel()], [operator()], Collection((), iterations=2)).rows[0].flops_ratio == 1.0
 

@@ -109,6 +109,12 @@ def test_a_rank_that_waits_long_is_not_the_slowest_though_its_kernels_take_longe
     assert "ncu-bench timeline" in said
 
 
+def test_of_ranks_that_work_equally_long_none_is_the_slowest() -> None:
+    found = skew(of_ranks(*((rank, launch("gemm", ns=200.0)) for rank in range(3))))
+    assert found.slowest is None
+    assert "none works longer outside collectives than the median rank, 200 ns" in " ".join(found.notes)
+
+
 def test_where_the_slowest_rank_loses_its_time_is_said_in_short_names() -> None:
     name = "void fbgemm::backward_kernel<c10::Half, float, 32>(at::PackedTensorAccessor<float, 2>, int, long)"
     result = skew(of_ranks((0, launch(name, ns=1e6)), (1, launch(name, ns=3e6))))
