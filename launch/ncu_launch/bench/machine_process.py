@@ -49,6 +49,7 @@ WINDOW, CHANNELS, LARGEST_CONVOLUTION = 4, 128, 4096
 """Of the convolution that stands for a product: its window, its channels, and the largest side of such a product."""
 FAR_AT_FIRST = 3.0
 """At the smallest size, only operators slower by this factor are left out: the allocator has to get used to each."""
+RUNS_TO_CHOOSE = 2
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
 QUICKLY = "quickly"
 QUICK_S = 6.0
@@ -70,7 +71,11 @@ class Pace:
     @property
     def is_over(self) -> bool:
         """True from `until` on, by the monotonic clock."""
-        return time.monotonic() >= self.until
+        return not self.has(0.0)
+
+    def has(self, seconds: float) -> bool:
+        """True if what takes so many seconds from now on ends before `until`."""
+        return time.monotonic() + seconds < self.until
 
 
 @dataclass(frozen=True)
@@ -309,7 +314,8 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
     """Measure products of growing size with the fastest operator, up to the first that takes more than 20 ms.
 
     The last size may differ between runs; the best rate does not. An operator far slower than the others is not tried
-    at larger sizes.
+    at larger sizes. Once the pace is over no further operator is timed, and no size is begun for which it is too short:
+    on one slow core seven operators take seven seconds at 2,048.
     """
     import torch
 
@@ -322,13 +328,15 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
         factor = max(pace.far_behind, FAR_AT_FIRST) if side == SIDES[0] else pace.far_behind
         candidates = _not_far_behind({operator: works[operator] for operator in kept or works}, device, factor)
         each = replace(pace, seconds=pace.seconds / len(candidates))
-        samples = [
-            replace(_sampled(name, side, 2 * side**3, works[operator], each, device), by=operator)
-            for operator in candidates
-        ]
+        samples: list[Sample] = []
+        for operator in candidates:
+            if samples and pace.is_over:
+                break
+            samples.append(replace(_sampled(name, side, 2 * side**3, works[operator], each, device), by=operator))
         fastest = max(samples, key=lambda sample: sample.burst)
         yield fastest
-        if fastest.seconds > PRODUCT_S or pace.is_over:
+        next_trials = 8 * fastest.seconds * RUNS_TO_CHOOSE * len(candidates)  # twice the side, eight times the work
+        if fastest.seconds > PRODUCT_S or not pace.has(next_trials):
             break
 
 
@@ -377,7 +385,7 @@ def _convolution(side: int, dtype: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, factor: float) -> list[str]:
-    """Operators that are not slower than the fastest by this factor, in the better of two runs each.
+    """Operators that are not slower than the fastest by this factor, in the best of `RUNS_TO_CHOOSE` runs each.
 
     Operators that do not run here are left out. Raises PyTorch's `RuntimeError` if none runs.
     """
@@ -386,7 +394,7 @@ def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, factor:
     failure = None
     for operator, work in works.items():
         try:
-            seconds[operator] = min(_timed(work, 1, wait) for _ in range(2))
+            seconds[operator] = min(_timed(work, 1, wait) for _ in range(RUNS_TO_CHOOSE))
         except RuntimeError as error:
             failure = error
     if failure is not None and not seconds:

@@ -394,6 +394,31 @@ def test_an_operator_that_larger_sizes_lack_leaves_them_to_the_others(
     assert [(one.size, one.by) for one in samples] == [(8, "small"), (16, "any")]
 
 
+@pytest.mark.parametrize(
+    ("each_s", "left_s", "timed"),
+    [(0.001, 10.0, [(8, 3), (16, 3)]), (0.001, 0.0, [(8, 1)]), (0.004, 0.25, [(8, 3)])],
+    ids=["in time", "over", "too short for the next size"],
+)
+def test_products_of_a_slow_machine_end_in_time_with_the_operators_timed_until_then(
+    each_s: float, left_s: float, timed: list[tuple[int, int]], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled: list[int] = []
+    whole = measuring._sampled
+
+    def noted(name: str, side: int, *others: Any) -> Any:
+        sampled.append(side)
+        return whole(name, side, *others)
+
+    monkeypatch.setattr(measuring, "_sampled", noted)
+    monkeypatch.setattr(measuring, "SIDES", (8, 16))
+    monkeypatch.setattr(
+        measuring, "_operators", lambda name, one, two: {way: partial(clock.sleep, each_s) for way in "abc"}
+    )
+    pace = measuring.Pace(0.001, least=2, until=clock.monotonic() + left_s)
+    products = list(measuring._products_of("fp32", "cpu", pace))
+    assert [(one.size, sampled.count(one.size)) for one in products] == timed
+
+
 @pytest.mark.parametrize("side", [512, 1024])
 def test_a_convolution_that_stands_for_a_product_has_as_many_operations(side: int) -> None:
     (work,) = measuring._convolution(side, torch.float32).values()
