@@ -475,7 +475,8 @@ class TestRealRanks:
         assert {row["rank"] for row in rows} == {0, 1}
 
     @needs_nsys
-    @pytest.mark.parametrize("ranks", by_day([2], [2, 4]))
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("ranks", [2, 4])
     def test_of_a_program_are_each_traced_by_real_nsys(self, folder: Path, ranks: int) -> None:
         for _ in range(3):
             shutil.rmtree(folder / "run", ignore_errors=True)

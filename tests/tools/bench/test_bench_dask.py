@@ -113,7 +113,7 @@ class TestACluster:
     ) -> None:
         result = bench(
             "bench", "targets.py:taking_turns", "--batch-size", "1,2", *QUICK, "--processes", str(processes), "-o", "sweep",
-            "--dask", cluster.address,
+            "--dask", str(cluster.file),
         )  # fmt: skip
         assert result.exit_code == 0, result.stderr
         found = rows(targets / "sweep")

@@ -32,7 +32,7 @@ distributed = pytest.importorskip(
 )
 
 from ncu_tools.runs import dask_engine as dask_engines  # noqa: E402 - only where dask is
-from ncu_tools.runs.dask_engine import dask_engine  # noqa: E402 - only where dask is
+from ncu_tools.runs.dask_engine import DaskEngine, dask_engine  # noqa: E402 - only where dask is
 
 pytestmark = pytest.mark.slow
 
@@ -240,7 +240,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         started.end()
 
 
-def test_commands_print_the_same_as_with_one_process(cluster: Cluster, alone: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def scheduler(local: Engine) -> str:
+    """The address of the local cluster, as users give that of their own."""
+    assert isinstance(local, DaskEngine)
+    return str(local._client.scheduler.address)
+
+
+def test_commands_print_the_same_as_with_one_process(scheduler: str, alone: Path, tmp_path: Path) -> None:
     fleet = str(alone)
     sweeps(tmp_path)
     for command in (
@@ -252,11 +259,11 @@ def test_commands_print_the_same_as_with_one_process(cluster: Cluster, alone: Pa
         ["compare", fleet, f"{fleet}/"],
         ["scaling", str(tmp_path)],
     ):
-        assert shown(*command, "--dask", str(cluster.file)) == shown(*command)
+        assert shown(*command, "--dask", scheduler) == shown(*command)
 
 
-def test_a_report_is_refused_as_a_dataset(cluster: Cluster) -> None:
-    result = bench("hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--dask", cluster.address)
+def test_a_report_is_refused_as_a_dataset(scheduler: str) -> None:
+    result = bench("hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--dask", scheduler)
     assert result.exit_code == 2
     assert "shares out the work on datasets" in result.stderr
 
@@ -264,8 +271,8 @@ def test_a_report_is_refused_as_a_dataset(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "command", [["hotspots", "nowhere"], ["roofline", "nowhere/"], ["compare", "nowhere", "there"]]
 )
-def test_a_missing_path_is_not_called_a_report(cluster: Cluster, command: list[str]) -> None:
-    result = bench(*command, "--dask", cluster.address)
+def test_a_missing_path_is_not_called_a_report(scheduler: str, command: list[str]) -> None:
+    result = bench(*command, "--dask", scheduler)
     assert result.exit_code == 1
     assert f"{command[1]} does not exist" in result.stderr
 
