@@ -82,15 +82,16 @@ def _of_grid(known: Known) -> dict[str, float]:
 
 
 def _of_occupancy(known: Known) -> dict[str, float]:
-    """The occupancy that a grid of less than a wave allows, and what the occupancies lack.
+    """The occupancy that a grid of less than a wave leaves the SMs with work, and what the occupancies lack.
 
-    Less than one wave limits occupancy only if every SM has a block; otherwise blocks are missing.
+    The blocks are spread over all SMs before one gets a second, so where SMs have none, the others have one. Waves that
+    are printed as 0 may be any number below 0.005.
     """
     waves, theoretical, achieved = (known.get(name, math.nan) for name in ("waves", "theoretical", "achieved"))
-    every_sm_has_one = known.get("empty_sms", math.nan) == 0
-    grid = theoretical * waves if waves < 1 and every_sm_has_one else math.nan
+    at_work = 1 - known.get("empty_sms", math.nan)
+    grid = theoretical * waves / at_work if 0 < waves < 1 and at_work > 0 else math.nan
     return {
-        "grid_occupancy": 1.0 if waves >= 1 or known.get("empty_sms", 0) > 0 else grid,
+        "grid_occupancy": 1.0 if waves >= 1 else grid,
         "grid_occupancy_missing": 1 - grid,
         "theoretical_missing": 1 - theoretical,
         "achieved_gap": theoretical - achieved,

@@ -32,7 +32,8 @@ class SentenceValues:
             "waves_up": whole,
             "last_wave": _Number(1 - (whole - waves)),
             "active": _Number(1 - known.get("idle", math.nan)),
-            "fitting": _Number(known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan),
+            "given": _blocks_on_an_sm(known),
+            "room": _room(known, waves),
             "of_sms": _of_sms(known.get("blocks", math.nan), known.get("sm_count", math.nan)),
             "of_duration": _of_duration(known.get("launch_ns", math.nan)),
             "or_short": "" if known.get("launch_ns", 0.0) > LONG_LAUNCH_NS else OR_SHORT,
@@ -77,15 +78,37 @@ def percent(share: float) -> str:
 
 def limiter(known: Known) -> str:
     """The lowest limits of the theoretical occupancy, with the blocks that they allow."""
-    limits = {name: known.get(f"limit {name}", math.nan) for name in LIMITERS}
-    found = {name: value for name, value in limits.items() if not math.isnan(value)}
-    if not found:
+    lowest, least = _lowest_limits(known)
+    if not lowest:
         return "what was not collected"
-    least = min(found.values())
-    lowest = [LIMITERS[name] for name, value in found.items() if value == least]
     threads = known.get("threads", math.nan)
     size = "" if math.isnan(threads) else f" of {threads:.0f} threads"
-    return f"{' and '.join(lowest)}: {counted(round(least), 'block', 'blocks')}{size} an SM"
+    return f"{lowest}: {counted(round(least), 'block', 'blocks')}{size} an SM"
+
+
+def _lowest_limits(known: Known) -> tuple[str, float]:
+    """The resources that allow the fewest blocks on an SM, "" if none is known, and how many they allow."""
+    limits = {name: known.get(f"limit {name}", math.nan) for name in LIMITERS}
+    found = {name: value for name, value in limits.items() if not math.isnan(value)}
+    least = min(found.values(), default=math.nan)
+    return " and ".join(LIMITERS[name] for name, value in found.items() if value == least), least
+
+
+def _given(known: Known) -> float:
+    """Blocks that an SM with work has in less than a wave: where there are fewer blocks than SMs, one."""
+    return max(1.0, known.get("blocks_per_sm", math.nan))
+
+
+def _blocks_on_an_sm(known: Known) -> str:
+    given = f"{_given(known):.2g}"
+    return f"{given} {'block' if given == '1' else 'blocks'}"
+
+
+def _room(known: Known, waves: float) -> str:
+    """How many blocks fit on an SM; and by what no more, where the grid gives it as many as fit."""
+    fitting = known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan
+    limits = _lowest_limits(known)[0] if fitting < _given(known) + 1 else ""
+    return f"{fitting:.0f} {'fits' if f'{fitting:.0f}' == '1' else 'fit'}{f' by {limits}' if limits else ''}"
 
 
 def _of_duration(nanoseconds: float) -> str:

@@ -89,6 +89,17 @@ class TestTheGridIsTooSmall:
         says = "occupancy: 0.5 waves give an SM 2 blocks where 4 fit, and 0.20 warps are ready to issue"
         assert says in [cause.says for cause in found.causes]
 
+    def test_gives_the_sms_with_work_one_block_and_room_for_more_blocks_alone_changes_nothing(self) -> None:
+        quiet = {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0}
+        found = diagnosed(grid(64), occupancy(50.0, 12.5), WAITING, quiet)
+        says = "occupancy: 0.2 waves give an SM 1 block where 4 fit, and 0.20 warps are ready to issue"
+        assert {cause.rule: cause.says for cause in found.causes}["partial wave"] == says
+        assert costs(found) == {"partial wave": 0.8, "few blocks": 0.2}
+        found = diagnosed(grid(64, fit=1), occupancy(12.5, 12.5), WAITING, quiet)
+        says = "occupancy: 0.8 waves give an SM 1 block where 1 fits by registers, and 0.20 warps are ready to issue"
+        assert {cause.rule: cause.says for cause in found.causes}["partial wave"] == says
+        assert "theoretical occupancy" not in costs(found)
+
     def test_is_derived_from_printed_waves_if_the_number_of_sms_is_unknown(self) -> None:
         limits = {**grid(64), "launch__waves_per_multiprocessor": 0.2}
         del limits["device__attribute_multiprocessor_count"]

@@ -67,11 +67,13 @@ class TestAGrid:
             ({"waves": 0.5, "theoretical": 0.8, "empty_sms": 0.0}, 0.4),
             ({"waves": 1.0, "theoretical": 0.8, "empty_sms": 0.0}, 1.0),
             ({"waves": 2.0, "theoretical": 0.8}, 1.0),
-            ({"waves": 0.5, "theoretical": 0.8, "empty_sms": 0.25}, 1.0),
+            ({"waves": 0.25, "theoretical": 0.8, "empty_sms": 0.5}, 0.4),
+            ({"waves": 0.25, "theoretical": 0.8, "empty_sms": 0.75}, 0.8),
             ({"waves": 0.5, "theoretical": 0.8}, math.nan),
+            ({"waves": 0.0, "theoretical": 0.8, "empty_sms": 0.9}, math.nan),
         ],
     )
-    def test_of_less_than_a_wave_leaves_that_part_of_the_occupancy_where_every_sm_has_a_block(
+    def test_of_less_than_a_wave_leaves_that_part_of_the_occupancy_on_the_sms_with_a_block(
         self, known: dict[str, float], occupancy: float
     ) -> None:
         assert same(follows(known)["grid_occupancy"], occupancy)

@@ -97,6 +97,8 @@ class TestNumbersInTextsOfRules:
         [
             ("waiting for a scoreboard dependency on a L1TEX (local, global) operation", "long_scoreboard"),
             ("waiting for sibling warps at a CTA barrier", "barrier"),
+            ("waiting after an EXIT instruction for all outstanding memory instructions to complete", "drain"),
+            ("after EXIT waiting for all outstanding memory operations to complete", "drain"),
             ("for something of another year", None),
         ],
     )
@@ -143,9 +145,22 @@ class TestSentences:
     def test_say_how_full_the_last_wave_is(self, waves: float, words: str) -> None:
         assert sentence("{waves_up:.0f}, {last_wave:.0%} full", {"waves": waves}) == words
 
-    def test_say_how_many_blocks_fit_where_the_waves_are_known(self) -> None:
-        assert sentence("{fitting:.0f}", {"waves": 0.5, "blocks_per_sm": 2.0}) == "4"
-        assert sentence("{fitting:.0f}", {"waves": 0.0, "blocks_per_sm": 2.0}) == "nan"
+    @pytest.mark.parametrize(
+        ("waves", "blocks_per_sm", "words"),
+        [
+            (0.5, 2.0, "2 blocks where 4 fit"),
+            (0.7, 1.4, "1.4 blocks where 2 fit by registers"),
+            (0.47, 0.94, "1 block where 2 fit"),
+            (0.94, 0.94, "1 block where 1 fits by registers"),
+        ],
+    )
+    def test_say_how_many_blocks_a_grid_gives_an_sm_and_by_what_no_more_fit(
+        self, waves: float, blocks_per_sm: float, words: str
+    ) -> None:
+        known = {"waves": waves, "blocks_per_sm": blocks_per_sm, "limit registers": 1.0, "limit warps": 8.0}
+        assert sentence("{given} where {room}", known) == words
+
+    def test_count_no_waves_where_they_are_not_known(self) -> None:
         assert sentence("{waves_up}", {}) == "0"
 
     def test_leave_out_sms_and_times_that_are_not_known(self) -> None:
