@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,10 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
         with FakeTensorMode(allow_non_fake_inputs=True), _without_fast_paths():
             step = assembled(workload, built, *_pretending(*on_meta), "cpu")
             with replacing(operators_path) as path:
-                with _captured_tensors() if not built.is_model else nullcontext({}) as captured:
+                watch: AbstractContextManager[dict[int, Any]] = nullcontext({})
+                if not built.is_model:
+                    watch = _captured_tensors()
+                with watch as captured:
                     summary = _run(step, path, seconds)
                 summary.input_bytes += sum(map(stored_bytes, captured.values()))
     summary.notes = [*notes, *built.notes]

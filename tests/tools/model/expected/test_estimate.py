@@ -199,7 +199,6 @@ class TestFlopsOfOperators:
         assert (row["uncounted_operators"], row["flops_operators_lower_bound"]) == ("aten::sort (1 calls)", True)
         assert "FLOPs (operators) are without those of aten::sort (1 calls): no formula" in found["notes"]
 
-
     def test_leave_time_and_bound_empty_where_a_contraction_may_have_no_formula(self, own: str) -> None:
         (row,) = rows(f"{own}:loss", "--phase", "forward", "--machine", "t4")
         assert row["unknown_operators"] == "aten::_trilinear (1 calls)"
