@@ -128,6 +128,14 @@ def test_an_operator_on_a_cpu_that_computes_and_calls_one_that_only_fills_has_it
     assert (found["aten::sum"]["flops"], found["aten::sum"]["least_bytes"]) == (6, 4 * 6 + 4)
 
 
+@pytest.mark.parametrize("name", ["mT", "view_as_real", "randn", "lstm", "fft_rfft", "cdist", "_sparse_mm"])
+def test_a_view_and_an_operator_on_a_cpu_that_only_calls_others_compute_and_move_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    (row,) = rows(trace(tmp_path, operator(f"aten::{name}", 0, 100, [[2, 3]], ["float"], [""])))
+    assert (row["flops"], row["least_bytes"]) == (0, 0)
+
+
 def test_an_argument_that_was_not_recorded_is_not_taken_for_none() -> None:
     inputs = RecordedInputs([[2, 3], []], ["float", ""], None, None)
     assert recorded_call("aten::sum", inputs).arguments[1] is UNRECORDED
