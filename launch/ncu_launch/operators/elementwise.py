@@ -18,6 +18,8 @@ DEFINITION = "operations per element of the definition in PyTorch's documentatio
 _NAMES = table_beside(__file__, "elementwise")
 _KEEPS_INTEGERS = frozenset(_NAMES["keeps_integers"].split())
 """Element-wise operators whose result of integers is one; that of the others is float32."""
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+"""A type of complex numbers -> that of their parts, and of their absolute values."""
 
 
 Counted = dict[str, int]
@@ -44,6 +46,8 @@ def _result_type(call: Call, name: str, tensors: list[Tensor], operands: int) ->
     """The type of an element-wise result; a number of Python's among the operands has a say as one of no dimensions."""
     numbers = [Tensor((), "float64") for one in call.arguments[:operands] if isinstance(one, float)]
     kind = promoted([*tensors, *numbers])
+    if name == "abs":
+        return _PARTS.get(kind, kind)
     return "float32" if name not in _KEEPS_INTEGERS and not Tensor((), kind).is_float else kind
 
 
@@ -120,10 +124,19 @@ def _reduced_to(kind: str) -> Callable[[Call], Tensor]:
     return lambda call: _reduced(call)._replace(dtype=kind)
 
 
-def _sum(call: Call) -> Tensor:
+def _summed(kind: Tensor) -> Tensor:
     """Integers and truth values are summed as int64."""
-    result = _reduced(call)
-    return result if result.is_float else result._replace(dtype="int64")
+    return kind if kind.is_float else kind._replace(dtype="int64")
+
+
+def _sum(call: Call) -> Tensor:
+    return _summed(_reduced(call))
+
+
+def _mean_loss(call: Call) -> Tensor:
+    """One number unless `reduction`, behind input and target, is 0."""
+    shape = broadcast([call.tensor(0).shape, call.tensor(1).shape])
+    return Tensor(() if call.value(2, 1) else shape, promoted(_operands(call, 2)))
 
 
 def _as_index(call: Call) -> float:
@@ -279,7 +292,7 @@ _OTHERS: dict[str, Formula] = {
     "argmin": of_first(1, result=_reduced_to("int64")),
     "any": of_first(0, result=_reduced_to("bool")),
     "all": of_first(0, result=_reduced_to("bool")),
-    "cumsum": of_first(1),
+    "cumsum": of_first(1, result=lambda call: _summed(call.tensor(0))),
     "_softmax": of_first(5),
     "_log_softmax": of_first(5),
     "_softmax_backward_data": of_first(4, read=(0, 1)),
@@ -310,7 +323,7 @@ _OTHERS: dict[str, Formula] = {
     "std": of_first(5, result=_reduced),
     "var_mean": of_first(4, result=_reduced, also_written=lambda call: float(_reduced(call).bytes)),
     "std_mean": of_first(5, result=_reduced, also_written=lambda call: float(_reduced(call).bytes)),
-    "cumprod": of_first(1),
+    "cumprod": of_first(1, result=lambda call: _summed(call.tensor(0))),
     "_masked_softmax": of_first(5, read=(0, 1)),
     "_transform_bias_rescale_qkv": of_first(4 / 3, read=(0, 1)),  # a bias for all, a factor for the queries
     "native_group_norm_backward": of_first(
@@ -321,6 +334,8 @@ _OTHERS: dict[str, Formula] = {
     "batch_norm_elemt": of_first(4, read=(0, 1, 2, 3, 4)),
     "glu": of_first(2.5, result=_halved),
     "glu_backward": of_first(4.5, result=_second, read=(0, 1), counted=1),
+    "elu_backward": of_first(3, read=(0, 5)),
+    "mse_loss": _pointwise("mse_loss", 2, 2)._replace(written=lambda call: float(_mean_loss(call).bytes)),
     "mse_loss_backward": of_first(3, result=_second, read=(0, 1, 2), counted=1),
     "nll_loss_forward": _picked_losses(backward=False),
     "nll_loss_backward": _picked_losses(backward=True),

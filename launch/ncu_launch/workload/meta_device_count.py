@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,12 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
         with FakeTensorMode(allow_non_fake_inputs=True), _without_fast_paths():
             step = assembled(workload, built, *_pretending(*on_meta), "cpu")
             with replacing(operators_path) as path:
-                summary = _run(step, path, seconds)
+                watch: AbstractContextManager[dict[int, Any]] = nullcontext({})
+                if not built.is_model:
+                    watch = _captured_tensors()
+                with watch as captured:
+                    summary = _run(step, path, seconds)
+                summary.input_bytes += sum(map(stored_bytes, captured.values()))
     summary.notes = [*notes, *built.notes]
     summary.input_size, summary.sequence_length = built.input_sizes()
     summary.language = asdict(built.language) if built.language is not None else None
@@ -247,6 +252,25 @@ def _summary(
         uncounted_operators=dict(sorted(uncounted.items())),
         seconds=round(seconds, 3),
     )
+
+
+@contextmanager
+def _captured_tensors() -> Iterator[dict[int, Any]]:
+    """Inside, tensors that operators take and that are not fake, by id: a function has them from outside, as a closure
+    does, and they are among neither its inputs nor what it makes.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: dict[int, Any] = {}
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found.update((id(one), one) for one in tensors_in((args, kwargs or {})) if not isinstance(one, FakeTensor))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        yield found
 
 
 class _LayerOutputs:

@@ -57,8 +57,12 @@ class Attribution:
         return self._stack[-1] if self._stack else None
 
     def attach(self, model: Any, root: str) -> None:
-        """Watch every module of `model`; the model itself is called `root`."""
+        """Watch every module of `model`, which itself is called `root`; TorchScript's take no hooks."""
+        import torch
+
         for name, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
             path = f"{root}.{name}" if name else root
             self._handles.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._after(path), with_kwargs=True, always_call=True))

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from ncu_launch.operators.calls import Call, Tensor
+from ncu_launch.operators.calls import UNRECORDED, Call, Tensor
 from ncu_launch.operators.table import INTEGER_CONTRACTIONS
 from ncu_launch.operators.units import cpu_unit, elementwise_unit, type_of
 from ncu_launch.workload.collected_work import CollectedWork, work_of_call
@@ -39,6 +39,9 @@ _NAMES_NOT_RECORDED = """
 """
 NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
 """Allocations, and views that PyTorch does not declare as such."""
+
+JAGGED = "torch.nested"
+"""The module of tensors of several lengths in one that PyTorch writes in Python."""
 
 COLLECTIVES = ("c10d.", "_c10d_functional.")
 """Collectives compute nothing here. Their time includes the waiting for other ranks, as it does for who calls them."""
@@ -73,6 +76,8 @@ def collector_class() -> type:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
+            if any(one.__module__.startswith(JAGGED) for one in types):
+                return NotImplemented  # then operators on the values that it holds come here
             name, recorded, _ = self._kind(func)
             if not recorded or self.attribution.phase not in self.phases:
                 return func(*args, **kwargs)
@@ -128,7 +133,7 @@ def collector_class() -> type:
                     "written": int(written),
                     "bytes_basis": LEAST if work.moved else ALL_TENSORS,
                     "dtype": dtype,
-                    "shapes": " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in inputs[:4]),
+                    "shapes": " ".join("x".join(map(str, _sizes(tensor))) or "()" for tensor in inputs[:4]),
                 }
             )
             if call.name in INTEGER_CONTRACTIONS:
@@ -196,7 +201,10 @@ def _call(name: str, func: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _described(value: Any) -> Any:
-    """A tensor -> its description; lists of tensors likewise; anything else as it is."""
+    """A tensor -> its description; lists of tensors likewise; anything else as it is.
+
+    Sparse and nested tensors hold fewer elements than their sizes say, and packed weights say none: not known.
+    """
     if type(value) in _PLAIN:
         return value
     if isinstance(value, (list, tuple)):
@@ -204,8 +212,9 @@ def _described(value: Any) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return Tensor(tuple(value.shape), _type_name(value.dtype), value.stride())
-    return value
+        is_whole = value.layout == torch.strided and not value.is_nested
+        return Tensor(tuple(value.shape), _type_name(value.dtype), value.stride()) if is_whole else UNRECORDED
+    return UNRECORDED if isinstance(value, torch.ScriptObject) else value
 
 
 _PLAIN = frozenset({int, float, bool, str, type(None)})
@@ -221,9 +230,27 @@ def _moved(inputs: list[Any], outputs: list[Any]) -> tuple[int, int]:
     return sum({id(tensor): _bytes(tensor) for tensor in inputs}.values()), sum(map(_bytes, outputs))
 
 
+def _sizes(tensor: Any) -> tuple[int, ...]:
+    """The sizes of a tensor; of a nested one, which has several, how many tensors it holds."""
+    return (tensor.size(0),) if tensor.is_nested else tuple(tensor.shape)
+
+
 def _bytes(tensor: Any) -> int:
-    """Bytes of a tensor; what is broadcast (stride 0) is there once."""
+    """Bytes of a tensor; what is broadcast (stride 0) is there once, and of a sparse one what is there."""
+    if str(tensor.layout).startswith("torch.sparse"):
+        return sum(map(_bytes, _parts_of_sparse(tensor)))
     return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
+
+
+def _parts_of_sparse(tensor: Any) -> tuple[Any, ...]:
+    """The plain tensors that hold a sparse one: values, and where they stand."""
+    import torch
+
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
 
 
 def opened_with_header(

@@ -170,8 +170,8 @@ def placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[An
     allow_tf32 = (built.dtype or workload.dtype) == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow_tf32
     model = built.model.train(_trains(workload, built)).to(device)
-    if dtype is not None:
-        model = model.to(dtype)
+    if dtype is not None:  # not by model.to(), which takes the imaginary parts from complex numbers
+        model = model._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
     memory_format = torch.channels_last if workload.channels_last else None
     if memory_format is not None:
         model = model.to(memory_format=memory_format)

@@ -165,6 +165,7 @@ def command(
             Workload(
                 target, batch, input_size, seq_len, own_dtype(target) or dtype,
                 phases=asked or default_phases(target), device="cpu", arguments=arguments,
+                phases_are_defaults=not asked,
             )
         )
     ))  # fmt: skip

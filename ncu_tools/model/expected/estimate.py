@@ -138,6 +138,7 @@ class _Work:
         self.masked = float(np.nansum(self.flops - self.contractions))
         names = np.array(tables.words(operators, "kernel_name"), dtype=object)[here]
         self.uncounted = Counter(names[np.isnan(everything) & (self.flops == 0)].tolist())
+        self.unknown = Counter(names[np.isnan(self.flops)].tolist())
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
         self.model_bytes = None if None in parts else float(sum(part for part in parts if part is not None))
         self.read: StepWork | None = None
@@ -167,7 +168,7 @@ def _seconds(machine: Machine, unit: str, dtype: str, work: _Work, whole_bytes: 
     if rest is not None:
         each = np.maximum(each, work.others / rest.value)
     moving, computing = whole_bytes / bandwidth, float(busy.sum())
-    return max(moving, computing), float(each.sum()), moving > computing
+    return float(np.maximum(moving, computing)), float(each.sum()), moving > computing  # max() loses a NaN
 
 
 def _on(
@@ -194,7 +195,7 @@ def _on(
     intensity = float(work.contractions.sum()) / whole if whole else np.nan
     unknown, uncounted = (
         ", ".join(f"{name} ({calls} calls)" for name, calls in found.items())
-        for found in (summary.get("unknown_operators", {}), work.uncounted)
+        for found in (work.unknown, work.uncounted)
     )
     facts, language = facts_in(summary), None
     if facts is not None and work.read is not None and phase is not None:

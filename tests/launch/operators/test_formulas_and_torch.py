@@ -30,7 +30,9 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("convolution", (X, torch.ones(3, 4, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1)),
     ("add", (M, V)), ("add", (WHOLE, M)), ("mul", (WHOLE, 2.5)), ("mul", (WHOLE, 2)), ("sqrt", (WHOLE,)), ("div", (WHOLE, WHOLE)), ("pow", (WHOLE, 2.5)), ("mul", (M.to(torch.bfloat16), M.to(torch.float16))),
     ("silu", (M,)), ("pow", (M, 2)), ("rsqrt", (M,)), ("eq", (M, V)), ("logical_not", (M,)),
-    ("where", (M > 0, M, M.double())),
+    ("where", (M > 0, M, M.double())), ("pow", (M, V)), ("pow", (2, M)), ("rsub", (torch.ones(4, 1), V)), ("clamp", (M[:, :1], V, None)),
+    ("clamp_min", (M[:, :1], V)), ("bitwise_and", (WHOLE, WHOLE)), ("bitwise_not", (WHOLE,)), ("bitwise_xor", (M > 0, M > 0)),
+    ("cumsum", (M > 0, 1)), ("cumsum", (WHOLE.int(), 1)), ("mse_loss", (M, M)), ("elu_backward", (M, 1, 1, 1, False, M)), ("abs", (torch.ones(4, 6, dtype=torch.complex64),)),
     ("sum", (M,)), ("sum", (M, [1])), ("sum", (WHOLE, [0])), ("mean", (M, [-1], True)), ("amax", (X, [2, 3])),
     ("max", (M, 1)), ("argmax", (M, 1)), ("all", (M > 0, 1)), ("cumsum", (M, 1)),
     ("_softmax", (M, 1, False)), ("_log_softmax", (M, 1, False)), ("native_layer_norm", (M, [6], V, V, 1e-5)),
@@ -87,6 +89,15 @@ def test_what_a_formula_says_is_written_is_the_size_of_the_result(name: str, arg
     if name in ONLY_THE_FIRST_IS_KEPT:
         result = result[0]
     assert written == (allocated(result[0]) + kept if kept else allocated(result))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("pow", (M, V)), ("rsub", (M, V)), ("clamp", (M, V, V)), ("clamp_max", (M, V)), ("elu_backward", (M, 1, 1, 1, False, M))],
+)  # fmt: skip
+def test_every_tensor_of_an_element_wise_operator_is_read(name: str, arguments: tuple[Any, ...]) -> None:
+    read = FORMULAS[f"aten::{name}"].read(Call(f"aten::{name}", tuple(map(described, arguments))))
+    assert read == sum(map(allocated, arguments))
 
 
 def test_every_operator_of_the_table_exists_in_pytorch() -> None:

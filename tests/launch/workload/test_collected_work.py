@@ -151,6 +151,15 @@ def test_operators_that_move_hold_no_contraction_and_have_no_formula() -> None:
     assert not MOVES & FORMULAS.keys()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["binary_cross_entropy_with_logits", "smooth_l1_loss_backward", "huber_loss", "log_sigmoid_forward", "mish_backward",
+     "_prelu_kernel_backward", "masked_select", "reflection_pad1d", "grid_sampler_2d_backward", "repeat_interleave"],
+)  # fmt: skip
+def test_losses_activations_and_paddings_leave_the_flops_of_contractions_known(name: str) -> None:
+    assert work(f"aten.{name}", [(4, 8), (4, 8)]).contraction_flops == 0
+
+
 def test_no_formula_is_also_declared_free_of_contractions() -> None:
     contractions = {name for name, formula in FORMULAS.items() if formula.is_contraction}
     assert contractions & FREE_OF_CONTRACTIONS == set()

@@ -128,10 +128,29 @@ def test_an_operator_on_a_cpu_that_computes_and_calls_one_that_only_fills_has_it
     assert (found["aten::sum"]["flops"], found["aten::sum"]["least_bytes"]) == (6, 4 * 6 + 4)
 
 
+@pytest.mark.parametrize("name", ["mT", "view_as_real", "randn", "lstm", "fft_rfft", "cdist", "_sparse_mm"])
+def test_a_view_and_an_operator_on_a_cpu_that_only_calls_others_compute_and_move_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    (row,) = rows(trace(tmp_path, operator(f"aten::{name}", 0, 100, [[2, 3]], ["float"], [""])))
+    assert (row["flops"], row["least_bytes"]) == (0, 0)
+
+
 def test_an_argument_that_was_not_recorded_is_not_taken_for_none() -> None:
     inputs = RecordedInputs([[2, 3], []], ["float", ""], None, None)
     assert recorded_call("aten::sum", inputs).arguments[1] is UNRECORDED
     assert recorded_call("aten::sum", inputs._replace(values=["", ""])).arguments[1] is None
+
+
+def test_the_work_of_a_product_with_a_sparse_matrix_which_has_sizes_and_no_strides_is_unknown() -> None:
+    """As PyTorch 2.13 records `torch.sparse.mm`: aten::_sparse_addmm calls this one."""
+    shapes, types = [[64, 8], [64, 64], [64, 8], [], []], ["float", "float", "float", "Scalar", "Scalar"]
+    values = ["", "", "", "0", "1"]
+    dense = RecordedInputs(shapes, types, [[8, 1], [64, 1], [8, 1], [], []], values)
+    sparse = dense._replace(strides=[[8, 1], [], [8, 1], [], []])
+    works = [work_of(recorded_call("aten::addmm", inputs)) for inputs in (dense, sparse)]
+    assert [work and work.flops for work in works] == [2 * 64 * 64 * 8, None]
+    assert [work and work.least_bytes for work in works] == [4 * (64 * 64 + 2 * 64 * 8), None]
 
 
 SIZES = st.lists(st.one_of(st.integers(-1, 9), st.integers(2**40, 2**70), st.text(max_size=2)), max_size=5)

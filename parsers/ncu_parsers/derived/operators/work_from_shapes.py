@@ -111,7 +111,8 @@ def _at(values: Any, place: int) -> Any:
 
 
 def _tensor(shape: Any, dtype: str, strides: Any) -> Any:
-    if not _are_sizes(shape):
+    """Sizes without strides are of a sparse tensor, which holds fewer elements than they say, nobody knows how many."""
+    if not _are_sizes(shape) or (shape and strides == []):
         return UNRECORDED
     known = _are_sizes(strides) and len(strides) == len(shape)
     return Tensor(tuple(shape), dtype, tuple(strides) if known else None)

@@ -110,6 +110,16 @@ def with_view():
 def as_it_came():
     return (lambda x: (x, x + 1)), torch.randn(32, 64)
 
+def closure():
+    left, right = torch.randn(16, 32), torch.randn(32, 8)
+    return lambda: (left @ right).relu()
+
+def loss():
+    class Loss(nn.Linear):
+        def forward(self, x):
+            return torch.ops.aten._trilinear(super().forward(x), x, x, [], [], [], [1])
+    return Loss(8, 8), torch.randn(16, 8)
+
 class Sorted(nn.Module):
     def forward(self, x):
         return x.sort().values + 1
@@ -133,6 +143,7 @@ def own(tmp_path: Path) -> str:
         ("with_softmax", 32 * 64 + 64 * 4 + 4 + 32 * 4 + 32 * 4),
         ("with_view", 32 * 64 + 64 * 4 + 4 + 32 * 4),
         ("as_it_came", 32 * 64 + 32 * 64),
+        ("closure", 16 * 32 + 32 * 8 + 16 * 8),
     ],
 )
 def test_bytes_of_a_model_hold_what_it_returns_once_unless_a_layer_or_an_input_held_it(
@@ -188,8 +199,17 @@ class TestFlopsOfOperators:
         assert (row["uncounted_operators"], row["flops_operators_lower_bound"]) == ("aten::sort (1 calls)", True)
         assert "FLOPs (operators) are without those of aten::sort (1 calls): no formula" in found["notes"]
 
+    def test_leave_time_and_bound_empty_where_a_contraction_may_have_no_formula(self, own: str) -> None:
+        (row,) = rows(f"{own}:loss", "--phase", "forward", "--machine", "t4")
+        assert row["unknown_operators"] == "aten::_trilinear (1 calls)"
+        assert (row["flops"], row["time_model_ns"], row["time_operators_ns"], row["bound"]) == (None,) * 4
+
 
 class TestAnEstimate:
+    def test_of_a_function_that_is_no_model_is_of_its_forward_pass_alone(self, own: str) -> None:
+        assert [row["phase"] for row in rows(f"{own}:closure")] == ["forward"]
+        assert [row["phase"] for row in rows(f"{own}:two_layers")] == ["forward", "backward"]
+
     def test_separates_forward_and_backward(self) -> None:
         forward, backward = rows("resnet18", "--batch-size", "2")
         assert (forward["phase"], backward["phase"]) == ("forward", "backward")
