@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,14 @@ def digits(value: float) -> str:
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 1e-3 else f"{value:.2e}"
+
+
+def shortened(value: float) -> float | None:
+    """A number with eight digits, with all where its first four would be others; None for NaN and infinities."""
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.8g}")
+    return short if f"{short:.4g}" == f"{value:.4g}" else value
 
 
 def scaled(value: float, unit: str) -> str:

@@ -24,7 +24,8 @@ CONFIGURATION = {
 
 WHILE_SCANNING = re.compile(r"(?:reading the stream registered as .* failed|get_next failed\(\)): ", re.DOTALL)
 """The prefix of DuckDB's message when Arrow cannot read on, in several releases."""
-PICTURE = "\n\nLINE "
+BELOW_THE_MESSAGE = re.compile(r"\n\nLINE |, due to the following Python exception")
+"""What DuckDB prints behind its message: a picture of the line, or the traceback of a module that it did not find."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,8 @@ def _unique_names(names: Sequence[str]) -> list[str]:
 
 
 def _complaint(error: Exception) -> str:
-    """DuckDB's message without its picture of the line."""
-    words = _line(str(error).split(PICTURE)[0])
+    """DuckDB's message alone."""
+    words = _line(BELOW_THE_MESSAGE.split(str(error))[0])
     return f"DuckDB refuses the query: {words}" + "." * (not words.endswith("?"))
 
 

@@ -1,6 +1,6 @@
 """The content of the HTML report as plain values for JSON, independent of HTML.
 
-Numbers have six digits, which keeps the page small; the exact ones are in launches.parquet and `--format json`.
+Numbers have eight digits, which keeps the page small; the exact ones are in launches.parquet and `--format json`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.view.kernel_view import is_viewed
 from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.model.layers.layers import layers
-from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled
+from ncu_tools.numbers.number_format import more_kernels, percent, plural, scaled, shortened
 from ncu_tools.report.html.expected_content import PAGE_COLUMNS, expected_rows
 from ncu_tools.report.html.html_page import embedded, room_beside
 from ncu_tools.report.html.page_columns import (
@@ -169,9 +169,9 @@ def _labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """The value for JSON: numbers of six digits, null for non-finite ones, texts without control characters."""
+    """The value for JSON: numbers of eight digits, null for non-finite ones, texts without control characters."""
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return shortened(value)
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):

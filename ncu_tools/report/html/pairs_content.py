@@ -6,7 +6,6 @@ as keep the page small; the page says of any other pair what to type.
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,7 +20,7 @@ from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_work import calls_of_operators
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.number_format import counted, shortened
 from ncu_tools.report.html.html_page import embedded
 from ncu_tools.report.html.page_columns import described
 from ncu_tools.report.table import Column, printable
@@ -144,9 +143,9 @@ def _cells(kernel: ComparedKernel, *, judged: bool) -> dict[str, Any]:
 
 
 def _numbered(value: Any, texts: dict[str, int]) -> Any:
-    """The value for JSON: a text as its number in a list, which no other value is; numbers with six digits."""
+    """The value for JSON: a text as its number in a list, which no other value is; numbers with eight digits."""
     if isinstance(value, str):
         return [texts.setdefault(printable(value), len(texts))]
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return shortened(value)
     return value

@@ -327,8 +327,9 @@ def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
             f"{result.source} is a source page (--page source): it holds counters per instruction, not per launch.",
             advice=f"Look at it with: ncu-bench source {result.source}; or export the launches: {EXPORT}",
         )
+    other = of_other_tool(result.source, head)
     if nsys_stats.holds_only_other_tables(pages):
-        return NotAReport(
+        return other or NotAReport(
             f"{result.source} holds tables of nsys, and none that says how long kernels took.",
             advice="Make one: nsys stats --report cuda_gpu_trace --format csv REPORT.nsys-rep > FILE.csv",
         )
@@ -345,7 +346,6 @@ def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
             f'It says: "{reports[0].strip()}".',
             "Name that report: it is read as it is.",
         )
-    other = of_other_tool(result.source, head)
     if other is not None:
         return other
     if result.lines[report.TOO_LONG]:

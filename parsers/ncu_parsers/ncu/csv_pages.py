@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.cell_text import DELIMITERS, present, split_row, triple, whole
+from ncu_parsers.report_data.cell_text import DELIMITERS, capability, present, split_row, triple, whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import Launch, Page, Rule, metric_of_label
 
@@ -352,7 +352,7 @@ def launch_of(cells: dict[str, str]) -> Launch:
         launch_id=whole(cells.get("ID")),
         process_id=whole(cells.get("Process ID")),
         device_id=whole(cells.get("Device"), bits=31),
-        compute_capability=cells.get("CC") or None,
+        compute_capability=capability(cells.get("CC")),
         context=whole(cells.get("Context")),
         stream=present(cells.get("Stream")),
         grid=triple(cells.get("Grid Size")),

@@ -69,6 +69,8 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst"), in_parts=True),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
+GIT_LFS = b"version https://git-lfs.github.com/spec"
+"""The beginning of a pointer of Git LFS, which has the name of the file that it stands for."""
 
 
 def read_artefact(source: Source) -> Report:
@@ -135,5 +137,7 @@ def read_with(sources: Sequence[Source]) -> str:
 def kind_of(source: Source) -> FileKind | None:
     """The kind of a file by its first bytes and name; None for text. Raises `NcuBenchError` if it cannot be opened."""
     head = source.head(HEAD_BYTES)
+    if head.startswith(GIT_LFS):  # whatever its name: the reader of texts says what it is
+        return None
     from_file = source.path != STANDARD_INPUT
     return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)

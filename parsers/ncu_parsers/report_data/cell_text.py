@@ -271,3 +271,9 @@ def triple(text: str | None) -> tuple[int, int, int] | None:
 def present(text: str | None) -> str | None:
     """The stripped cell; None if it is empty or "n/a"."""
     return None if text is None or text.strip() in ("", "n/a") else text.strip()
+
+
+def capability(text: str | None) -> str | None:
+    """A compute capability as "8.0", also of "8,0" and "8" that a spreadsheet made of it; None for no text."""
+    major, point, minor = (text or "").strip().replace(",", ".").partition(".")
+    return f"{major}.{minor if point else 0}" if major.isdecimal() else text or None

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ncu_parsers.derived import table_builder
 from ncu_parsers.derived.opcode_check import Disagreement
 from ncu_parsers.ncu import csv_pages
-from ncu_parsers.report_data.cell_text import NumberFormat, present, whole
+from ncu_parsers.report_data.cell_text import NumberFormat, capability, present, whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import NAN_TEXTS, Launch, Metric, Reading, Report, metric_of, more_precise, printed
 from ncu_parsers.schema import arrays, tables
@@ -303,7 +303,7 @@ def _chips(columns: LaunchColumns) -> list[str | None] | None:
 
 
 def _compute_capabilities(columns: LaunchColumns) -> pa.Array | list[str | None] | None:
-    printed = _words(columns.cells.get("CC"), lambda text: text or None)
+    printed = _words(columns.cells.get("CC"), capability)
     major, minor = (
         _metric_values(columns, f"device__attribute_compute_capability_{part}") for part in ("major", "minor")
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers.detect.text_reader import of_other_tool, read_report
+from ncu_parsers.parse.file_kinds import read_artefact
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
 
@@ -23,6 +24,13 @@ from tests.support.reports import needs_shared_reports, sample_files, shared_rep
     ("results.csv", '"Index","KernelName","gpu-id"\n'.encode("utf-16"), "is a table of AMD's rocprof."),
     ("trace.csv", b'"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name"\n', "is a table of AMD's rocprofv3."),
     ("log.txt", b"==7== NVPROF is profiling process 7, command: ./a\n", "is the output of nvprof"),
+    (
+        "trace.csv",
+        b'==7== NVPROF is profiling process 7, command: ./a\n"Start","Duration","Grid X","Name"\nms,us,,\n260.1,4.2,64,"a"\n',
+        "is the output of nvprof",
+    ),
+    ("a.ncu-rep", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "is a pointer of Git LFS"),
+    ("a.csv", b"<!DOCTYPE html>\n<html><body>a.csv</body></html>", "is a web page"),
     ("table.txt", b"---\n  Name    Self CPU %   Self CPU   CPU total %    # of Calls\n", "is a printed table of PyTorch's profiler"),
     ("train.py", b"import torch\n", "is a program, not a report"),
 ])  # fmt: skip
@@ -58,3 +66,10 @@ def test_a_file_of_no_known_tool_is_only_said_to_hold_no_table(tmp_path: Path) -
     (tmp_path / "a.csv").write_text("a,b\n", encoding="utf-8")
     with pytest.raises(NotAReport, match="holds no table of Nsight Compute in its only line"):
         read_report(Source(str(tmp_path / "a.csv")))
+
+
+@pytest.mark.parametrize("name", ["a.ncu-rep", "a.nsys-rep", "a.qdrep", "a.sqlite", "trace.json", "a.csv"])
+def test_a_pointer_of_git_lfs_is_one_whatever_file_it_stands_for(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    with pytest.raises(NotAReport, match=r"is a pointer of Git LFS.*git lfs pull"):
+        read_artefact(Source(str(tmp_path / name)))

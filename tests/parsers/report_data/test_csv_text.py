@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.cell_text import DELIMITERS, present, split_row, triple, whole
+from ncu_parsers.report_data.cell_text import DELIMITERS, capability, present, split_row, triple, whole
 
 from sample_reports.dialects import quoted
 
@@ -55,3 +55,11 @@ def test_a_grid_or_block_is_three_numbers_of_31_bits(text: str | None, shape: tu
 @pytest.mark.parametrize(("text", "cell"), [(" a b ", "a b"), ("0", "0"), ("", None), (" n/a ", None), (None, None)])
 def test_an_empty_cell_is_none(text: str | None, cell: str | None) -> None:
     assert present(text) == cell
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("8.0", "8.0"), ("12.1", "12.1"), ("8,6", "8.6"), ("8", "8.0"), ("n/a", "n/a"), ("", None), (None, None)],
+)
+def test_a_compute_capability_that_a_spreadsheet_rewrote_is_still_one(text: str | None, found: str | None) -> None:
+    assert capability(text) == found

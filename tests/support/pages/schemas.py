@@ -76,8 +76,13 @@ class Structure:
             self.items.merge(other.items)
 
     def schema(self, name: str = "") -> dict[str, Any]:
-        """The JSON Schema of the values. Whatever may be null in one run may be null in another."""
+        """The JSON Schema of the values. Whatever may be null in one run may be null in another.
+
+        What was null in every run has the type of the declared column of its name, and none where there is no such column.
+        """
         types = {*self.types, "null"} if self.types - {"boolean"} else set(self.types)
+        if types == {"null"} and not self.objects and self.items is None:
+            types = {"null", _declared_type(name)} if name in declared_columns() else set()
         found: dict[str, Any] = {}
         if self.objects:
             types.add("object")
@@ -203,22 +208,18 @@ ERROR = {
 }
 
 
+def _declared_type(column: str) -> str:
+    return "number" if declared_columns()[column] else "string"
+
+
 def _rows_schema(rows: Structure, known: Mapping[str, Column]) -> dict[str, Any]:
     properties = {}
     for name, column in sorted(known.items()):
         of_values = rows.keys[name].schema(name)
-        if set(_types(of_values)) <= {"null"}:
-            holds_numbers = column.is_number or column.unit or declared_columns()[name]
-            of_values = {"type": ["null", "number"] if holds_numbers else ["null", "string"]}
         unit = {"unit": column.unit} if column.unit else {}
         properties[name] = {**of_values, "title": column.title, **unit}
     required = sorted(name for name in known if rows.seen.get(name) == rows.objects)
     return {"type": "object", "properties": properties, "required": required}
-
-
-def _types(schema: Mapping[str, Any]) -> list[str]:
-    found = schema.get("type", [])
-    return [found] if isinstance(found, str) else list(found)
 
 
 # --------------------------------------------------------------------------------------------- what commands print

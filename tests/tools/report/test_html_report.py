@@ -331,6 +331,11 @@ class TestInChromium:
             0.75,
             0.0025,
             0.0075,
+            484.25,
+            484250,
+            -1.34375,
+            1365.5,
+            1366.5,
             999.9,
             1000,
             12345.6,
@@ -340,6 +345,12 @@ class TestInChromium:
             if kind not in ("text", "count"):
                 in_page = opened.page.evaluate("([kind, values]) => values.map(FORMATS[kind])", [kind, values])
                 assert in_page == [FORMATS[kind](value) for value in values], kind
+
+    @pytest.mark.parametrize("time", [18_474_974.0, 484_250.0, 33_333_499.7, 478_250.00000000006])
+    def test_a_number_on_the_page_is_rounded_once(self, time: float, opened: Opened) -> None:
+        found = content([ReportedRun("run", table(launch("k", ns=time)))])["kernels"]
+        on_page = found["rows"][0][[column["name"] for column in found["columns"]].index("time_total_ns")]
+        assert opened.page.evaluate("(value) => FORMATS.time(value)", on_page) == FORMATS["time"](time)
 
     def test_headings_sort_and_sort_back(self, opened: Opened) -> None:
         assert opened.rows() == ["gemm<float>", "axpy<float>", "copy<float>"]

@@ -156,6 +156,12 @@ class TestAMistake:
         with pytest.raises(WrongUsage):
             answer(sql)
 
+    def test_that_needs_a_missing_module_is_answered_without_a_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pytz", None)
+        result = ask("SELECT now()")
+        assert "'pytz' failed to import." in str(result.exception)
+        assert "Traceback" not in str(result.exception)
+
     def test_without_duckdb_names_the_package_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "duckdb", None)
         with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[query\]'"):

@@ -22,14 +22,20 @@ function capital(word) {
 }
 
 function grouped(value) {
-  return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+  return value.toLocaleString("en-US", { maximumFractionDigits: 0, roundingMode: "halfEven" });
+}
+
+// Of two equally near numbers the even one, as in Python; toPrecision takes the greater one.
+function ofFourDigits(value) {
+  const half = /^(-?\d\.\d\d[02468])50*(e.*)$/.exec(value.toExponential(30));
+  return half ? Number(half[1] + half[2]) : Number(value.toPrecision(4));
 }
 
 function digits(value) {
   const size = Math.abs(value);
   if (value === 0) return "0";
   if (size >= 1000) return grouped(value);
-  if (size >= 1e-3) return String(Number(value.toPrecision(4)));
+  if (size >= 1e-3) return String(ofFourDigits(value));
   return value.toExponential(2).replace(/e([+-])(\d)$/, "e$10$2");
 }
 
