@@ -35,7 +35,6 @@ from ncu_tools.cli.collecting.profiled_points import COUNTERS, count
 from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.option_kinds.renamed_option import RenamedListOption
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     argument_option,
@@ -151,10 +150,7 @@ class EffortOptions:
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
 @list_option("--mode", "modes", type=click.Choice(MODES), default=("eager",), help="Modes.  [default: eager]")
 @click.option("--channels-last", is_flag=True)
-@click.option(
-    "--on", "devices", type=click.Choice(DEVICES), default=("auto",), multiple=True,
-    help="Where to run.  [default: auto]", cls=RenamedListOption, former="--device",
-)  # fmt: skip
+@list_option("--on", "devices", type=click.Choice(DEVICES), default=("auto",), help="Where to run.  [default: auto]")
 @list_option(
     "--phase", "phases", type=click.Choice(PHASES), default=("forward",),
     help="Phases; backward is timed alone, a step is both and the optimizer; prefill and decode are of causal language "

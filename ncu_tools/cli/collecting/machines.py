@@ -14,7 +14,6 @@ from ncu_launch.workload_spec import DEVICES
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
 from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
-from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
@@ -57,10 +56,7 @@ SAMPLE_COLUMNS = (
 @click.command()
 @click.argument("name", required=False, metavar="[NAME|measure]")
 @click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
-@click.option(
-    "--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.",
-    cls=RenamedOption, former="--device",
-)  # fmt: skip
+@click.option("--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.")
 @click.option(
     "--seconds", type=click.FloatRange(0.01, 60), default=1.0, show_default=True, help="How long to measure each work."
 )

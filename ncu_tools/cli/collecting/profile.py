@@ -21,7 +21,6 @@ from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 from ncu_tools.cli.collecting.terminal_listener import Terminal
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
 from ncu_tools.cli.options import (
     argument_option,
     echo_notes,
@@ -193,10 +192,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
 )
 @click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option(
-    "--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.",
-    cls=RenamedOption, former="--device",
-)  # fmt: skip
+@click.option("--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.")
 @click.option("--kernel", metavar="REGEX", help="Profile only kernels whose name matches (ncu).")
 @click.option("--launch-skip", type=click.IntRange(min=0), help="Launches to pass over first (ncu).")
 @click.option("--launch-count", type=click.IntRange(min=1), help="Launches to profile (ncu).")
