@@ -18,9 +18,8 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.bench.sweep import BenchPoint, Sweep, argument_names, has_all, points, process_means, rows_of
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
-from ncu_launch.files.run_folder import begin_sweep, writing
+from ncu_launch.files.run_folder import begin_sweep, end_sweep, writing
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.user_functions import refuse_unknown_arguments
@@ -42,10 +41,11 @@ from ncu_tools.cli.options import (
     format_option,
     options_in,
     show,
+    status_and_lines,
     vary_option,
 )
 from ncu_tools.numbers.number_format import counted, digits, duration
-from ncu_tools.report.table import Column, Table, columns_of_arguments, printable, raw_column
+from ncu_tools.report.table import Column, Table, columns_of_arguments, raw_column
 
 COLUMNS = (
     Column("target", "model", wide=True),
@@ -370,9 +370,7 @@ def _measured(
             with suppress(OSError):  # a log may be there
                 logs.rmdir()
         raise
-    manifest.partial = False
-    manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
-    write_manifest(manifest, folder)
+    end_sweep(manifest, folder, versions)
     return False
 
 
@@ -382,29 +380,19 @@ def _measured(
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], Callable[[Row], None]]]:
     """Yield callbacks for the stage of a point and for a finished row: lines, and on a terminal a status."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True)
     began, done = time.monotonic(), 0
-    status = console.status("") if console.is_terminal and total else None
+    with status_and_lines() as (status, line):
 
-    def heard(point: BenchPoint, stage: str) -> None:
-        if status is not None:
+        def heard(point: BenchPoint, stage: str) -> None:
             left = _left(time.monotonic() - began, done, total)
-            status.update(Text(printable(f"{done + 1}/{total} {point.name}: {stage}{left}")))
+            status(f"{done + 1}/{total} {point.name}: {stage}{left}")
 
-    def finished(row: Row) -> None:
-        nonlocal done
-        done += 1
-        line = printable(f"{done}/{total} {row['point']}: {_in_words(row)}")
-        console.print(Text(line), soft_wrap=True)
+        def finished(row: Row) -> None:
+            nonlocal done
+            done += 1
+            line(f"{done}/{total} {row['point']}: {_in_words(row)}")
 
-    if status is None:
         yield heard, finished
-    else:
-        with status:
-            yield heard, finished
 
 
 def _left(seconds: float, done: int, total: int) -> str:
