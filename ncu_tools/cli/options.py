@@ -30,6 +30,8 @@ FORMATS = ("text", "json", "csv", "markdown")
 ROWS_SHOWN = 20
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
+FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_type=Path) for is_folder in (False, True))
+"""Types of options that name a file or folder to write."""
 WIDTH = "NCU_BENCH_WIDTH"
 """Environment variable: lines as on a terminal of so many columns, for examples and tests."""
 NARROWEST_TERMINAL = 40

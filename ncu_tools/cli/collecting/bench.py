@@ -35,6 +35,7 @@ from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
+    FOLDER,
     MACHINE_FORMATS,
     argument_option,
     echo_notes,
@@ -136,7 +137,7 @@ class EffortOptions:
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option("-o", "--output", type=FOLDER, help="The run folder to write.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
 @click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
 @list_option("--batch-size", "batch_sizes", type=SIZE, default=(1,), metavar="N,...", help="Samples.  [default: 1]")

@@ -15,7 +15,7 @@ from ncu_launch.workload_spec import DTYPES, GENERATION_PHASES, PHASES, Workload
 
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show, status_and_lines
+from ncu_tools.cli.options import format_option, show, status_and_lines
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER as TYPES
 from ncu_tools.report.table import Column, Table
@@ -190,8 +190,7 @@ def command(
                 workload, operators_of(expectation), expectation.summary, machines, unit, Types(weights, kv_cache)
             )  # fmt: skip
     notes = [NOT_RUN, MoreToSee(CONVENTIONS), *_notes(rows, with_machines=bool(machines))]
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    show(Table("estimate", columns, [_cells(row) for row in rows], notes), output_format)
+    show(Table("estimate", COLUMNS, [_cells(row) for row in rows], notes, more=MACHINE_READABLE), output_format)
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", advice)

@@ -14,7 +14,7 @@ from ncu_launch.workload_spec import DEVICES
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
 from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
-from ncu_tools.cli.options import format_option, show, status_and_lines
+from ncu_tools.cli.options import FILE, format_option, show, status_and_lines
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
 
@@ -60,7 +60,7 @@ SAMPLE_COLUMNS = (
 @click.option(
     "--seconds", type=click.FloatRange(0.01, 60), default=1.0, show_default=True, help="How long to measure each work."
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The machine file to write.")
+@click.option("-o", "--output", type=FILE, help="The machine file to write.")
 @format_option
 def command(
     name: str | None, check: bool, device: str, seconds: float, output: Path | None, output_format: str

@@ -22,6 +22,7 @@ from ncu_tools.cli.collecting.terminal_listener import Terminal
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
+    FOLDER,
     argument_option,
     echo_notes,
     format_option,
@@ -166,7 +167,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="Replay every kernel in one run, or run twice and replay none (ncu).",
 )
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option("-o", "--output", type=FOLDER, help="The run folder to write.")
 @click.option(
     "--tool", type=click.Choice(TOOLS), default="auto", show_default=True, help="auto takes ncu where it can run."
 )
