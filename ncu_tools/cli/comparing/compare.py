@@ -199,10 +199,8 @@ def _compared(request: CompareRequest) -> Compared:
     if not of_bench:
         from ncu_tools.cli.tables.compare import kernels_and_layers as by
 
-        compared = {LAYER: by.compared_layers, CATEGORY: by.compared_categories}.get(
-            request.how.group, by.compared_kernels
-        )
-        return compared(request)
+        is_of_sums = request.how.group in (LAYER, CATEGORY)
+        return by.compared_layers(request) if is_of_sums else by.compared_kernels(request)
     if request.how.group != KERNEL:
         raise WrongUsage(
             f"A measured point has no {request.how.group}.",
