@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from functools import wraps
 from itertools import islice
@@ -30,6 +30,8 @@ FORMATS = ("text", "json", "csv", "markdown")
 ROWS_SHOWN = 20
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
+FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_type=Path) for is_folder in (False, True))
+"""Types of options that name a file or folder to write."""
 WIDTH = "NCU_BENCH_WIDTH"
 """Environment variable: lines as on a terminal of so many columns, for examples and tests."""
 NARROWEST_TERMINAL = 40
@@ -291,15 +293,27 @@ def require_parquet_output(output: Path) -> None:
 @contextmanager
 def progress(task: str) -> Iterator[Callable[[Source], None]]:
     """Show on standard error which source is being read; silent if that is no terminal."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty():  # rich is slow to import
         yield lambda source: None
         return
+    with status_and_lines(task) as (status, _):
+        yield lambda source: status(f"{task} {source.name}")
+
+
+@contextmanager
+def status_and_lines(task: str = "") -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """Yield what replaces a status, which only a terminal shows, and what prints a line above it, on standard error."""
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(task) as status:
-        # As Text: brackets in a name would be markup.
-        yield lambda source: status.update(Text(f"{task} {printable(source.name)}"))
+    console = Console(stderr=True)
+    with console.status(task) if console.is_terminal else nullcontext() as status:
+
+        def replace(text: str) -> None:
+            if status is not None:
+                status.update(Text(printable(text)))  # as Text: brackets in a name would be markup
+
+        yield replace, lambda line: console.print(Text(printable(line)), soft_wrap=True)
 
 
 # ------------------------------------------------------------------------ options of the program: --debug, --notes ...

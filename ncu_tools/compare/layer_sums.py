@@ -18,6 +18,7 @@ from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
 from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK
 from ncu_tools.model.layers.layers import NEEDED, condensed
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
 
@@ -25,7 +26,7 @@ OF_LAYERS = {*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz", "grid", "block"}
 
 
 @dataclass
-class LayerSums:
+class LayerSums(MergedByField):
     """The condensed launches of a run (see `layers.condensed`), their conditions, and notes on reading.
 
     Memory grows with kernels x modules x iterations, not with the number of ranks.
@@ -45,9 +46,7 @@ class LayerSums:
 
     def merge(self, other: LayerSums) -> None:
         """Merge later launches into these."""
-        self.observed.merge(other.observed)
-        self.reports |= other.reports
-        self.work.merge(other.work)
+        super().merge(other)
         if other.table is not None:
             self._append(other.table)
 
@@ -79,12 +78,6 @@ class CategorySums(LayerSums):
         for name, values in replaced.items():
             table = table.set_column(table.schema.get_field_index(name), name, values)
         super().add(table)
-
-    def merge(self, other: LayerSums) -> None:
-        """Merge later launches into these."""
-        super().merge(other)
-        if isinstance(other, CategorySums):
-            self.uncategorised.merge(other.uncategorised)
 
 
 def _joined(table: pa.Table, more: pa.Table) -> pa.Table:

@@ -22,6 +22,7 @@ from ncu_tools.compare.same_work import OtherWork
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, drop_failed
+from ncu_tools.numbers.merged_by_field import MergedByField
 
 Row = tuple[str, str]
 """Phase ("" for none) and module; that of all launches is `ALL`."""
@@ -31,7 +32,7 @@ Launches = defaultdict[tuple[str, Hashable], float]
 
 
 @dataclass
-class LayerWork:
+class LayerWork(MergedByField):
     """The launches of each kernel with one grid and block, by phase and module, and the iterations of a run."""
 
     launches: defaultdict[Row, Launches] = field(default_factory=lambda: defaultdict(_none))
@@ -52,13 +53,6 @@ class LayerWork:
         for (phase, module, name, grid, block), count in zip(keys.T.tolist(), counts.tolist(), strict=True):
             row = phases[phase] or "", modules[module] or NO_MODULE
             self.launches[row][names[name] or "?", (grids[grid], blocks[block])] += count
-
-    def merge(self, other: LayerWork) -> None:
-        """Merge the work of later launches into this."""
-        self.iterations |= other.iterations
-        for row, launches in other.launches.items():
-            for key, count in launches.items():
-                self.launches[row][key] += count
 
     @property
     def knows_shapes(self) -> bool:

@@ -14,6 +14,7 @@ from ncu_parsers.schema.tables import Floats, table_metadata
 
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.operator_times import clocks_of
+from ncu_tools.numbers.merged_by_field import MergedByField
 
 END = "end"
 """The condition whether a run ended early; only manifests have it."""
@@ -44,7 +45,7 @@ class Difference:
         return f"{self.condition}: {self.base} in the base, {self.new} in the new run"
 
 
-class Observed:
+class Observed(MergedByField):
     """Conditions read from launches, and the number of failed ones, added in batches of launches."""
 
     def __init__(self) -> None:
@@ -69,15 +70,6 @@ class Observed:
         shown = (clocks > 0) & (tables.floats(table, "duration_ns") >= LONG_ENOUGH_NS)
         values, counts = np.unique(_rounded(clocks[shown]), return_counts=True)
         self._clocks.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-
-    def merge(self, other: Observed) -> None:
-        """Merge the conditions of other launches into these."""
-        for name, known in self.texts.items():
-            known |= other.texts[name]
-        self.tool_versions |= other.tool_versions
-        self.failed += other.failed
-        self.times |= other.times
-        self._clocks.update(other._clocks)
 
     @property
     def median_clock(self) -> float | None:

@@ -9,7 +9,7 @@ ceiling is flagged with the likely reason (`ncu_tools.ceilings.above_ceiling`).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -40,6 +40,7 @@ from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.named_sums import NamedSums, or_none
 from ncu_tools.numbers.number_format import percent
 
@@ -80,7 +81,7 @@ def hotspots(
     return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
 
 
-class RunSums:
+class RunSums(MergedByField):
     """Sums of the launches of a run by kernel, with the counts behind its notes, added in batches of launches.
 
     `group` is one of `GROUPS`. With `of_several` rows are several kernels whatever the group. The result does not
@@ -110,16 +111,6 @@ class RunSums:
         if self._group == "location":
             self._ran.add(launches, keys, titles)
 
-    def merge(self, other: RunSums) -> None:
-        """Merge the sums of later launches into these; see `KernelSums.merge`."""
-        self._sums.merge(other._sums)
-        self._counts.merge(other._counts)
-        self._ran.merge(other._ran)
-        if self._known is not None and other._known is not None:
-            self._known.merge(other._known)
-        if self._uncategorised is not None and other._uncategorised is not None:
-            self._uncategorised.merge(other._uncategorised)
-
     def notes(self) -> list[str]:
         """Notes on missing or unusual values of the run."""
         on_categories = [] if self._uncategorised is None else self._uncategorised.notes()
@@ -140,7 +131,7 @@ class RunSums:
         return self._ran.beside(rows) if self._group == "location" else rows
 
 
-class _KnownTimes:
+class _KnownTimes(MergedByField):
     """Of rows of several kernels, the share of a row's time that kernels take of which something is known.
 
     A kernel of which it is known for some launches counts whole, as in a row of its own.
@@ -164,10 +155,6 @@ class _KnownTimes:
         known = {"flops": flops, "dram": dram, "least": least, "flops and bytes": flops & traffic}
         for what, of_launches in (known | {"bound": launches.judged}).items():
             self._sums.count([what], of_launches)
-
-    def merge(self, other: _KnownTimes) -> None:
-        """Take the times of later launches."""
-        self._sums.merge(other._sums)
 
     def shares(self) -> dict[str, dict[str, float]]:
         """Of each row, the one with most time first, the share for each of `FOLLOW_FROM`; 0 in rows without time."""
@@ -205,11 +192,11 @@ def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:
     return replace(row, **dict.fromkeys(lost), flops_lower_bound=is_bounded)  # type: ignore[arg-type]
 
 
-class KernelsOfRows:
+class KernelsOfRows(MergedByField):
     """Which kernels the launches of a row ran, by their GPU time, for rows that are Python locations."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str], float] = {}
+        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._by_forward = 0.0
 
     def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
@@ -219,19 +206,12 @@ class KernelsOfRows:
         both = keys * len(names) + codes
         amounts = np.bincount(both, seconds)
         for one in np.unique(both[launches.succeeded]).tolist():
-            of = (titles[one // len(names)], names[one % len(names)] or "?")
-            self._seconds[of] = self._seconds.get(of, 0.0) + float(amounts[one])
+            self._seconds[titles[one // len(names)], names[one % len(names)] or "?"] += float(amounts[one])
         bases, words = tables.codes(launches.table, LOCATION_BASIS)
         generated = places_of(names)
         is_forward = np.array([word == BY_FORWARD for word in words], bool)[bases]
         is_forward &= ~np.array([name in generated for name in names], bool)[codes]
         self._by_forward += float(seconds[is_forward].sum())
-
-    def merge(self, other: KernelsOfRows) -> None:
-        """Take the kernels of later launches."""
-        for of, seconds in other._seconds.items():
-            self._seconds[of] = self._seconds.get(of, 0.0) + seconds
-        self._by_forward += other._by_forward
 
     def beside(self, rows: Sequence[Hotspot]) -> list[Hotspot]:
         """The rows with the number of their kernels and the hottest of these."""
@@ -262,49 +242,43 @@ class KernelsOfRows:
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
     """A row per kernel, without its share of the run."""
-    seconds, timed, count, partial = (sums.of(name) for name in ("seconds", "timed", "launches", "partial"))
-    mean, deviation = sums.mean_seconds(), sums.deviation_seconds()
-    shortest, longest = sums.shortest_seconds(), sums.longest_seconds()
-    flops, flops_rate, dram, dram_rate = (
-        sums.total("flops"),
-        sums.rate("flops"),
-        sums.total("dram"),
-        sums.rate("dram"),
-    )
-    least, least_rate = sums.total("least"), sums.rate("least")
-    intensity, bounds, units, flags = sums.intensity(), _bounds(sums), sums.main_units(), sums.flags()
+    count, partial = sums.of("launches"), sums.of("partial")
+    bounds, units, flags, titles = _bounds(sums), sums.main_units(), sums.flags(), sums.titles
     roofs, judged = sums.of("roof seconds"), sums.of("judged seconds")
+    all_timed = (sums.of("timed") == count) & (count > 0)
+    numbers = {
+        "time_total_ns": np.where(all_timed, sums.of("seconds"), np.nan) * 1e9,
+        "time_mean_ns": sums.mean_seconds() * 1e9,
+        "time_min_ns": sums.shortest_seconds() * 1e9,
+        "time_max_ns": sums.longest_seconds() * 1e9,
+        "time_std_ns": sums.deviation_seconds() * 1e9,
+        "flops": sums.total("flops"),
+        "flops_per_s": sums.rate("flops"),
+        "dram_bytes": sums.total("dram"),
+        "dram_bytes_per_s": sums.rate("dram"),
+        "least_bytes": sums.total("least"),
+        "least_bytes_per_s": sums.rate("least"),
+        "arithmetic_intensity": sums.intensity(),
+    }
     work = {unit: sums.total(unit) for unit in sums.used_units()}
-    titles = sums.titles
-    rows = [
-        Hotspot(
+    rows = []
+    for key in sums.kernels():
+        row = Hotspot(
             kernel=titles[key],
             launches=int(count[key]),
-            time_total_ns=or_none(seconds[key] * 1e9) if timed[key] == count[key] > 0 else None,
-            time_mean_ns=or_none(mean[key] * 1e9),
-            time_min_ns=or_none(shortest[key] * 1e9),
-            time_max_ns=or_none(longest[key] * 1e9),
-            time_std_ns=or_none(deviation[key] * 1e9),
             time_share=None,
             time_cumulative=None,
-            flops=or_none(flops[key]),
-            flops_per_s=or_none(flops_rate[key]),
-            dram_bytes=or_none(dram[key]),
-            dram_bytes_per_s=or_none(dram_rate[key]),
-            arithmetic_intensity=or_none(intensity[key]),
             bound=bounds[key][0],
             bound_fraction=bounds[key][1],
             unit=units[key],
             flops_basis=BETWEEN_BASES.join(sorted(sums.bases(key))) or None,
-            flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
+            flops_lower_bound=bool(partial[key]) and not np.isnan(numbers["flops_per_s"][key]),
             flag=flags.get(key),
-            least_bytes=or_none(least[key]),
-            least_bytes_per_s=or_none(least_rate[key]),
             work={unit: or_none(amount[key]) for unit, amount in work.items()},
+            **{name: or_none(values[key]) for name, values in numbers.items()},  # type: ignore[arg-type]
         )
-        for key in sums.kernels()
-    ]
-    return [_with_headroom(row, roofs[key], judged[key]) for row, key in zip(rows, sums.kernels(), strict=True)]
+        rows.append(_with_headroom(row, roofs[key], judged[key]))
+    return rows
 
 
 def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
@@ -339,7 +313,7 @@ def _with_headroom(row: Hotspot, roof: float, judged: float) -> Hotspot:
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
-class _NoteCounts:
+class _NoteCounts(MergedByField):
     """Counts over the launches of a run for its notes."""
 
     def __init__(self) -> None:
@@ -383,19 +357,6 @@ class _NoteCounts:
         for code in np.flatnonzero(each).tolist():
             missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
             self.partial[missing] += int(each[code])
-
-    def merge(self, other: _NoteCounts) -> None:
-        """Merge the counts of later launches into these."""
-        for name in ("launches", "succeeded", "failed", "rounded", "uncounted"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.averaged |= other.averaged
-        self.clocks |= other.clocks
-        self.coverage.merge(other.coverage)
-        self.failed_names |= other.failed_names
-        self.capabilities |= other.capabilities
-        self.missing.update(other.missing)
-        self.partial.update(other.partial)
-        self.estimates.update(other.estimates)
 
     def notes(self) -> list[str]:
         """The notes as sentences."""

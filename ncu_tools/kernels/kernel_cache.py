@@ -28,6 +28,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION
 from ncu_tools.ceilings.machine_files import Machine, machine_files
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.kernels.kernel_row import NOT_OF_KERNELS, ORDERS, Hotspot, Hotspots, kernels_table, ranked
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.runs.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.runs.partition_sums import (
     OF_GROUPS,
@@ -166,7 +167,7 @@ def _made_of(launches: Path) -> list[str | None]:
 
 
 @dataclass
-class Summed:
+class Summed(MergedByField):
     """Sums of the launches of one or several files, with the notes and origins of their ceilings."""
 
     run: RunSums
@@ -183,12 +184,6 @@ class Summed:
         self.run.add(table, ceilings, rows)
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
         self.seen[tuple(ceilings.notes), from_file] = None
-
-    def merge(self, other: Summed) -> None:
-        """Merge the sums of later launches into these."""
-        self.run.merge(other.run)
-        self.seen |= other.seen
-        self.reports |= other.reports
 
     def notes(self, file: File | Dataset) -> list[str]:
         """Notes on missing or unusual values of the launches, and on the sources of their ceilings.

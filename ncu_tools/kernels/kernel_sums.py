@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
@@ -18,7 +19,7 @@ from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings import device_attributes
 from ncu_tools.ceilings.above_ceiling import TOLERANCE, Excess, flag
-from ncu_tools.ceilings.ceilings import Ceilings, Origin
+from ncu_tools.ceilings.ceilings import Ceilings
 from ncu_tools.ceilings.work_by_unit import (
     FLOAT_UNITS,
     INTEGER_UNITS,
@@ -31,6 +32,7 @@ from ncu_tools.ceilings.work_by_unit import (
 from ncu_tools.numbers.named_sums import Keys, Mask, NamedSums, Title, extended, or_none, ratio
 
 Other = TypeVar("Other", bound=Hashable)
+Objects = npt.NDArray[np.object_]
 
 RESOURCES = (*FLOAT_UNITS, "dram", *INTEGER_UNITS)
 """The resources that can bound a kernel; of two that need the same time, the first is named."""
@@ -88,10 +90,10 @@ class Launches:
             if resource in amounts and amounts[resource].any()
         }
 
-    def texts_at(self, column: str, rows: Keys) -> list[str | None]:
-        """The values of a text column for the launches `rows`."""
+    def texts_at(self, column: str, rows: Keys) -> Objects:
+        """The values of a text column for the launches `rows`, None where there is none."""
         codes, texts = tables.codes(self.table, column)
-        return [texts[code] for code in codes[rows].tolist()]
+        return np.array(texts, object)[codes[rows]]
 
 
 def _units_by_work(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
@@ -378,10 +380,10 @@ class _Evidence(NamedTuple):
     """What is known of one launch per kernel that may be above a ceiling."""
 
     keys: Keys
-    origins: list[Origin]
-    devices: list[str | None]
-    capabilities: list[str | None]
-    sources: list[str | None]
+    origins: Objects
+    devices: Objects
+    capabilities: Objects
+    sources: Objects
     clocks: Floats
     sparse_shares: Floats
     bytes_moved: Floats
@@ -394,7 +396,7 @@ class _Evidence(NamedTuple):
         shares = device_attributes.sparse_shares(table).get(resource, np.full(launches.rows, np.nan))
         return cls(
             keys,
-            [ceilings.origins[origin] for origin in ceilings.origin_of[resource][rows].tolist()],
+            np.fromiter((ceilings.origins[one] for one in ceilings.origin_of[resource][rows].tolist()), object),
             launches.texts_at("device_name", rows),
             launches.texts_at("compute_capability", rows),
             launches.texts_at("source", rows),
@@ -406,18 +408,7 @@ class _Evidence(NamedTuple):
 
     def only(self, at: Keys) -> _Evidence:
         """The evidence of some kernels, by their indices in `keys`."""
-        places = at.tolist()
-        return _Evidence(
-            self.keys[at],
-            [self.origins[place] for place in places],
-            [self.devices[place] for place in places],
-            [self.capabilities[place] for place in places],
-            [self.sources[place] for place in places],
-            self.clocks[at],
-            self.sparse_shares[at],
-            self.bytes_moved[at],
-            self.l2_sizes[at],
-        )
+        return _Evidence._make(values[at] for values in self)
 
     def excess(self, kernel: int, fraction: float, resource: str) -> Excess:
         """The excess of one kernel, as the rules of `above_ceiling.py` need it."""

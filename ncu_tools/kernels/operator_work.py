@@ -23,6 +23,7 @@ from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS, Floats
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.number_format import percent
 
 OPERATOR, OPERATION, SHAPES = "operator", "operation", "shapes"
@@ -135,7 +136,7 @@ def _alike_calls(table: pa.Table, numbers: Rows, titles: list[str], rows: Rows) 
     return found
 
 
-class WorkCoverage:
+class WorkCoverage(MergedByField):
     """How much of the time of a trace's kernels has FLOPs, and which operators have none; a stretch at a time.
 
     Kernels of collectives are communication: no operator's FLOPs are missing there.
@@ -175,14 +176,6 @@ class WorkCoverage:
         rest = missing & ~without
         for name, amount in zip(names, np.bincount(codes[rest], seconds[rest], len(names)).tolist(), strict=True):
             self.unknown[name or WITHOUT_OPERATOR] += amount
-
-    def merge(self, other: WorkCoverage) -> None:
-        """Take what comes behind."""
-        for name in ("seconds", "known", "communication", "estimated", "counted", "apart"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.is_joined |= other.is_joined
-        for name, amount in other.unknown.items():
-            self.unknown[name] += amount
 
     def notes(self) -> list[str]:
         """In sentences; none for runs without a trace, and for traces that were joined with counts."""

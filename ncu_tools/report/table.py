@@ -82,7 +82,8 @@ def raw_column(name: str, of_type: str, unit: str) -> Column:
 class Table:
     """Rows of one command's result. None is unknown and shown as an empty cell.
 
-    `extra` are further results for JSON only. Columns with only None are left out of text and Markdown.
+    `more` are further columns for JSON and CSV only, and `extra` further results for JSON only. Columns
+    with only None are left out of text and Markdown.
     """
 
     command: str
@@ -90,6 +91,7 @@ class Table:
     rows: Sequence[dict[str, Any]]
     notes: Sequence[str] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    more: Sequence[Column] = ()
 
     def shown_columns(self) -> list[Column]:
         """The columns with any value, and the first one."""
@@ -120,15 +122,16 @@ def cell(column: Column, row: dict[str, Any]) -> str:
 
 def to_json(table: Table) -> Iterator[str]:
     """The JSON envelope in pieces, one per row: schema version, command, columns with units, rows, notes."""
+    columns = [*table.columns, *table.more]
     head = {
         "schema_version": JSON_SCHEMA_VERSION,
         "command": table.command,
-        "columns": {column.name: column.unit for column in table.columns},
+        "columns": {column.name: column.unit for column in columns},
     }
     yield _json(head).removesuffix("\n}") + ',\n "rows": ['
     before = "\n  "
     for row in table.rows:
-        cells = _json({column.name: _finite(row.get(column.name)) for column in table.columns})
+        cells = _json({column.name: _finite(row.get(column.name)) for column in columns})
         yield before + cells.replace("\n", "\n  ")
         before = ",\n  "
     yield "\n ]," if table.rows else "],"
@@ -149,9 +152,10 @@ def to_csv(table: Table) -> Iterator[str]:
 
     Texts can act on no terminal and no spreadsheet.
     """
-    yield _csv_line([column.name for column in table.columns])
+    columns = [*table.columns, *table.more]
+    yield _csv_line([column.name for column in columns])
     for row in table.rows:
-        yield "\n" + _csv_line([_plain(row.get(column.name)) for column in table.columns])
+        yield "\n" + _csv_line([_plain(row.get(column.name)) for column in columns])
 
 
 def _csv_line(values: list[Any]) -> str:

@@ -19,6 +19,7 @@ from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signat
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, ranked
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
@@ -77,7 +78,7 @@ class Points:
 
 
 @dataclass
-class _PointSums:
+class _PointSums(MergedByField):
     """Sums over launches for the points of a run. `run` is the name of the only point in the view of whole runs."""
 
     look: Look
@@ -105,13 +106,6 @@ class _PointSums:
         self.intensities.add(seen, self.look)
         if self.look.follow:
             self.signatures |= dict.fromkeys(signatures_in(table)[1])
-
-    def merge(self, other: _PointSums) -> None:
-        """Merge the sums of later launches into these."""
-        self.reports |= other.reports
-        self.kernels.merge(other.kernels)
-        self.intensities.merge(other.intensities)
-        self.signatures |= other.signatures
 
 
 def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:

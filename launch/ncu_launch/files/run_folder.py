@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -69,6 +69,13 @@ def begin_sweep(folder: Path, asked: Sequence[str]) -> Manifest:
     manifest = Manifest(list(asked), "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
     write_manifest(manifest, folder)
     return manifest
+
+
+def end_sweep(manifest: Manifest, folder: Path, versions: Collection[str]) -> None:
+    """Write the manifest of a sweep that ran to its end, with the versions of PyTorch that its points ran under."""
+    manifest.partial = False
+    manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
+    write_manifest(manifest, folder)
 
 
 def make_folder(folder: Path) -> Path | None:

@@ -18,9 +18,8 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.bench.sweep import BenchPoint, Sweep, argument_names, has_all, points, process_means, rows_of
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.manifest import write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
-from ncu_launch.files.run_folder import begin_sweep, writing
+from ncu_launch.files.run_folder import begin_sweep, end_sweep, writing
 from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.user_functions import refuse_unknown_arguments
@@ -35,18 +34,19 @@ from ncu_tools.cli.collecting.profiled_points import COUNTERS, count
 from ncu_tools.cli.collecting.sampled_power import EVERY, SHOWN
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.option_kinds.renamed_option import RenamedListOption
 from ncu_tools.cli.options import (
+    FOLDER,
     MACHINE_FORMATS,
     argument_option,
     echo_notes,
     format_option,
     options_in,
     show,
+    status_and_lines,
     vary_option,
 )
 from ncu_tools.numbers.number_format import counted, digits, duration
-from ncu_tools.report.table import Column, Table, columns_of_arguments, printable, raw_column
+from ncu_tools.report.table import Column, Table, columns_of_arguments, raw_column
 
 COLUMNS = (
     Column("target", "model", wide=True),
@@ -137,7 +137,7 @@ class EffortOptions:
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option("-o", "--output", type=FOLDER, help="The run folder to write.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
 @click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
 @list_option("--batch-size", "batch_sizes", type=SIZE, default=(1,), metavar="N,...", help="Samples.  [default: 1]")
@@ -151,10 +151,7 @@ class EffortOptions:
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
 @list_option("--mode", "modes", type=click.Choice(MODES), default=("eager",), help="Modes.  [default: eager]")
 @click.option("--channels-last", is_flag=True)
-@click.option(
-    "--on", "devices", type=click.Choice(DEVICES), default=("auto",), multiple=True,
-    help="Where to run.  [default: auto]", cls=RenamedListOption, former="--device",
-)  # fmt: skip
+@list_option("--on", "devices", type=click.Choice(DEVICES), default=("auto",), help="Where to run.  [default: auto]")
 @list_option(
     "--phase", "phases", type=click.Choice(PHASES), default=("forward",),
     help="Phases; backward is timed alone, a step is both and the optimizer; prefill and decode are of causal language "
@@ -374,9 +371,7 @@ def _measured(
             with suppress(OSError):  # a log may be there
                 logs.rmdir()
         raise
-    manifest.partial = False
-    manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
-    write_manifest(manifest, folder)
+    end_sweep(manifest, folder, versions)
     return False
 
 
@@ -386,29 +381,19 @@ def _measured(
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], Callable[[Row], None]]]:
     """Yield callbacks for the stage of a point and for a finished row: lines, and on a terminal a status."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True)
     began, done = time.monotonic(), 0
-    status = console.status("") if console.is_terminal and total else None
+    with status_and_lines() as (status, line):
 
-    def heard(point: BenchPoint, stage: str) -> None:
-        if status is not None:
+        def heard(point: BenchPoint, stage: str) -> None:
             left = _left(time.monotonic() - began, done, total)
-            status.update(Text(printable(f"{done + 1}/{total} {point.name}: {stage}{left}")))
+            status(f"{done + 1}/{total} {point.name}: {stage}{left}")
 
-    def finished(row: Row) -> None:
-        nonlocal done
-        done += 1
-        line = printable(f"{done}/{total} {row['point']}: {_in_words(row)}")
-        console.print(Text(line), soft_wrap=True)
+        def finished(row: Row) -> None:
+            nonlocal done
+            done += 1
+            line(f"{done}/{total} {row['point']}: {_in_words(row)}")
 
-    if status is None:
         yield heard, finished
-    else:
-        with status:
-            yield heard, finished
 
 
 def _left(seconds: float, done: int, total: int) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,13 @@ from ncu_launch.bench.point_outcomes import DISAGREES, OK
 from ncu_launch.bench.sweep import BenchPoint
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.atomic_files import write_whole
-from ncu_launch.files.manifest import write_manifest
 from ncu_launch.files.run_files import AGAINST, BENCH_FILE, LOGS
-from ncu_launch.files.run_folder import begin_sweep
+from ncu_launch.files.run_folder import begin_sweep, end_sweep
 
-from ncu_tools.cli.options import MACHINE_FORMATS, show
+from ncu_tools.cli.collecting.bench_notes import notes_on_cpu
+from ncu_tools.cli.options import MACHINE_FORMATS, show, status_and_lines
 from ncu_tools.numbers.number_format import counted, duration
-from ncu_tools.report.table import Column, Table, printable
+from ncu_tools.report.table import Column, Table
 
 COLUMNS = (
     Column("target", "function", wide=True),
@@ -125,7 +124,7 @@ def _measured(
     logs, manifest = folder / LOGS, begin_sweep(folder, sys.argv)
     found: dict[str, MeasuredPair] = {}
     table = None
-    with _progress() as (heard, finished):
+    with status_and_lines() as (heard, finished):
         for pair in pairs_of(points, reference, effort, timeout, logs, processes=processes, on_stage=heard):
             found[pair.point.name] = pair
             for row in pair.rows:
@@ -134,35 +133,9 @@ def _measured(
                 write_table(table, folder / BENCH_FILE)
             lines = "".join(json.dumps(each.row) + "\n" for each in found.values())
             write_whole(folder / AGAINST, lines.encode())
-            finished(pair.row)
-    manifest.partial = False
-    versions = sorted({row["torch"] for pair in found.values() for row in pair.rows if row.get("torch")})
-    manifest.versions = {"torch": ", ".join(versions)} if versions else {}
-    write_manifest(manifest, folder)
+            finished(f"{pair.row['point']}: {_in_words(pair.row)}")
+    end_sweep(manifest, folder, {row["torch"] for pair in found.values() for row in pair.rows if row.get("torch")})
     return list(found.values())
-
-
-@contextmanager
-def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[dict[str, Any]], None]]]:
-    """Yield callbacks for a stage and for a finished row: lines, and on a terminal a status."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True)
-    status = console.status("") if console.is_terminal else None
-
-    def heard(stage: str) -> None:
-        if status is not None:
-            status.update(Text(printable(stage)))
-
-    def finished(row: dict[str, Any]) -> None:
-        console.print(Text(printable(f"{row['point']}: {_in_words(row)}")), soft_wrap=True)
-
-    if status is None:
-        yield heard, finished
-    else:
-        with status:
-            yield heard, finished
 
 
 def _in_words(row: dict[str, Any]) -> str:
@@ -187,12 +160,9 @@ def _notes(rows: list[dict[str, Any]], processes: int, folder: Path) -> list[str
         notes.append(f"results agree where every value differs by at most {RULE}, with tolerance {every}")
     if processes == 1:
         notes.append(WITHIN)
-    machines = sorted({row["device_name"] for row in rows if row.get("device") == "cpu" and row.get("device_name")})
-    threads = sorted({row["threads"] for row in rows if row.get("threads")})
-    if machines:
-        notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
     return [
         *notes,
+        *notes_on_cpu(rows),
         f"the rows of both functions are in {folder / BENCH_FILE}, those of this table in {folder / AGAINST}",
     ]
 

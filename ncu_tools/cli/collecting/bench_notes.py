@@ -37,6 +37,14 @@ def _notes_of_points(rows: list[Row]) -> list[str]:
     ]
 
 
+def notes_on_cpu(rows: list[Row]) -> list[str]:
+    """The CPUs that points were measured on, with PyTorch's threads; [] without any."""
+    machines = sorted({row["device_name"] for row in rows if row.get("device") == "cpu" and row.get("device_name")})
+    threads = sorted({row["threads"] for row in rows if row.get("threads")})
+    on_cpu = f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}"
+    return [on_cpu] if machines else []
+
+
 def notes_of_sweep(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
     """The notes on the points of a sweep, whose rows are in `folder`."""
     notes = _notes_of_points(rows)
@@ -56,11 +64,7 @@ def notes_of_sweep(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) 
     throttled = [row["point"] for row in rows if row["throttling"] not in (None, "none")]
     if throttled:
         notes.append(f"clocks were held down in {counted(len(throttled), 'point', 'points')}: {', '.join(throttled)}")
-    machines = sorted({row["device_name"] for row in rows if row["device"] == "cpu" and row["device_name"]})
-    threads = sorted({row["threads"] for row in rows if row["threads"] is not None})
-    if machines:
-        notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
-    notes += [*counting_notes(rows), *power_notes(rows)]
+    notes += [*notes_on_cpu(rows), *counting_notes(rows), *power_notes(rows)]
     own = [target for target in sweep.targets if not sizes_of(target)]
     if own and (len(sweep.batch_sizes) > 1 or sweep.input_sizes != (None,)):
         notes.append(f"sizes were not varied for targets that make their own inputs: {', '.join(own)}")

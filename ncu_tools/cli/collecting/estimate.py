@@ -10,12 +10,12 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.language.settings import NOT_QUANTISED, SCHEMES, causal_name, check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
-from ncu_launch.workload.meta_device_process import Expectation, expectations_of
+from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import DTYPES, GENERATION_PHASES, PHASES, Workload
 
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
+from ncu_tools.cli.options import format_option, show, status_and_lines
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER as TYPES
 from ncu_tools.report.table import Column, Table
@@ -181,7 +181,8 @@ def command(
             "Give one of the two.",
         )
     rows: list[Estimate] = []
-    expectations = _expectations(workloads)
+    with status_and_lines(f"counting {len(workloads)} models"):
+        expectations = expectations_of(workloads)
     for workload, expectation in zip(workloads, expectations, strict=True):
         if expectation.why_not:
             rows.append(failed(workload, expectation.why_not))
@@ -190,8 +191,7 @@ def command(
                 workload, operators_of(expectation), expectation.summary, machines, unit, Types(weights, kv_cache)
             )  # fmt: skip
     notes = [NOT_RUN, MoreToSee(CONVENTIONS), *_notes(rows, with_machines=bool(machines))]
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    show(Table("estimate", columns, [_cells(row) for row in rows], notes), output_format)
+    show(Table("estimate", COLUMNS, [_cells(row) for row in rows], notes, more=MACHINE_READABLE), output_format)
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", advice)
@@ -211,16 +211,6 @@ def _cells(row: Estimate) -> dict[str, object]:
     """A row as cells, those of a language model among them."""
     cells = asdict(row)
     return {**cells, **(cells.pop("language") or {}), "head": HEAD[row.has_head]}
-
-
-def _expectations(workloads: list[Workload]) -> list[Expectation]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return expectations_of(workloads)
-    with console.status(f"counting {len(workloads)} models"):
-        return expectations_of(workloads)
 
 
 def _on_generation(rows: list[Estimate]) -> list[str]:

@@ -14,8 +14,7 @@ from ncu_launch.workload_spec import DEVICES
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
 from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
-from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
-from ncu_tools.cli.options import format_option, show
+from ncu_tools.cli.options import FILE, format_option, show, status_and_lines
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
 
@@ -57,14 +56,11 @@ SAMPLE_COLUMNS = (
 @click.command()
 @click.argument("name", required=False, metavar="[NAME|measure]")
 @click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
-@click.option(
-    "--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.",
-    cls=RenamedOption, former="--device",
-)  # fmt: skip
+@click.option("--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.")
 @click.option(
     "--seconds", type=click.FloatRange(0.01, 60), default=1.0, show_default=True, help="How long to measure each work."
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The machine file to write.")
+@click.option("-o", "--output", type=FILE, help="The machine file to write.")
 @format_option
 def command(
     name: str | None, check: bool, device: str, seconds: float, output: Path | None, output_format: str
@@ -96,7 +92,8 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
     if output is None:
         own_folder().mkdir(parents=True, exist_ok=True)
     _require_writable(output or own_folder() / f"{MEASURE}.toml")
-    found = _measured(device, seconds)
+    with status_and_lines("measuring memory and matrix products"):
+        found = measured(seconds, device)
     target = keep_measured(found, output)
     notes = [*found["notes"], *left_out(found), f"the machine file is {target}"]
     rows = [_sample(sample, "dram", output_format) for sample in found["memory"]]
@@ -108,16 +105,6 @@ def _require_writable(path: Path) -> None:
     """Raise `NcuBenchError` if a file cannot be written, before spending minutes on its content."""
     with replacing_output(path) as temporary:
         temporary.unlink()
-
-
-def _measured(device: str, seconds: float) -> dict[str, Any]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return measured(seconds, device)
-    with console.status("measuring memory and matrix products"):
-        return measured(seconds, device)
 
 
 def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:

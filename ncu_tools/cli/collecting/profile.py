@@ -21,8 +21,8 @@ from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 from ncu_tools.cli.collecting.terminal_listener import Terminal
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.option_kinds.renamed_option import RenamedOption
 from ncu_tools.cli.options import (
+    FOLDER,
     argument_option,
     echo_notes,
     format_option,
@@ -167,7 +167,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="Replay every kernel in one run, or run twice and replay none (ncu).",
 )
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option("-o", "--output", type=FOLDER, help="The run folder to write.")
 @click.option(
     "--tool", type=click.Choice(TOOLS), default="auto", show_default=True, help="auto takes ncu where it can run."
 )
@@ -193,10 +193,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
 )
 @click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option(
-    "--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.",
-    cls=RenamedOption, former="--device",
-)  # fmt: skip
+@click.option("--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="Where to run.")
 @click.option("--kernel", metavar="REGEX", help="Profile only kernels whose name matches (ncu).")
 @click.option("--launch-skip", type=click.IntRange(min=0), help="Launches to pass over first (ncu).")
 @click.option("--launch-count", type=click.IntRange(min=1), help="Launches to profile (ncu).")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import click
 from ncu_launch.profile.collect import LineCallback
 
-from ncu_tools.cli.options import echo_notes
+from ncu_tools.cli.options import echo_notes, status_and_lines
 from ncu_tools.profiling.listener import Listener
-from ncu_tools.report.table import printable
 
 
 class Terminal(Listener):
@@ -27,14 +26,5 @@ class Terminal(Listener):
     @contextmanager
     def step(self, title: str) -> Iterator[LineCallback]:
         """Show the last line that the tool or the program printed, while the block runs."""
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(stderr=True)
-        with console.status(title) if console.is_terminal else nullcontext() as status:
-
-            def heard(line: str) -> None:
-                if status is not None:
-                    status.update(Text(printable(line.strip()[:100]) or title))  # as Text: brackets would be markup
-
-            yield heard
+        with status_and_lines(title) as (status, _):
+            yield lambda line: status(line.strip()[:100] or title)

@@ -14,6 +14,7 @@ from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
+    FILE,
     MACHINE_FORMATS,
     ROWS_SHOWN,
     dask_option,
@@ -82,9 +83,7 @@ ORDER = Words(
     help='Exit with 3 where a measure grew by more: "time>5%", "dram_bytes>1%", "memory>2%", "flops>0%", '
     '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "category:GEMM:time>5%", "point:REGEX:memory>2%". Repeatable.',
 )  # fmt: skip
-@click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the gates as JUnit XML too."
-)
+@click.option("--junit", type=FILE, metavar="FILE", help="Write the gates as JUnit XML too.")
 @click.option(
     "--pair", "pairs", multiple=True, metavar="OLD=NEW",
     help="This kernel of BASE is that one of NEW, by full or short names. May be repeated.",
@@ -200,10 +199,8 @@ def _compared(request: CompareRequest) -> Compared:
     if not of_bench:
         from ncu_tools.cli.tables.compare import kernels_and_layers as by
 
-        compared = {LAYER: by.compared_layers, CATEGORY: by.compared_categories}.get(
-            request.how.group, by.compared_kernels
-        )
-        return compared(request)
+        is_of_sums = request.how.group in (LAYER, CATEGORY)
+        return by.compared_layers(request) if is_of_sums else by.compared_kernels(request)
     if request.how.group != KERNEL:
         raise WrongUsage(
             f"A measured point has no {request.how.group}.",

@@ -16,7 +16,6 @@ from ncu_tools.cli.comparing.what_ran import WhatRan
 from ncu_tools.cli.option_kinds.language_options import language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import (
-    MACHINE_FORMATS,
     format_option,
     hidden_rows,
     machine_option,
@@ -149,13 +148,13 @@ def command(
     notes += hidden_rows(len(operators), top, "more operator has less work", "more operators have less work")
     shown = [*heads, *layers[:top], *operators[:top]]
     notes += _notes(comparison, shown)
-    columns = (*EXPECTED_COLUMNS, FITTING, *(MACHINE_READABLE if output_format in MACHINE_FORMATS else ()))
     extra: dict[str, Any] = {"iterations": comparison.iterations}
     if generation is not None and output_format == "json":
         extra["generation"] = [asdict(row) for row in generation.rows]
         notes += generation.notes
+    columns = (*EXPECTED_COLUMNS, FITTING)
     show(
-        Table("expected", columns, [_cells(row) for row in shown], [*notes, *measured.notes], extra),
+        Table("expected", columns, [_cells(row) for row in shown], [*notes, *measured.notes], extra, MACHINE_READABLE),
         output_format,
     )
     if generation is not None and output_format in ("text", "markdown"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ncu_tools.cli.options import (
+    FILE,
     format_option,
     hidden_rows,
     progress,
@@ -33,9 +34,7 @@ LACKING_SHOWN = 10
 @click.command()
 @click.argument("counts", metavar="COUNTS")
 @click.argument("timeline", metavar="TIMELINE")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The Parquet file to write.",
-)  # fmt: skip
+@click.option("-o", "--output", type=FILE, required=True, help="The Parquet file to write.")
 @click.option(
     "--tolerance", type=click.FloatRange(min=0, max=1), default=0.01, show_default=True, metavar="SHARE",
     help="How far the counted launches of a signature may differ, and still be taken for the same work.",

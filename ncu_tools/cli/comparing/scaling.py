@@ -12,7 +12,16 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.run_files import BENCH_FILE
 
-from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_notes, echo_text, engine_of, format_option, show
+from ncu_tools.cli.options import (
+    FILE,
+    MACHINE_FORMATS,
+    dask_option,
+    echo_notes,
+    echo_text,
+    engine_of,
+    format_option,
+    show,
+)
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
@@ -70,9 +79,7 @@ Row = dict[str, Any]
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
-)
+@click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png or .pdf file.")
 @click.option("--title", default="", help="A title for the picture.")
 @click.option("--correlations", "only_correlations", is_flag=True, help="Write the pairs of quantities, not the fits.")
 @dask_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.report.table import Column, Table
 
@@ -90,6 +90,5 @@ def command(
         return
     top = rows_shown(top, output_format)
     notes += hidden_rows(len(result.rows), top, "more row", "more rows")
-    columns = (*ACROSS, COLLECTIVE) if output_format in MACHINE_FORMATS else ACROSS
     rows = [asdict(row) for row in result.rows[:top]]
-    show(titled_times(Table("skew", columns, rows, notes), clocks), output_format)
+    show(titled_times(Table("skew", ACROSS, rows, notes, more=[COLLECTIVE]), clocks), output_format)

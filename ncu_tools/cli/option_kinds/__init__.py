@@ -1,1 +1,1 @@
-"""Kinds of options that commands share: lists, renamed ones, rows and order, what is selected, language models."""
+"""Kinds of options that commands share: lists, rows and order, what is selected, language models."""

@@ -10,7 +10,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
+from ncu_tools.cli.options import FILE, format_option, machine_option, progress, require_other_output, show
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
 
@@ -37,9 +37,7 @@ NOT_A_TIMELINE = (
 
 @click.command()
 @click.argument("run")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write."
-)
+@click.option("-o", "--output", type=FILE, required=True, help="The file to write.")
 @click.option(
     "--as", "form", type=click.Choice(FORMS), required=True,
     help="speedscope or perfetto: a trace of phases and modules. csv: for spreadsheets. sections: ncu's details page.",

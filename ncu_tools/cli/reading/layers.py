@@ -10,7 +10,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
+from ncu_tools.cli.options import FILE, MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import percent
@@ -65,9 +65,7 @@ SHARE_WORTH_SAYING = 0.0005
 @click.command()
 @click.argument("run")
 @click.option("--depth", type=click.IntRange(min=0), help="How many levels below the model to show; all if not given.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw bars to this .svg, .png or .pdf file."
-)
+@click.option("-o", "--output", type=FILE, help="Draw bars to this .svg, .png or .pdf file.")
 @click.option("--title", default="", help="A title for the picture.")
 @click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
 @formulas_option
@@ -123,8 +121,7 @@ def command(
             )
     indent = output_format in ("text", "markdown")
     rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
+    show(titled_times(Table("layers", COLUMNS, rows, notes, more=MACHINE_READABLE), result.clocks), output_format)
 
 
 def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:

@@ -13,7 +13,15 @@ from ncu_launch.files.run_files import MANIFEST
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, inductor_option, machine_option, progress
+from ncu_tools.cli.options import (
+    FILE,
+    capture_option,
+    echo_notes,
+    formulas_option,
+    inductor_option,
+    machine_option,
+    progress,
+)
 from ncu_tools.cli.terminal_notes import WrittenFile
 
 if TYPE_CHECKING:
@@ -37,10 +45,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default="report.html", show_default=True,
-    help="The HTML file to write.",
-)  # fmt: skip
+@click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The HTML file to write.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @click.option(
     "--top",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,7 @@ from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
+    FILE,
     MACHINE_FORMATS,
     capture_option,
     dask_option,
@@ -121,12 +121,7 @@ class PointOptions:
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw to this .svg, .png, .pdf or .txt file.",
-)
+@click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png, .pdf or .txt file.")
 @click.option(
     "--points", type=click.Choice(VIEWS), default=KERNELS, show_default=True,
     help="What one point is. From 10,000 launches on they are drawn as a density.",
@@ -354,10 +349,9 @@ def _table(
     with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
     first = COLUMNS[0]._replace(title="kernel" if result.density else result.noun)
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
-    if output_format in MACHINE_FORMATS:
-        columns += MACHINE_READABLE
     notes = [*result.notes, *_ceiling_notes(result, output_format, beside_picture=here), *notes]
-    table = Table("roofline", columns, rows, notes, _extra(result, scene) if output_format == "json" else {})
+    extra = _extra(result, scene) if output_format == "json" else {}
+    table = Table("roofline", columns, rows, notes, extra, MACHINE_READABLE)
     return with_time_title(table, result.time_title)
 
 

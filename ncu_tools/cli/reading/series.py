@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
+from ncu_tools.cli.options import FILE, MACHINE_FORMATS, format_option, show
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Column, Table, columns_of_arguments
@@ -29,9 +29,7 @@ OUTCOME = (Column("outcome", "outcome"), Column("reason", "reason", prose=True))
     help="What is shown over it: time, flops, bytes, dram, dram_pct, memory, flops_per_s, bytes_per_s, or any column.",
 )  # fmt: skip
 @list_option("--by", metavar="COLUMN,...", help="A series for each value of these; if not given, of all that differs.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
-)
+@click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png or .pdf file.")
 @click.option("--title", default="", help="A title for the picture.")
 @format_option
 def command(

@@ -54,9 +54,8 @@ def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
 
 def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
     rows: list[dict[str, Any]] = [asdict(one) for one in metrics_over_time(timeline)]
-    columns = (*OVER_TIME, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else OVER_TIME
-    columns = (*columns, *SERIES) if output_format == "json" else columns
-    return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU])
+    more = (*MACHINE_READABLE, *SERIES) if output_format == "json" else MACHINE_READABLE
+    return Table("samples", OVER_TIME, rows, [*_rates(timeline), WHOLE_GPU], more=more)
 
 
 def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:

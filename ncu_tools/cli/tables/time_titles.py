@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from ncu_tools.report.table import Column, Table
 
@@ -29,8 +30,8 @@ def with_time_title(table: Table, title: str) -> Table:
     """The table with "time" replaced by `title`, which JSON has under the key `time` if it differs."""
     if title == TIME:
         return table
-    columns = with_titles(table.columns, title)
-    return Table(table.command, columns, table.rows, table.notes, {TIME: title, **table.extra})
+    columns, more = with_titles(table.columns, title), with_titles(table.more, title)
+    return replace(table, columns=columns, more=more, extra={TIME: title, **table.extra})
 
 
 def with_titles(columns: Sequence[Column], title: str) -> list[Column]:

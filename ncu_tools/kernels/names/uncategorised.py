@@ -10,12 +10,13 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.kernels.names.categories import OTHER, decision_of
 from ncu_tools.kernels.names.kernel_titles import function_path
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.number_format import percent
 
 MOST_NAMED = 4
 
 
-class Uncategorised:
+class Uncategorised(MergedByField):
     """Times of the kernels of a run that are in no category, in s, added in batches of launches.
 
     `kinds` are those whose kind is known, as FFT, and none of the categories; `names` are all others.
@@ -40,13 +41,6 @@ class Uncategorised:
             decision = decision_of(name, operators[pair % len(operators)])
             if decision.category == OTHER and time:
                 (self.kinds if decision.kind else self.names)[decision.kind or function_path(name)] += time
-
-    def merge(self, other: Uncategorised) -> None:
-        """Add the times of later launches."""
-        self.seconds += other.seconds
-        for mine, theirs in ((self.names, other.names), (self.kinds, other.kinds)):
-            for name, time in theirs.items():
-                mine[name] += time
 
     def notes(self) -> list[str]:
         """In sentences; none where every kernel has a category, or no time is known."""

@@ -163,7 +163,7 @@ class TestTheCommand:
     ) -> None:
         models_run_here(monkeypatch)
         run = tmp_path / "sweep"
-        arguments = ("bench", "gemm:8,8,8,fp32", "--device", "cpu", "--max-time", "0.1", "-o", str(run))
+        arguments = ("bench", "gemm:8,8,8,fp32", "--on", "cpu", "--max-time", "0.1", "-o", str(run))
         done = ran(*arguments, "--power")
         assert done.exit_code == 0, done.stderr
         assert point_process.NO_POWER_OF_CPUS in done.stderr

@@ -244,7 +244,7 @@ class TestTargets:
             (["my_models.py:wrong"], 1, "my_models.py:wrong ran no operator of PyTorch"),
             (["my_models.py:nothing"], 2, "has no function called nothing"),
             (["no_file.py:f"], 1, "does not exist"),
-            (["resnet18", "--device", "cuda"], 1, "There is no CUDA device here"),
+            (["resnet18", "--on", "cuda"], 1, "There is no CUDA device here"),
             (["resnet18", "--mode", "cudagraph", "--warmup", "0"], 1, "CUDA graphs need a CUDA device"),
             (["fasterrcnn_resnet50_fpn"], 1, "compiled operators"),
             ([], 2, "No target was named"),

@@ -111,7 +111,7 @@ class TestKernels:
 class TestLayers:
     def test_have_a_row_for_each_phase_and_sum_their_launches(self, tmp_path: Path) -> None:
         runs = launches_run(tmp_path / "base", 100.0), launches_run(tmp_path / "new", 200.0, layers=("model.a",))
-        rows = compared_layers(CompareRequest(runs, CompareOptions(layers=True), machine_readable=True)).table.rows
+        rows = compared_layers(CompareRequest(runs, CompareOptions("layer"), machine_readable=True)).table.rows
         found = {row["layer"]: row for row in rows}
         assert (found["model.a"]["base_time_ns"], found["model.a"]["new_time_ns"]) == pytest.approx((201.0, 401.0))
         assert (found["model.a"]["verdict"], found["model.b"]["verdict"]) == ("more time, noise not known", "gone")

@@ -77,3 +77,9 @@ def test_every_command_that_shows_launches_selects_by_it(name: str) -> None:
 def test_an_option_has_one_short_form_and_never_two_meanings_of_it() -> None:
     short = [(form, names) for names in options() for form in names.split(", ") if not form.startswith("--")]
     assert len(short) == len(dict(short))
+
+
+@pytest.mark.parametrize("name", ["profile", "bench", "machines"])
+def test_where_to_run_is_on_and_device_is_a_number_everywhere(name: str) -> None:
+    assert name in options()["--on"]
+    assert name not in options()["--device"]

@@ -11,7 +11,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.bench.bench_runs import is_bench
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows, progress, rows_shown
+from ncu_tools.cli.options import hidden_rows, progress, rows_shown
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
@@ -104,8 +104,6 @@ def instruction_table(
     hidden = hidden_rows(len(result.points), top, "more kernel", "more kernels")
     extra: dict[str, Any] = {"scene": scene.as_json(), "ceilings": [asdict(roof) for roof in result.roofs]}
     columns = [one for one in COLUMNS if one.name.removesuffix("_intensity") not in set(LEVELS) - set(result.levels)]
-    if output_format in MACHINE_FORMATS:
-        columns += MACHINE_READABLE
     is_json = output_format == "json"
     shown = [*result.notes, *([] if is_json else roofs), *hidden, *notes]
-    return Table("roofline", columns, rows, shown, extra if is_json else {})
+    return Table("roofline", columns, rows, shown, extra if is_json else {}, MACHINE_READABLE)

@@ -11,7 +11,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
+from ncu_tools.cli.options import format_option, progress, show
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Column, Table
 
@@ -104,11 +104,9 @@ def command(
         series = _series(run, only, reading)
     chosen = _chosen(series, only, launch, run)
     rows: list[dict[str, Any]] = [asdict(counter_over_time(one)) for one in chosen]
-    columns = COLUMNS if output_format not in MACHINE_FORMATS else (*COLUMNS, *MACHINE_READABLE)
-    columns = (*columns, *SERIES) if output_format == "json" else columns
-    first = chosen[0]
-    extra = {"kernel": first.kernel_name, "launch_id": first.launch_id}
-    show(Table("samples", columns, rows, [*_notes(series.left, chosen), *series.notes], extra), output_format)
+    more = (*MACHINE_READABLE, *SERIES) if output_format == "json" else MACHINE_READABLE
+    extra = {"kernel": chosen[0].kernel_name, "launch_id": chosen[0].launch_id}
+    show(Table("samples", COLUMNS, rows, [*_notes(series.left, chosen), *series.notes], extra, more), output_format)
 
 
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:

@@ -12,7 +12,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def command(
         rows, every = hot_places.hottest(code, view, by, shown)
         notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     notes = [about(code), *ranked_note, *stall_notes(code), *text_notes(rows), *notes, *text.notes, *loaded.notes]
     of = {"kernel": code.kernel_name, "kernel_id": kernel_id(code.kernel_name), "launches": code.launches}
-    show(Table("source", columns, [row_of(row, text) for row in rows], notes, {**of, "ranked_by": by}), output_format)
+    shown_rows = [row_of(row, text) for row in rows]
+    show(Table("source", COLUMNS, shown_rows, notes, {**of, "ranked_by": by}, MACHINE_READABLE), output_format)
 
 
 def _offset(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -27,12 +28,12 @@ from ncu_tools.cli.tables.compare.shared import (
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, require_comparable
-from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison, compare_categories, compare_layers
+from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison
 from ncu_tools.compare.comparison_sums import SignatureSums, signature_sums_of_run
-from ncu_tools.compare.layer_sums import CategorySums, LayerSums, categories_of_run, layers_of_run
+from ncu_tools.compare.layer_sums import LayerSums, categories_of_run, layers_of_run
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME
-from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of
+from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
@@ -42,7 +43,9 @@ from ncu_tools.runs.kernel_ids import kernel_id
 from ncu_tools.runs.loading import OnDisk, Run, locate
 from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
 
-Known = TypeVar("Known")
+Known = TypeVar("Known", bound=SignatureSums | LayerSums)
+Lines = tuple[list[dict[str, Any]], dict[str, Any]]
+"""The cells of what is compared, and those of the sum over all of it."""
 
 ORDER = "change"
 KERNELS = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
@@ -103,28 +106,63 @@ def compared_kernels(request: CompareRequest) -> Compared:
     """Compare each new run with the base, kernel by kernel. Raises `NcuBenchError` if their conditions differ."""
     from ncu_tools.compare.compare_kernels import compare, ordered
 
-    found: dict[str, Comparison] = {}
-    notes: dict[str, list[str]] = {}
-    sides = _pairs(request, _calls if request.how.group == OPERATOR else _summed)
+    what, order = request.how.group, request.how.order or ORDER
+    sides = _pairs(request, _calls if what == OPERATOR else signature_sums_of_run)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
     pairs = asked_pairs(request.how.pairs, names[0], names[1:])
+    found: dict[str, Comparison] = {}
+    lines: dict[str, Lines] = {}
     for ours, theirs in sides:
         conditions = ours.conditions, theirs.conditions
         one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=request.how.anyway)
         found[theirs.name] = one
-        notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
-    lines = {
-        name: (
-            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.order or ORDER)],
-            _total_cells(one, request),
-        )
-        for name, one in found.items()
-    }
+        kernels = [_kernel_cells(kernel) for kernel in ordered(one.kernels, order)]
+        lines[theirs.name] = kernels, _total_cells(one, request)
     machine = (*KERNELS, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    what = request.how.group
     columns = machine if request.machine_readable else (KERNELS[0]._replace(title=what), *KERNELS[1:], MATCHED_BY)
-    table = _table(request, what, lines, notes, columns, sides)
-    table.extra["differences"] = _differences(found)
+    return _compared(request, sides, found, lines, columns)
+
+
+def compared_layers(request: CompareRequest) -> Compared:
+    """Compare each new run with the base, layer by layer and phase by phase, or by category of kernels.
+
+    Raises as `compared_kernels` does.
+    """
+    from ncu_tools.compare.compare_layers import compare_categories, compare_layers, ordered
+
+    what, order, anyway = request.how.group, request.how.order or ORDER, request.how.anyway
+    sides: Sequence[tuple[_Side[Any], _Side[Any]]]
+    titles: tuple[Column, ...]
+    if what == CATEGORY:
+        sides = _pairs(request, categories_of_run)
+        compare, titles = compare_categories, (Column(CATEGORY, CATEGORY, wide=True),)
+    else:
+        sides = _pairs(request, layers_of_run)
+        compare, titles = partial(compare_layers, depth=request.how.depth), (Column(LAYER, LAYER, wide=True), PHASE)
+    found: dict[str, LayerComparison] = {}
+    lines: dict[str, Lines] = {}
+    for ours, theirs in sides:
+        one = compare(ours.run, theirs.run, (ours.conditions, theirs.conditions), sums_anyway=anyway)
+        found[theirs.name] = one
+        layers = [_layer_cells(layer, what, request) for layer in ordered(one.layers, order)]
+        lines[theirs.name] = layers, _layer_cells(one.total, what, request)
+    counts = [column._replace(kind="number") for column in COUNTS]
+    columns = (*titles, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else titles
+    return _compared(request, sides, found, lines, columns)
+
+
+def _compared(
+    request: CompareRequest,
+    sides: Sequence[tuple[_Side[Any], _Side[Any]]],
+    found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
+    lines: dict[str, Lines],
+    columns: Sequence[Column],
+) -> Compared:
+    notes = {theirs.name: [*found[theirs.name].notes, *ours.notes, *theirs.notes] for ours, theirs in sides}
+    table = _table(request, lines, notes, columns, sides)
+    table.extra["differences"] = [
+        {RUN.name: name, **asdict(each)} for name, one in found.items() for each in one.differences
+    ]
     return Compared(table, {name: one.subjects for name, one in found.items()}, _other_work(found, request))
 
 
@@ -139,75 +177,19 @@ def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
     ]  # fmt: skip
 
 
-def compared_layers(request: CompareRequest) -> Compared:
-    """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
-    sides = _pairs(request, _layered)
-    found = [
-        compare_layers(
-            ours.run,
-            theirs.run,
-            (ours.conditions, theirs.conditions),
-            depth=request.how.depth,
-            sums_anyway=request.how.anyway,
-        )
-        for ours, theirs in sides
-    ]
-    return _of_layers(request, sides, found, (Column(LAYER, LAYER, wide=True), PHASE))
-
-
-def compared_categories(request: CompareRequest) -> Compared:
-    """Compare the times of each new run with those of the base, by category. Raises as `compared_kernels` does."""
-    sides = _pairs(request, _categorised)
-    anyway = request.how.anyway
-    found = [
-        compare_categories(ours.run, theirs.run, (ours.conditions, theirs.conditions), sums_anyway=anyway)
-        for ours, theirs in sides
-    ]
-    return _of_layers(request, sides, found, (Column(CATEGORY, CATEGORY, wide=True),))
-
-
-def _of_layers(
-    request: CompareRequest,
-    sides: Sequence[tuple[_Side[Any], _Side[Any]]],
-    compared: Sequence[LayerComparison],
-    titles: tuple[Column, ...],
-) -> Compared:
-    """The table of compared layers, or of categories, whose first columns are `titles`."""
-    from ncu_tools.compare.compare_layers import ordered
-
-    what, order = titles[0].name, request.how.order or ORDER
-    both = list(zip(sides, compared, strict=True))
-    found = {theirs.name: one for (_, theirs), one in both}
-    notes = {theirs.name: [*one.notes, *ours.notes, *theirs.notes] for (ours, theirs), one in both}
-    lines = {
-        name: (
-            [_layer_cells(layer, what, request) for layer in ordered(one.layers, order)],
-            _layer_cells(one.total, what, request),
-        )
-        for name, one in found.items()
-    }
-    counts = [column._replace(kind="number") for column in COUNTS]
-    columns = (*titles, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else titles
-    table = _table(request, what, lines, notes, columns, sides)
-    table.extra["differences"] = _differences(found)
-    return Compared(table, {name: one.subjects for name, one in found.items()}, _other_work(found, request))
-
-
 # ------------------------------------------------------------------------------------------------------- the runs
 
 
-def _pairs(
-    request: CompareRequest, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
-) -> list[tuple[_Side[Known], _Side[Known]]]:
+def _pairs(request: CompareRequest, read: Callable[[OnDisk | Run], Known]) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once they are known to be comparable; of runs of several points, point by point."""
     only = request.only
     with engine_of(request.dask) as engine, progress("Reading") as reading:
         found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
         chosen = ((path, run if only is None else only.of(run)) for path, run in found)
         if any(map(is_varied, request.runs)):
-            pairs = _pairs_of_points(list(chosen), side_of)
+            pairs = _pairs_of_points(list(chosen), read)
         else:
-            ours, *theirs = (side_of(path, run) for path, run in chosen)
+            ours, *theirs = (_side(path, read(run)) for path, run in chosen)
             pairs = [(ours, side) for side in theirs]
     if not request.how.anyway:
         for ours, side in pairs:
@@ -216,7 +198,7 @@ def _pairs(
 
 
 def _pairs_of_points(
-    runs: Sequence[tuple[str, OnDisk | Run]], side_of: Callable[[str, OnDisk | Run], _Side[Known]]
+    runs: Sequence[tuple[str, OnDisk | Run]], read: Callable[[OnDisk | Run], Known]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
     """Each point of the base with the same point of each new run.
 
@@ -245,9 +227,9 @@ def _pairs_of_points(
         notes = [f"not compared, since only one run has the point: {', '.join(alone)}"] if alone else []
         for words in common:
             values, before = ours[words]
-            after = side_of(path, theirs[words][1])
+            after = _side(path, read(theirs[words][1]))
             new = replace(after, name=f"{path}/{words}", notes=[*after.notes, *notes], point=values, of=path)
-            pairs.append((replace(side_of(base, before), name=f"{base}/{words}"), new))
+            pairs.append((replace(_side(base, read(before)), name=f"{base}/{words}"), new))
     return pairs
 
 
@@ -256,40 +238,23 @@ def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
-def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
-    """A run of any size, summed per launch signature."""
-    sums = signature_sums_of_run(found)
-    return _Side(path, sums, _conditions(path, sums.observed), list(sums.reports))
-
-
-def _calls(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
+def _calls(found: OnDisk | Run) -> SignatureSums:
     """A trace, summed by its calls of operators; all of its launches are in memory for that."""
     table = found.table if isinstance(found, Run) else read_launches(found.file)
     if not knows_operators(table):
         raise NcuBenchError(
-            f"No launch of {path} knows its operator.",
+            f"No launch of {found.name} knows its operator.",
             "Operators come from traces of PyTorch's profiler, or its NVTX ranges.",
             "Profile with PyTorch's profiler, or compare kernels: leave --operators out.",
         )
-    return _summed(path, Run(found.name, calls_of_operators(table), found.notes))
+    return signature_sums_of_run(Run(found.name, calls_of_operators(table), found.notes))
 
 
-def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
-    """A run of any size, condensed to rows for its layers."""
-    run = layers_of_run(found)
-    return _Side(path, run, _conditions(path, run.observed), list(run.reports))
-
-
-def _categorised(path: str, found: OnDisk | Run) -> _Side[CategorySums]:
-    """A run of any size, condensed to rows for its categories of kernels."""
-    run = categories_of_run(found)
-    return _Side(path, run, _conditions(path, run.observed), list(run.reports))
-
-
-def _conditions(path: str, observed: Observed) -> Conditions:
-    """The conditions of a run, from its launches and, if readable, its manifest."""
+def _side(path: str, run: Known) -> _Side[Known]:
+    """A run with its conditions, from its launches and, if readable, its manifest."""
     belongs = Path(path).is_dir() or Path(path).name == "launches.parquet"
-    return conditions_of(observed, manifest_in(folder_of(path)) if belongs else None)
+    conditions = conditions_of(run.observed, manifest_in(folder_of(path)) if belongs else None)
+    return _Side(path, run, conditions, list(run.reports))
 
 
 # ------------------------------------------------------------------------------------------------------ the table
@@ -297,8 +262,7 @@ def _conditions(path: str, observed: Observed) -> Conditions:
 
 def _table(
     request: CompareRequest,
-    what: str,
-    lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
+    lines: dict[str, Lines],
     notes: dict[str, list[str]],
     columns: Sequence[Column],
     sides: Sequence[tuple[_Side[Any], _Side[Any]]],
@@ -308,7 +272,7 @@ def _table(
     `columns` are all columns for machines; for people those of the comparison are appended. What was varied has
     columns of its own; people then see the run only where there are several.
     """
-    time = _time_title(sides)
+    what, time = request.how.group, _time_title(sides)
     points = {theirs.name: theirs.point for _, theirs in sides}
     of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), spare=0)
     new_runs = {theirs.of or theirs.name for _, theirs in sides}
@@ -371,10 +335,6 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> 
         Column("flops_change", "FLOPs changed", spare=UNCHANGED if same["flops"] else CHANGED),
         Column("dram_bytes_change", "DRAM changed [95 %]", spare=UNCHANGED if same["dram_bytes"] else CHANGED),
     ]
-
-
-def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> list[dict[str, Any]]:
-    return [{RUN.name: name, **asdict(each)} for name, one in found.items() for each in one.differences]
 
 
 def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:

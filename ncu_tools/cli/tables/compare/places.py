@@ -59,8 +59,7 @@ def compared_places(request: CompareRequest) -> Compared:
         for name, code in (("base", base), ("new", new))
     ]
     notes = [*about, *hidden_rows(len(rows), top, "more place", "more places"), *base_notes, *new_notes]
-    columns = (*COLUMNS, *MACHINE_READABLE) if request.machine_readable else COLUMNS
-    return Compared(Table("compare", columns, [_row(row) for row in rows[:top]], notes), {})
+    return Compared(Table("compare", COLUMNS, [_row(row) for row in rows[:top]], notes, more=MACHINE_READABLE), {})
 
 
 def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, list[str]]:

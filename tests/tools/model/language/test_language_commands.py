@@ -30,7 +30,7 @@ SMALL = [
     )
     for word in ("--set", field)
 ]  # fmt: skip
-QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
+QUICK = ("--max-time", "0.05", "--warmup", "1", "--on", "cpu")
 LLAMA = "hf:llama-2-7b"
 
 
@@ -180,7 +180,7 @@ def test_a_profile_of_both_phases_has_layers_with_the_time_of_each(tmp_path: Pat
     run = str(tmp_path / "run")
     done = ran(
         "profile", LLAMA, *SMALL, "--phase", "prefill,decode", "--prompt-length", "16", "--tool", "operators",
-        "--device", "cpu", "-o", run,
+        "--on", "cpu", "-o", run,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert "in prefill it gives logits of the last token only" in done.stderr
@@ -195,7 +195,7 @@ def test_a_profile_of_both_phases_has_layers_with_the_time_of_each(tmp_path: Pat
 def test_points_of_a_profile_can_vary_the_context(tmp_path: Path) -> None:
     done = ran(
         "profile", LLAMA, *SMALL, "--phase", "decode", "--vary", "context_length=8,16", "--tool", "operators",
-        "--device", "cpu", "-o", str(tmp_path / "run"), "--format", "json",
+        "--on", "cpu", "-o", str(tmp_path / "run"), "--format", "json",
     )  # fmt: skip
     assert len(rows_of(done)) == 2
 

@@ -1,0 +1,32 @@
+"""Sums over launches that are merged field by field, so that a new field needs no line of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class MergedByField:
+    """Sums to which those of later launches are added: numbers add up, sets and dicts unite, flags are true if any is.
+
+    A field with a `merge` of its own is merged by it. Any other is the same in both, as a name or a setting is.
+    """
+
+    def merge(self, other: Any) -> None:
+        """Merge the sums of later launches, of the same class, into these."""
+        for name, later in vars(other).items():
+            setattr(self, name, _merged(getattr(self, name), later))
+
+
+def _merged(first: Any, later: Any) -> Any:
+    if isinstance(first, (bool, set)):
+        return first | later
+    if isinstance(first, (int, float, np.ndarray)):
+        return first + later
+    if isinstance(first, dict):
+        for key, value in later.items():
+            first[key] = _merged(first[key], value) if key in first else value
+    elif hasattr(first, "merge"):
+        first.merge(later)
+    return first

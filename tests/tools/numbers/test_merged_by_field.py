@@ -1,0 +1,38 @@
+"""Sums merged field by field."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ncu_tools.numbers.merged_by_field import MergedByField
+
+
+class Inner(MergedByField):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+class Sums(MergedByField):
+    def __init__(self, launches: int, *, averaged: bool, names: set[str]) -> None:
+        self.title = "kernels"
+        self.launches, self.averaged, self.names = launches, averaged, names
+        self.cells = np.full(2, float(launches))
+        self.missing = Counter(dict.fromkeys(names, launches))
+        self.inner, self.nothing = Inner(launches / 2), None
+
+
+def test_numbers_add_up_sets_and_dicts_unite_and_settings_stay() -> None:
+    sums = Sums(1, averaged=False, names={"a"})
+    sums.merge(Sums(2, averaged=True, names={"a", "b"}))
+    assert (sums.title, sums.launches, sums.averaged, sums.names) == ("kernels", 3, True, {"a", "b"})
+    assert sums.missing == {"a": 3, "b": 2}
+    assert sums.cells.tolist() == [3.0, 3.0]
+    assert (sums.inner.seconds, sums.nothing) == (1.5, None)
+
+
+def test_keys_keep_the_order_in_which_they_came() -> None:
+    first, later = Sums(1, averaged=False, names={"b"}), Sums(1, averaged=False, names={"a"})
+    first.merge(later)
+    assert list(first.missing) == ["b", "a"]
