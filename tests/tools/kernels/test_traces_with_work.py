@@ -323,8 +323,8 @@ COVERAGE = {
     VLLM: (2.7, 100.0, 0.0),
     SGLANG: (0.9, 100.0, 0.0),
     "AMD-AGI__TraceLens__b200__eager_trace.json.gz": (19.8, 24.7, 19.7),
-    "facebookresearch__HTA__trace_filter__sampled_rank-0.json.gz": (15.3, 44.3, 65.3),
-    "facebookresearch__HTA__trace_filter__sampled_rank-1.json.gz": (14.3, 34.2, 58.2),
+    "facebookresearch__HTA__trace_filter__sampled_rank-0.json.gz": (15.3, 44.2, 65.3),
+    "facebookresearch__HTA__trace_filter__sampled_rank-1.json.gz": (14.2, 34.1, 58.2),
 }
 """Shared trace -> per cent of kernel time with FLOPs, of that whose operator is known and no collective, and per cent
 that is communication, as in docs/shapes.md."""
