@@ -28,6 +28,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.run_outcome import last_error_line
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished, own_environment, run
 from ncu_launch.targets.language.settings import causal_name, check
+from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
 from ncu_launch.targets.user_functions import ARGUMENTS, COLUMNS, is_function, lacks, sizes_taken
@@ -87,7 +88,7 @@ def points(sweep: Sweep) -> list[BenchPoint]:
     found: dict[str, BenchPoint] = {}
     for target in sweep.targets:
         axes = sizes_of(target)
-        own = own_dtype(target)
+        own, is_misspelt = own_dtype(target), misspelt(target) is not None
         for dtype, mode, device, phase, arguments, variant, length, size, batch in product(
             (own,) if own else sweep.dtypes,
             sweep.modes,
@@ -105,7 +106,8 @@ def points(sweep: Sweep) -> list[BenchPoint]:
             )  # fmt: skip
             workload = varied(workload, variant, takes_arguments=takes_arguments(target))
             workload = _without_sizes(workload, axes) if variant else workload
-            workload = check(_without_length(workload), sweep.phases)
+            workload = _without_length(workload)
+            workload = workload if is_misspelt else check(workload, sweep.phases)
             point = BenchPoint(_name(workload, workload.batch_size if batch else None), workload)
             found.setdefault(point.name, point)
     return list(found.values())

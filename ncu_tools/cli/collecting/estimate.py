@@ -150,13 +150,13 @@ def command(
     from ncu_tools.model.language.language_estimate import Types
 
     machines = [find_machine(name) for name in machine_names]
-    wrong = [misspelt(target) for target in targets]
-    if wrong[0] is not None and all(wrong):
-        raise wrong[0]
+    wrong = {target: misspelt(target) for target in targets}
+    if (first := wrong[targets[0]]) is not None and all(wrong.values()):
+        raise first
     language.require_causal(targets)
     asked = tuple(phases)
     workloads = list(dict.fromkeys(
-        check(workload, asked)
+        workload if wrong[target] else check(workload, asked)
         for target in targets
         for dtype in dtypes
         for arguments in (language.combinations() if causal_name(target) else ((),))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_launch.bench.sweep import Sweep, points
 from ncu_parsers.parquet.reader import read_bench
 
 from ncu_tools.bench.generation_points import with_utilisation
@@ -227,6 +228,15 @@ def test_a_bad_combination_is_refused_in_one_paragraph(words: str, said: str) ->
     assert said in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert said in last or "Nothing could be estimated" in last
+
+
+def test_a_misspelt_name_beside_a_causal_model_is_said_to_be_unknown_and_the_other_is_counted() -> None:
+    """Not that it keeps no KV cache, as other models."""
+    wrong, right = rows_of(ran("estimate", "hf:qwen3-80b", "hf:gpt2", "--phase", "decode", "--format", "json"))
+    assert wrong["failed"] == "There is no configured transformers (hf:) model called qwen3-80b."
+    assert right["cache_read_bytes"] > 0
+    of_a_sweep = points(Sweep(("hf:qwen3-80b", "hf:gpt2"), phases=("decode",)))
+    assert [point.workload.target for point in of_a_sweep] == ["hf:qwen3-80b", "hf:gpt2"]
 
 
 def test_a_program_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
