@@ -14,13 +14,19 @@ from functools import cache
 from typing import Any
 
 from ncu_launch.counters import metrics
-from ncu_launch.counters.chips import Chip, exists, is_conditional, version_text
+from ncu_launch.counters.chips import Chip, chips, exists, is_conditional, version_text
 from ncu_launch.counters.metrics import table
 from ncu_launch.errors import WrongUsage, near_names
 from ncu_launch.profilers.command_line import Version
 
 TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_executed_pipe_tensor.sum")
 """Counted together with fp32 and fp64 operations, in the same pass: 0 means that the tensor cores were idle."""
+
+ENDINGS = ("sum", "avg", "min", "max", "ratio", "pct", "max_rate")
+"""What stands behind the first dot of a metric: how its units are combined, or what of a ratio is meant.
+
+Source: NVIDIA's Kernel Profiling Guide, Metrics Structure (https://docs.nvidia.com/nsight-compute/ProfilingGuide).
+"""
 
 HALF_PRECISIONS = ("fp16", "bf16")
 TYPES_WITHOUT_TENSOR_CORES = ("fp32",)
@@ -139,7 +145,8 @@ def select(
         else:
             name, note = corrected(entry, group_names())
             counters.append(Counter(name, "", "", ""))
-            notes += [note] if note else []
+            doubt = "" if listed or entry.startswith("=") else doubt_of(name)
+            notes += [each for each in (note, doubt) if each]
     unique = {counter.name: counter for counter in reversed(counters)}
     in_order = dict.fromkeys(counter.name for counter in counters)
     chosen = tuple(unique[name] for name in in_order)
@@ -151,6 +158,34 @@ def refuse_unknown(wanted: Sequence[str]) -> None:
     for entry in wanted:
         if entry not in group_names() and not _is_pattern(entry):
             corrected(entry, group_names())
+
+
+@cache
+def _known_bases() -> frozenset[str]:
+    """What metrics of the groups are called up to their first dot, on any chip."""
+    counters = (counter for chip in (None, *chips()) for group in group_names() for counter in counters_of(group, chip))
+    return frozenset(counter.name.split(".")[0] for counter in counters)
+
+
+def doubt_of(metric: str) -> str:
+    """Why the full name of a metric may be misspelt; "" if nothing speaks for that.
+
+    Chips have thousands of metrics that no group has. So a name is doubted only if no metric ends like it, or if one
+    letter or two of one word keep it from a name that a group has.
+    """
+    base, _, rest = metric.partition(".")
+    if rest and rest.split(".")[0] not in ENDINGS:
+        return f"{metric} is no metric: behind the first dot stands one of {', '.join(ENDINGS)}"
+    near = [known for known in sorted(_known_bases()) if _differ_in_a_word(base, known)]
+    if base in _known_bases() or not near:
+        return ""
+    return f"{metric} may be misspelt: groups have {near[0]}, and ncu --query-metrics lists all that a chip has"
+
+
+def _differ_in_a_word(name: str, other: str) -> bool:
+    words, others = name.split("_"), other.split("_")
+    pairs = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    return len(words) == len(others) and len(pairs) == 1 and bool(near_names(pairs[0][0], [pairs[0][1]], cutoff=0.8))
 
 
 def _is_pattern(entry: str) -> bool:

@@ -84,7 +84,7 @@ def _chip(name: str | None, version: Version | None) -> tuple[Chip | None, list[
         here = gpus()
         chip = chip_of(here[0].compute_capability, here[0].name) if here else None
     if chip is None:
-        return None, ["the chip is not known: these metrics exist on every chip; --chip NAME shows all of one"]
+        return None, ["the chip is not known: groups have the metrics of every chip; --chip NAME shows all of one"]
     notes = [f"{chip.name}: {chip.title}, {_capability(chip)}"]
     if not chip.known_to(version):
         known = f"from {version_text(chip.since)} on" if chip.since else "up to a version"

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from ncu_launch.counters.chips import Chip, chip_of, chips, exists, find_chip
-from ncu_launch.counters.metric_groups import MetricSelection, counters_of, group_names, select
+from ncu_launch.counters.metric_groups import MetricSelection, counters_of, doubt_of, group_names, select
 from ncu_launch.counters.metrics import SASS_PREFIXES
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.command_line import Version
@@ -16,6 +16,7 @@ from ncu_launch.profilers.installed_tools import find_tool, listed_metrics
 
 from tests.conftest import SHARED
 from tests.launch.counters.test_metric_names import RECIPES, recipes
+from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
 METRICS = SHARED / "metrics"
 needs_lists = pytest.mark.skipif(not METRICS.is_dir(), reason="the folder ../shared/metrics is missing")
@@ -292,6 +293,27 @@ class TestWrongSpellings:
         selection = select([name, "lts__t_sectors.sum"], find_chip("ga100"))
         assert selection.names[3:] == (name, "lts__t_sectors.sum")
         assert selection.notes == ()
+
+    @pytest.mark.parametrize(
+        ("written", "doubt"),
+        [
+            ("smsp__inst_executed.su", "is no metric: behind the first dot stands one of sum, avg"),
+            ("dram__byte.sum", "may be misspelt: groups have dram__bytes,"),
+            ("gpu__time_duraton.sum", "may be misspelt: groups have gpu__time_duration,"),
+        ],
+    )
+    def test_that_are_hardly_metrics_are_doubted_in_a_note(self, written: str, doubt: str) -> None:
+        selection = select([written], find_chip("ga100"))
+        assert written in selection.names
+        assert f"{written} {doubt}" in selection.notes[0]
+        assert select([f"={written}"], find_chip("ga100")).notes == ()
+
+    @needs_shared_reports
+    def test_of_real_reports_are_never_doubted(self) -> None:
+        tables = [table_of(path) for path in shared_reports("ncu_rep_full")]
+        names = {name for table in tables if table is not None for name in table.column_names if "__" in name}
+        assert len(names) > 2000
+        assert [doubt for doubt in map(doubt_of, names) if doubt] == []
 
     def test_of_groups_get_suggestions(self) -> None:
         with pytest.raises(WrongUsage) as raised:

@@ -184,7 +184,9 @@ def combined_note(asked: Sequence[dict[str, Any]]) -> str:
 
 
 def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[str]:
-    """The note on columns that the report has no metric for, with what collects them; [] if there are none."""
+    """The notes on columns that the report has no metric for, with what collects them; [] if there are none."""
+    from ncu_launch.counters.metric_groups import doubt_of
+
     from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near
 
     lacking = [one for one in columns if not _is_there(one, in_run)]
@@ -208,7 +210,8 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[s
     alike = [name for metric in metrics for name in near(metric, in_run, LIKE_A_METRIC)]
     names = ", ".join(one.name for one in lacking)
     has = f" (it has {', '.join(dict.fromkeys(alike))})" if alike else ""
-    return [*notes, f"not in the report{has}, so empty: {names}; collect with: {command}"]
+    doubts = [doubt for doubt in map(doubt_of, metrics) if doubt]
+    return [*notes, f"not in the report{has}, so empty: {names}; collect with: {command}", *doubts]
 
 
 def _is_there(one: ChosenColumn, in_run: Collection[str]) -> bool:
