@@ -19,25 +19,31 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.compare.comparison_sums import LAUNCHES, SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import Pairing
-from ncu_tools.numbers.statistics import Codes, Estimate, Totals, mean_of, ratio_interval, totals
+from ncu_tools.numbers.statistics import Codes, Estimate, Totals, mean_of, paired_ratio_interval, ratio_interval, totals
 
 PER_LAUNCH = "per launch"
 OF_COMMON_SIGNATURES = "per launch, of the grids, blocks and ranges in both runs"
 OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
 
 WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
-"""Launches whose scatter the interval uses; that of all launches includes differences between signatures."""
+BETWEEN_SIGNATURES = "how the changes of its shapes and ranges differ"
+"""Launches whose scatter the interval uses; that of all launches includes differences between signatures, and stands
+where some have a single launch and one of them takes most of the time."""
 OF_ITERATIONS = "iterations"
 """The scatter that comes first where all launches of both runs know their iterations."""
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The signatures of a run: their pair, stratum and number of launches, and the weight of each launch."""
+    """The signatures of a run: their pair, stratum and number of launches, and the weight of each launch.
+
+    `work` numbers what is compared as the same work: strata of both runs, and the other strata of a pair as one.
+    """
 
     run: SignatureSums
     pair: Codes
     strata: Codes
+    work: Codes
     launches: Floats
     weight: Floats
 
@@ -47,6 +53,10 @@ class _Side:
         launches = np.bincount(self.pair, self.launches * self.weight, pairs)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.bincount(self.pair, weighed, pairs) / launches
+
+    def of_works(self, sums: Floats, works: int) -> Floats:
+        """The weighted sum of each work; float64, one per work."""
+        return np.bincount(self.work, np.where(self.weight > 0, sums * self.weight, 0.0), works).astype(np.float64)
 
     def by_iteration(self, column: str, pairs: int) -> Floats | None:
         """The weighted means per launch of each pair in each iteration, shape (iterations, pairs); None if not known.
@@ -91,21 +101,37 @@ class Mix:
 
     def intervals(self, measure: str, column: str) -> dict[int, tuple[float, float, str]]:
         """Pair index -> interval of the ratio of its means, and its basis; pairs without one are absent."""
-        before, after = (side.scatter(column, len(self.compares), self._strata) for side in self._sides)
-        means = self.means(measure)
+        sides = [side.scatter(column, len(self.compares), self._strata) for side in self._sides]
+        means, works = self.means(measure), self._works(measure)
         found = self._of_iterations(column)
         for number in range(len(self.compares)):
             if number in found:
                 continue
-            for basis in (WITHIN_SIGNATURES, OF_ALL):
-                sides = zip(means, (before[basis], after[basis]), strict=True)
-                estimates = [_around(float(mean[number]), scatter, number) for mean, scatter in sides]
-                if all(np.isfinite(estimate[1]) for estimate in estimates):
-                    interval = ratio_interval(estimates[0], estimates[1])
-                    if interval is not None:
-                        found[number] = (*interval, basis)
-                    break
+            (base, of_base), (new, of_new) = (
+                [_around(float(mean[number]), side[basis], number) for basis in (WITHIN_SIGNATURES, OF_ALL)]
+                for mean, side in zip(means, sides, strict=True)
+            )
+            basis, interval = WITHIN_SIGNATURES, ratio_interval(base, new)
+            if not np.isfinite([base[1], new[1]]).all():
+                basis, interval = OF_ALL, ratio_interval(of_base, of_new)
+                paired = interval and paired_ratio_interval(*works[number])
+                if paired is not None:
+                    basis, interval = BETWEEN_SIGNATURES, paired
+            if interval is not None:
+                found[number] = (*interval, basis)
         return found
+
+    def _works(self, measure: str) -> list[tuple[Floats, Floats]]:
+        """For each pair the sums of its works in the base and in the new run."""
+        pairs = len(self.compares)
+        count = self._strata + pairs
+        base, new = (side.of_works(side.run.totals(measure), count) for side in self._sides)
+        pair_of = np.full(count, pairs)
+        for side in self._sides:
+            pair_of[side.work] = side.pair
+        order = np.argsort(pair_of, kind="stable")
+        cuts = np.searchsorted(pair_of[order], np.arange(1, pairs + 1))
+        return list(zip(np.split(base[order], cuts)[:pairs], np.split(new[order], cuts)[:pairs], strict=True))
 
     def _of_iterations(self, column: str) -> dict[int, tuple[float, float, str]]:
         """The intervals of pairs by the scatter of whole iterations, where it is known."""
@@ -138,7 +164,7 @@ def mix_of(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Mix:
     before, after = (np.bincount(of, count, strata_count + pairs) for of, count in zip(strata, launches, strict=True))
     weights = (after > 0).astype(np.float64), before / np.maximum(after, 1)
     weighed = [
-        _Side(run, pair, own, count, weight[of])
+        _Side(run, pair, own, of, count, weight[of])
         for (run, pair, own), count, weight, of in zip(sides, launches, weights, strata, strict=True)
     ]
     rest = before[strata_count:] > 0, after[strata_count:] > 0

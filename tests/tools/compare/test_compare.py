@@ -28,7 +28,7 @@ from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compar
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.compare.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
-from ncu_tools.compare.per_launch import OF_ALL, WITHIN_SIGNATURES
+from ncu_tools.compare.per_launch import BETWEEN_SIGNATURES, OF_ALL, WITHIN_SIGNATURES
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of, differences, known_of_one
 from ncu_tools.numbers.statistics import Codes, Moments, ratio_interval, student_quantile, totals
 from tests.conftest import SAMPLES
@@ -142,7 +142,19 @@ class TestIntervals:
         assert change.low is not None
         assert change.low > 1.1
 
-    def test_signatures_launched_once_fall_back_to_the_scatter_of_all_launches(self) -> None:
+    def test_a_kernel_with_many_shapes_that_are_each_slower_is_slower(self) -> None:
+        shapes = {(number, 1, 1): 10.0 * 2**number for number in range(6)}
+        noise = (1.02, 0.99, 1.0, 0.98, 1.01, 1.0)
+        base = [one("k", ns, grid=grid) for grid, ns in shapes.items()]
+        new = [one("k", 1.25 * ns * by, grid=grid) for by, (grid, ns) in zip(noise, shapes.items(), strict=True)]
+        change = only(compared(base, new)).changes["time"]
+        assert (change.basis, change.outcome) == (BETWEEN_SIGNATURES, "more")
+        assert change.low == pytest.approx(1.21, abs=0.02)
+        assert change.high == pytest.approx(1.29, abs=0.02)
+
+    def test_signatures_launched_once_of_which_one_takes_the_time_fall_back_to_the_scatter_of_all_launches(
+        self,
+    ) -> None:
         base = [one("k", 10, grid=(1, 1, 1)), one("k", 1000)]
         change = only(compared(base, [one("k", 11, grid=(1, 1, 1)), one("k", 1190)])).changes["time"]
         assert (change.basis, change.outcome) == (OF_ALL, "no change shown")

@@ -16,6 +16,7 @@ from ncu_tools.numbers.statistics import (
     mean_of,
     mean_ratio_interval,
     of_single_launches,
+    paired_ratio_interval,
     ratio_interval,
     student_quantile,
     totals,
@@ -201,3 +202,44 @@ def test_a_geometric_mean_is_the_root_of_the_product() -> None:
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
     assert geometric_mean([1.0, 2.0, 4.0]) == pytest.approx(2)
     assert geometric_mean([3.0]) == 3.0, "to the last digit, which the exponential of a logarithm is not"
+
+
+class TestPairedRatioInterval:
+    """Sums of works of which each is held against itself in the other run."""
+
+    def test_of_three_works_is_that_worked_out_by_hand(self) -> None:
+        """Sums 30 and 33; shares of 10/30 and 11/33, 11/33, 11/33 of each; t = 4.3027 with two degrees of freedom.
+
+        Residuals (after - before) are 1/30, 0 and -1/30 with the second run 11, 11, 11 and the first 9, 10, 11.
+        """
+        low, high = paired_ratio_interval(np.array([9.0, 10.0, 11.0]), np.array([11.0, 11.0, 11.0])) or (0, 0)
+        shares = np.array([(9 / 30 + 1 / 3) / 2, 1 / 3, (11 / 30 + 1 / 3) / 2])
+        spread = math.hypot(1 / 30 / (1 - shares[0]), 1 / 30 / (1 - shares[2]))
+        reach = student_quantile(0.95, 1 / (shares**2).sum() - 1) * spread
+        assert (low, high) == pytest.approx((1.1 * math.exp(-reach), 1.1 * math.exp(reach)), rel=1e-4)
+
+    def test_where_all_change_alike_is_that_change(self) -> None:
+        times = np.array([1.0, 2.0, 4.0, 4.0])
+        assert paired_ratio_interval(times, 2 * times) == (2, 2)
+
+    @pytest.mark.parametrize(
+        ("base", "new"),
+        [((1.0, 99.0), (2.0, 98.0)), ((1, 1, 98), (1, 1, 99)), ((1, NONE, 1), (1, 1, 1)), ((0, 0, 0), (1, 1, 1))],
+        ids=["two works", "one that takes nearly all", "an unknown time", "no time"],
+    )
+    def test_is_unknown_of(self, base: tuple[float, ...], new: tuple[float, ...]) -> None:
+        assert paired_ratio_interval(np.array(base, float), np.array(new, float)) is None
+
+    @pytest.mark.parametrize(("works", "decades"), [(3, 0), (6, 1), (12, 3), (40, 1)])
+    @pytest.mark.slow
+    def test_about_95_of_100_hold_the_true_ratio_however_different_the_works_are(
+        self, works: int, decades: float
+    ) -> None:
+        random, found = np.random.default_rng(3), []
+        for _ in range(2000):
+            times = 10 ** random.uniform(0, decades, works)
+            base, new = (factor * times * (1 + 0.05 * random.standard_normal(works)) for factor in (1.0, 1.3))
+            found.append(paired_ratio_interval(base, new))
+        held = [one[0] <= 1.3 <= one[1] for one in found if one is not None]
+        assert len(held) > 1900
+        assert 0.94 <= sum(held) / len(held) <= 0.98
