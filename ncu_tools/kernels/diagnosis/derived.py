@@ -6,11 +6,10 @@ import math
 
 from ncu_tools.kernels.diagnosis.limits import AS_BUSY
 from ncu_tools.kernels.diagnosis.rules import Known, stall_reasons
-from ncu_tools.kernels.diagnosis.sums import Inputs
+from ncu_tools.kernels.diagnosis.sums import SECTOR_BYTES, WARP_THREADS, Inputs
 from ncu_tools.kernels.hotspots import Hotspot
 
 DATA_PIPE = "l1tex__data_pipe_lsu_wavefronts"
-SECTOR_BYTES, WARP_THREADS = 32, 32
 WIDEST_ACCESS_SECTORS = 16
 """Sectors of the widest coalesced access, 16 bytes per thread: 32 threads x 16 bytes / 32 bytes."""
 
@@ -22,6 +21,12 @@ def derived(known: Known, kernel: Hotspot, inputs: Inputs) -> dict[str, float]:
     found |= _of_grid(found)
     found |= _of_occupancy(found)
     return found | _of_accesses(found)
+
+
+def lanes_of(known: Known) -> float:
+    """Threads of a warp that can execute an instruction: those that a block gives it, 32 where that is not known."""
+    threads = known.get("warp_threads", math.nan)
+    return WARP_THREADS if math.isnan(threads) else threads
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
@@ -114,7 +119,8 @@ def _of_accesses(known: Known) -> dict[str, float]:
         "shared_of_l1": shared,
         "unused_of_l1": unused * (1 - (0.0 if math.isnan(shared) else shared)),
         "conflicts_of_l1": known.get("conflicts", math.nan) * (1.0 if math.isnan(shared) else shared),
-        "inactive_lanes": 1 - known.get("lanes", math.nan) / WARP_THREADS,
+        "partial_warps": 1 - known.get("warp_threads", math.nan) / WARP_THREADS,
+        "inactive_lanes": 1 - known.get("lanes", math.nan) / lanes_of(known),
         "local_traffic": known.get("local", math.nan) if math.isnan(local) else local,
     }
 

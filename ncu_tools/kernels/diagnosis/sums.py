@@ -43,7 +43,7 @@ ALL_INSTRUCTIONS = ("smsp__inst_executed.sum", "sm__inst_executed.sum")
 SECTORS_EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 SECTORS_THEORETICAL = "memory_l2_theoretical_sectors_global"
 SECTORS_IDEAL = "memory_l2_theoretical_sectors_global_ideal"
-SECTOR_BYTES = 32
+SECTOR_BYTES, WARP_THREADS = 32, 32
 WAVEFRONTS = (
     ("derived__memory_l1_wavefronts_shared_excessive", "memory_l1_wavefronts_shared"),
     ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
@@ -270,7 +270,8 @@ class DiagnosisSums:
 
 
 LAUNCH_QUANTITIES = (
-    "blocks", "threads", "sm_count", "fitting", "blocks_per_sm", "waves", "empty_sms", "tail", "idle", "launch_ns",
+    "blocks", "threads", "warp_threads", "sm_count", "fitting", "blocks_per_sm", "waves", "empty_sms", "tail", "idle",
+    "launch_ns",
 )  # fmt: skip
 """Quantities of a single launch that are not sums: computed per launch, then averaged over time."""
 
@@ -280,7 +281,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
 
     waves = blocks / (SMs x blocks that fit on an SM), unless the report or its rules (`by_rules`) print another number;
     empty_sms = 1 - blocks per SM, at least 0; tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active / elapsed
-    cycles of an SM, mean over the SMs.
+    cycles of an SM, mean over the SMs; warp_threads = threads of a block / its warps.
     """
 
     def column(name: str) -> Floats:
@@ -303,6 +304,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
         return {
             "blocks": blocks,
             "threads": threads,
+            "warp_threads": threads / np.ceil(threads / WARP_THREADS),
             "sm_count": sm_count,
             "fitting": fitting,
             "blocks_per_sm": blocks_per_sm,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ncu_tools.kernels.diagnosis.derived import lanes_of
 from ncu_tools.kernels.diagnosis.limits import BusyResource, shared_by_all_sms
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, quantities, stall_reasons
 from ncu_tools.kernels.diagnosis.sums import LIMITERS, Inputs
@@ -27,6 +28,8 @@ class SentenceValues:
             **{name: _Number(value) for name, value in known.items()},
             "inputs": inputs.description,
             "limiter": limiter(known),
+            "block_size": _threads(known),
+            "lanes_of": f"{lanes_of(known):.3g}",
             "top_stall_reason": _stall_reason(known),
             "shared_name": shared.title if shared is not None else "",
             "waves_up": whole,
@@ -81,8 +84,7 @@ def limiter(known: Known) -> str:
     lowest, least = _lowest_limits(known)
     if not lowest:
         return "what was not collected"
-    threads = known.get("threads", math.nan)
-    size = "" if math.isnan(threads) else f" of {threads:.0f} threads"
+    size = "" if math.isnan(known.get("threads", math.nan)) else f" of {_threads(known)}"
     return f"{lowest}: {counted(round(least), 'block', 'blocks')}{size} an SM"
 
 
@@ -92,6 +94,11 @@ def _lowest_limits(known: Known) -> tuple[str, float]:
     found = {name: value for name, value in limits.items() if not math.isnan(value)}
     least = min(found.values(), default=math.nan)
     return " and ".join(LIMITERS[name] for name, value in found.items() if value == least), least
+
+
+def _threads(known: Known) -> str:
+    threads = f"{known.get('threads', math.nan):.0f}"
+    return f"{threads} {'thread' if threads == '1' else 'threads'}"
 
 
 def _given(known: Known) -> float:

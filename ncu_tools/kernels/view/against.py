@@ -12,8 +12,9 @@ The time of a kernel follows from what it did and how fast:
     instructions per scheduler and cycle = active warps / cycles between two instructions of a warp
 
 so each of these ratios is a factor of the ratio of times, and the share that a factor explains is the ratio of their
-logarithms. Bytes are a factor where their level is near its limit in the slower run. Other changes are told, and called
-no cause.
+logarithms. Bytes are a factor where their level is near its limit in the slower run, held to the time for which the
+level is busy: L1 also serves shared memory, of which its bytes tell nothing. Other changes are told, and called no
+cause.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ WORTH_TELLING = 0.1
 EXPLAINED = 0.8
 """Factors that explain a smaller share of the change leave a rest that is told."""
 ISSUE_RATE = "instructions issued per scheduler and cycle"
+LEAST_OF_BUSY = 0.05
+"""Bytes and busy time whose logarithms differ by less are the same change, which bytes tell."""
 LEVELS = {"dram": ("dram_read", "dram_write"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 """Level, as in the part "limits" -> the facts of the bytes that it moves."""
 COMPANIONS = (
@@ -272,7 +275,7 @@ def _factors(values: dict[str, ValueChange], base: KernelView, new: KernelView) 
         if one is not None and one.changed and one.base > 0 and one.new > 0:
             found.append((what, (one.new / one.base) ** power, one.words))
     found += _idle_factor(base, new)
-    found += [(what, factor, words) for what, factor, words in _byte_factors(values)]
+    found += _byte_factors(values, base, new)
     factors = [Factor(what, factor, math.log(factor) / whole, words) for what, factor, words in found]
     return sorted(factors, key=lambda one: -one.share)
 
@@ -285,8 +288,13 @@ def _idle_factor(base: KernelView, new: KernelView) -> list[tuple[str, float, st
     return [("cycles in which SMs have work", before / after, f"{percent(before)} -> {percent(after)}")]
 
 
-def _byte_factors(values: dict[str, ValueChange]) -> list[tuple[str, float, str]]:
-    """The factors of bytes, of the levels that are near their limit in the slower run."""
+def _byte_factors(
+    values: dict[str, ValueChange], base_view: KernelView, new_view: KernelView
+) -> list[tuple[str, float, str]]:
+    """The factors of bytes, of the levels that are near their limit in the slower run.
+
+    None where the level is busy for longer though it moves less, or the other way round.
+    """
     found, time = [], values["duration"]
     for level, keys in LEVELS.items():
         limit, moved = values.get(level), [values[key] for key in keys if key in values]
@@ -295,10 +303,25 @@ def _byte_factors(values: dict[str, ValueChange]) -> list[tuple[str, float, str]
         if (limit.new if time.new > time.base else limit.base) < 100 * NEAR_ITS_LIMIT:
             continue
         base, new = sum(one.base for one in moved), sum(one.new for one in moved)
-        if base > 0 and new > 0 and abs(new - base) > LEAST_CHANGE * max(base, new):
-            at = f"{LEVEL_TITLES[level]} at {limit.words} of its peak"
-            found.append((f"bytes moved, {at},", new / base, f"{written('byte', base)} -> {written('byte', new)}"))
+        if not (base > 0 and new > 0 and abs(new - base) > LEAST_CHANGE * max(base, new)):
+            continue
+        factor, numbers = new / base, f"{written('byte', base)} -> {written('byte', new)}"
+        before = _busy_ns(level, limit.base, time.base, base_view)
+        after = _busy_ns(level, limit.new, time.new, new_view)
+        of_busy = after / before if before > 0 and after > 0 else factor
+        if (of_busy - 1) * (factor - 1) <= 0:
+            continue
+        if abs(math.log(of_busy)) < abs(math.log(factor)) - LEAST_OF_BUSY:
+            factor = of_busy
+            numbers += f", {LEVEL_TITLES[level]} busy for {written('time', before)} -> {written('time', after)},"
+        found.append((f"bytes moved, {LEVEL_TITLES[level]} at {limit.words} of its peak,", factor, numbers))
     return found
+
+
+def _busy_ns(level: str, limit: float, time: float, view: KernelView) -> float:
+    """The time for which a level is busy, ns: `limit` is its throughput in %, that of L1 of the cycles with work."""
+    idle = view.quantities.get("idle", math.nan) if level == "l1" else 0.0
+    return time * limit / 100 * (1 - (0.0 if math.isnan(idle) else idle))
 
 
 def _other_gpu(base: KernelView, new: KernelView) -> bool:

@@ -268,6 +268,15 @@ class TestOtherWaste:
         lanes = {"smsp__thread_inst_executed_per_inst_executed.ratio": 16.0}
         assert costs(diagnosed(lanes, {SM_WHOLE: 60.0, MEMORY_WHOLE: 20.0})) == {"divergence": 0.3}
 
+    def test_of_blocks_that_are_no_multiple_of_32_threads_is_the_block_size_and_not_divergence(self) -> None:
+        lanes = {"smsp__thread_inst_executed_per_inst_executed.ratio": 1.0, "launch__block_size": 1.0}
+        found = diagnosed(lanes, {SM_WHOLE: 15.0, DRAM: 53.0, L2: 20.0})
+        assert found.causes[0].says == "partial warps: blocks of 1 thread give a warp 1 of its 32"
+        assert costs(found) == {"partial warps": pytest.approx(0.47)}, "DRAM keeps its work"
+        found = diagnosed({"launch__block_size": 48.0}, {SM_WHOLE: 15.0, DRAM: 53.0, L2: 20.0})
+        assert found.causes[0].says == "partial warps: blocks of 48 threads give a warp 24 of its 32"
+        assert costs(found) == {"partial warps": pytest.approx(0.25)}
+
     @pytest.mark.parametrize(
         "pair",
         [

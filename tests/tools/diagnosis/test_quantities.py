@@ -145,6 +145,11 @@ class TestAccesses:
     def test_of_warps_leave_lanes_inactive(self) -> None:
         assert follows({"lanes": 24.0})["inactive_lanes"] == 0.25
 
+    def test_of_warps_that_a_block_fills_in_part_leave_only_lanes_with_a_thread_inactive(self) -> None:
+        found = follows({"lanes": 12.0, "warp_threads": 24.0})
+        assert (found["inactive_lanes"], found["partial_warps"]) == (0.5, 0.25)
+        assert math.isnan(follows({})["inactive_lanes"])
+
     def test_of_local_memory_are_its_sectors_else_its_instructions(self) -> None:
         assert follows({"local": 0.1, "local_sectors": 0.3})["local_traffic"] == 0.3
         assert follows({"local": 0.1})["local_traffic"] == 0.1

@@ -154,6 +154,28 @@ class TestOurs:
         assert outcome_of(rule(name, "", speedup="40"), with_cause(cause, cost=0.32)) == FINER
         assert outcome_of(rule(name, "", speedup="40"), with_cause("tail")) == SILENT
 
+    def test_of_blocks_with_partial_warps_agrees_or_holds_the_cost_to_less(self) -> None:
+        text = "Threads are executed in groups of 32 threads called warps. This kernel launch has 1 threads per block."
+        one = rule("LaunchConfiguration", text, speedup="96.9")
+        assert outcome_of(one, with_cause("partial warps", cost=0.97)) == AGREED
+        assert outcome_of(one, with_cause("partial warps", cost=0.47)) == FINER
+
+    @pytest.mark.parametrize(
+        ("units", "cause", "outcome"),
+        [
+            ("SMs", "uneven", AGREED),
+            ("SMSPs", "uneven", AGREED),
+            ("L1 Slices", "few blocks", FINER),
+            ("SMs", "tail", FINER),
+            ("L2 Slices", "uneven", SILENT),
+        ],
+    )
+    def test_of_unequal_units_agrees_only_on_those_of_an_sm(self, units: str, cause: str, outcome: str) -> None:
+        text = (
+            f"One or more {units} have a much lower number of active cycles than the average number of active cycles."
+        )
+        assert outcome_of(rule("WorkloadImbalance", text), with_cause(cause)) == outcome
+
     def test_of_a_grid_below_a_wave_is_finer_than_the_limiter_of_its_blocks(self) -> None:
         text = "This kernel's theoretical occupancy (83.3%) is limited by the required amount of shared memory."
         assert outcome_of(rule("Occupancy", text), with_cause("partial wave", "occupancy: 0.81 waves")) == FINER

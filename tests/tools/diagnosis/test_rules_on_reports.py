@@ -38,6 +38,7 @@ MOJO = "ncu_csv/josiahls__cuda_learning_mojo.ncu2022.3.raw.csv"
 SILU = "ncu_rep_full/AlpriElse__cs599k__silu_CUDA_ncu-reports_2025-04-21-vector-based.ncu-rep"
 TRITON = "ncu_rep_full/AlpriElse__cs599k__silu_triton_silu-2025-04-18-v7.ncu-rep"
 OLAJIDE = "ncu_csv/Olajide-Badejo__GPU-Roofline-Profiler__results_sample_run_ncu_{}.csv"
+SUMMARY = "ncu_csv/leonsuaudeau__HPC_Fluid_Solver__ncu-ui-summary-export_profiling.csv"
 NAIVE, TRANSPOSE = OLAJIDE.format("gemm_naive"), OLAJIDE.format("transpose_naive")
 
 ON_REAL_REPORTS = {
@@ -49,6 +50,7 @@ ON_REAL_REPORTS = {
     "achieved occupancy": ((CAST, "void unrolled_elementwise"), (FMHA, "fmha_cutlassF")),
     "stalled": ((JULIA, "julia_bb_4477"), (TRITON, "void at::native")),
     "uncoalesced": ((SILU, "silu_kernel_vector"), (JULIA, "julia_bb_4477")),
+    "partial warps": ((SUMMARY, "..query_cuda_kernel_arch"), (NAIVE, "unnamed>::gemm_naive")),
     "uncoalesced stores": ((TRANSPOSE, "unnamed>::transpose_naive"), (NAIVE, "unnamed>::gemm_naive")),
 }
 """Rule -> report and start of the name of a kernel where it finds a cause, and where one of its conditions fails."""

@@ -31,6 +31,7 @@ INSTRUCTIONS, ISSUED = "smsp__inst_executed.sum", "smsp__issue_active.avg.per_cy
 ACTIVE, LATENCY = "smsp__warps_active.avg.per_cycle_active", "smsp__average_warp_latency_per_inst_issued.ratio"
 ACHIEVED = "sm__warps_active.avg.pct_of_peak_sustained_active"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+L1 = "l1tex__throughput.avg.pct_of_peak_sustained_active"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 
@@ -122,6 +123,19 @@ def test_bytes_are_a_reason_only_where_their_level_was_near_its_limit_in_the_slo
     assert [one.what for one in bound.factors] == ["bytes moved, DRAM at 90.0 % -> 88.0 % of its peak,"]
     assert "400 MB -> 200 MB alone would make it 0.5 x the time" in bound.why
     assert change(moved(2e5, 2e8, 40.0), moved(1e5, 1e8, 88.0)).factors == []
+
+
+def test_bytes_explain_no_more_than_the_time_for_which_their_level_is_busy() -> None:
+    """L1 serves shared memory, too: of 4 % of its bytes, moved to shared memory, it stays busy half as long."""
+
+    def moved(ns: float, sectors: float, busy: float) -> Launch:
+        return of_kernel(ns, metrics={"l1tex__t_sectors.sum": sectors, L1: busy, INSTRUCTIONS: 1e6})
+
+    found = change(moved(3e5, 1e8, 80.0), moved(2e5, 4e6, 60.0))
+    (factor,) = found.factors
+    assert factor.factor == pytest.approx(0.5)
+    assert "3.2 GB -> 128 MB, L1 busy for 240 µs -> 120 µs, alone would make it 0.5 x the time" in found.why
+    assert change(moved(3e5, 1e8, 80.0), moved(2.5e5, 4e6, 99.0)).factors == [], "busy for longer with fewer bytes"
 
 
 def test_no_cause_is_claimed_where_the_evidence_lacks() -> None:
