@@ -11,7 +11,7 @@ listed separately.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,11 +38,11 @@ from ncu_tools.ceilings.launch_devices import (
     recorded,
     sm_count,
     taken_from_here,
-    with_other_threads,
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
-from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines
+from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
+from ncu_tools.ceilings.unknown_devices import on_an_unknown, on_an_unnamed_cpu
 from ncu_tools.ceilings.work_by_unit import LEFT_OUT, UNIT_COLUMNS
 from ncu_tools.numbers.number_format import counted
 
@@ -381,7 +381,8 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
 def _fallback(
     device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], table: pa.Table, at: Rows
 ) -> _Fallback | None:
-    (name, capability, _), how = device, recorded(table, at)
+    """The first there is: of the board, the user's choice, measured, what all boards alike agree on. Adds notes."""
+    how = recorded(table, at)
     known, note = board_of(device, table, at)
     if note and needed:
         notes.append(note)
@@ -397,38 +398,29 @@ def _fallback(
         says = f"machine file {measured.id}"
         return _Fallback(measured.rates, says, None, chosen=of_unnamed_cpu, kind=kind_of(measured))
     sms = sm_count(table, at)
-    family = family_of(capability, sms)
-    shared = agreed(family) if name is None else {}
+    family = family_of(device.capability, sms)
+    shared = agreed(family) if device.name is None else {}
     if shared:
-        missing = [unit_title(unit) for unit in ("fp32", "dram") if unit not in shared]
-        if needed:
-            lacks = "has no ceiling" if len(missing) == 1 else "have no ceiling"
-            unknown = f"; they differ in {' and '.join(missing)}, which {lacks}" if missing else ""
-            others = known_boards(capability, sms, but=family)
-            too = f", which other boards have too: {others}" if others else ""
-            notes.append(
-                f"the report names no device: ceilings are what {ids(family)} agree on (compute capability "
-                f"{capability}{too}){unknown}. Say --machine NAME to choose one"
-            )
+        notes += [_on_a_family(device, family, shared, sms)] if needed else []
         return _Fallback(shared, f"machine files {ids(family)} agree", family[0].boost_clock_hz)
     if needed:
-        of_sms = f" and {sms:g} SMs" if sms is not None and known_boards(capability, sms) else ""
-        others = known_boards(capability, sms if of_sms else None)
-        known_ones = f" (of compute capability {capability}{of_sms} there are {others})" if others else ""
-        other_way = ", or collect the report's own with --section SpeedOfLight_RooflineChart" if how.by_ncu else ""
-        if name and not capability:  # a device with a name but no compute capability was not profiled by ncu
-            known_ones = with_other_threads(device)
-            chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
-            other_way = f", or measure it where it is with {chosen}ncu-bench machines measure"
-        elif of_unnamed_cpu:
-            other_way = ", or measure the CPU where it is with ncu-bench machines measure"
-            here = [one.id for one in machines().values() if one.measured]
-            known_ones = f" (measured on this machine: {', '.join(sorted(here))})" if here else ""
+        ways = on_an_unnamed_cpu() if of_unnamed_cpu else on_an_unknown(device, sms, by_ncu=how.by_ncu)
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
-        notes.append(
-            f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME{other_way}"
-        )
+        notes.append(f"{what} known for {device.name or 'this device'}{ways}")
     return None
+
+
+def _on_a_family(device: Device, family: Sequence[Machine], shared: Mapping[str, Rate], sms: float | None) -> str:
+    """A note on ceilings that all boards of a device's compute capability and SMs agree on."""
+    missing = [unit_title(unit) for unit in ("fp32", "dram") if unit not in shared]
+    lacks = "has no ceiling" if len(missing) == 1 else "have no ceiling"
+    unknown = f"; they differ in {' and '.join(missing)}, which {lacks}" if missing else ""
+    others = known_boards(device.capability, sms, but=family)
+    too = f", which other boards have too: {others}" if others else ""
+    return (
+        f"the report names no device: ceilings are what {ids(family)} agree on (compute capability "
+        f"{device.capability}{too}){unknown}. Say --machine NAME to choose one"
+    )
 
 
 def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:

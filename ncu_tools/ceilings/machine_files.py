@@ -162,52 +162,30 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         raise NcuBenchError(
             f"The machine file {machine_id} is not valid: {found[0]}.", advice="See ncu-bench machines --check."
         )
-    rates = {}
-    for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
-        unit = entry.get("unit") or entry["level"]
-        rates[unit] = Rate(
-            unit,
-            entry["value"],
-            entry.get("source", data["source"]),
-            entry.get("sparse"),
-            entry.get("note", ""),
-            entry.get("mma_sync"),
-            entry.get("clock_hz"),
-        )
+    rates = [_rate(entry, data) for entry in (*data.get("peak", []), *data.get("bandwidth", []))]
+    links = [_rate(entry, data) for entry in data.get("link", [])]
     return Machine(
         id=machine_id,
-        name=data["name"],
-        kind=data["kind"],
-        vendor=data["vendor"],
-        source=data["source"],
-        rates=rates,
-        chip=data.get("chip"),
-        compute_capability=data.get("compute_capability"),
-        sm_count=data.get("sm_count"),
+        rates={rate.unit: rate for rate in rates},
         device_names=tuple(data.get("device_names", ())),
-        boost_clock_hz=data.get("boost_clock_hz"),
         memory_bytes=data.get("memory", {}).get("bytes"),
-        stands_for_compute_capability=data.get("stands_for_compute_capability", False),
-        measured=data.get("measured", False),
-        measured_quickly=data.get("measured_quickly", False),
-        threads=data.get("threads"),
-        same_name=data.get("same_name", ""),
-        links={
-            entry["to"]: Rate(
-                entry["to"], entry["value"], entry.get("source", data["source"]), note=entry.get("note", "")
-            )
-            for entry in data.get("link", [])
-        },
+        links={rate.unit: rate for rate in links},
+        **{key: data[key] for key in _AS_THEY_ARE if key in data},
     )
 
 
-_KEYS = {
-    "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
-    "stands_for_compute_capability", "source", "peak", "bandwidth", "link", "memory", "measured",
-    "measured_quickly", "threads", "same_name",
-}  # fmt: skip
+def _rate(entry: dict[str, Any], data: dict[str, Any]) -> Rate:
+    """A peak, bandwidth or link of a machine file, whose source is that of the file unless it has its own."""
+    more = {key: entry[key] for key in ("sparse", "note", "mma_sync", "clock_hz") if key in entry}
+    unit = entry.get("unit") or entry.get("level") or entry["to"]
+    return Rate(unit, entry["value"], entry.get("source", data["source"]), **more)
 
 
+_AS_THEY_ARE = (
+    "name", "kind", "vendor", "source", "chip", "compute_capability", "sm_count", "boost_clock_hz",
+    "stands_for_compute_capability", "measured", "measured_quickly", "threads", "same_name",
+)  # fmt: skip
+"""Keys of machine files that are fields of `Machine` under the same name."""
 _NUMBER = (int, float)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
@@ -268,7 +246,7 @@ def _checked(text: str) -> tuple[dict[str, Any], list[str]]:
 
 def _of_wrong_values(data: dict[str, Any]) -> list[str]:
     found = [f"{key} is missing" for key in ("name", "kind", "vendor", "source") if not data.get(key)]
-    found += [f"{key} is not a key of machine files" for key in sorted(set(data) - _KEYS)]
+    found += [f"{key} is not a key of machine files" for key in sorted(set(data) - {"schema", *_TYPES})]
     if data.get("schema") != 1:
         found.append("schema is not 1")
     if data.get("kind") not in KINDS:

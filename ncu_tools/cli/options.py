@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
     from ncu_parsers.sources.sources import Source
 
+    from ncu_tools.ceilings.machine_files import Machine
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 FORMATS = ("text", "json", "csv", "markdown")
@@ -61,10 +63,19 @@ def format_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
+def _machine(context: click.Context, parameter: click.Parameter, name: str | None) -> Machine | None:
+    """The machine called `name`; raises `WrongUsage` with similar names if there is none."""
+    if not name:
+        return None
+    from ncu_tools.ceilings.machine_files import find_machine
+
+    return find_machine(name)
+
+
 def machine_option(function: Function) -> Function:
-    """--machine: ceilings of a named machine."""
+    """--machine: ceilings of a named machine, which the command gets as a `Machine`."""
     return click.option(
-        "--machine", "machine_name", metavar="NAME",
+        "--machine", callback=_machine, metavar="NAME",
         help="Take ceilings that the report lacks from this machine (see ncu-bench machines).",
     )(function)  # fmt: skip
 

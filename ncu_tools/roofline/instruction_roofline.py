@@ -34,7 +34,7 @@ from ncu_tools.roofline.scene import (
     short_names,
 )
 from ncu_tools.roofline.scene_builder import short_label, weight_of
-from ncu_tools.roofline.views import seen_as
+from ncu_tools.roofline.views import Look, seen_as
 
 PAPER = "N. Ding, S. Williams, An Instruction Roofline Model for GPUs, PMBS 2019"
 ISSUE = "warp issue"
@@ -93,7 +93,7 @@ def instruction_roofline(
         rates, roofs = _issue_rates(table, machine)
         roofs += _memory_roofs(ceilings, levels)
         result.roofs += [roof for roof in roofs if roof not in result.roofs]
-        points, notes = _points(name, seen_as(table, "kernels", group=group), rates, levels)
+        points, notes = _points(name, seen_as(table, Look(group=group)), rates, levels)
         result.points += points
         result.notes += [note for note in notes if note not in result.notes]
         times = [point.time_total_ns for point in points if point.time_total_ns is not None]

@@ -97,10 +97,10 @@ class _PointSums(MergedByField):
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         look = self.look
-        seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=self.run)
+        seen = seen_as(table, look, self.run)
         self.reports |= notes_of_reports(table)
         if is_of_several(look):
-            self.kernels.add(*with_points(table, look.view, group=look.group, depth=look.depth, run=self.run))
+            self.kernels.add(*with_points(table, look, self.run))
         else:
             self.kernels.add(seen)
         self.intensities.add(seen, self.look)

@@ -41,7 +41,7 @@ from ncu_tools.numbers.number_format import percent, plural, scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.point_sums import Intensities, Points, where_known
-from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
+from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, RidgePoint, SceneRun
 from ncu_tools.roofline.views import Look as Look
 from ncu_tools.roofline.views import is_of_several, missing_names_note, noun_of, seen_as, with_points
 from ncu_tools.runs import loading
@@ -57,16 +57,6 @@ BYTES_IN_WORDS = {
 MOST_NAMED = 6
 AN_OPERATOR = re.compile(r"\w+::\w+")
 """Operators and categories are named; kernels, whose names may fill a page, are counted."""
-
-
-@dataclass(frozen=True)
-class Ridge:
-    """Ridge point of a bandwidth and a peak of one device: `intensity` in FLOP/B, `value` in FLOP/s; OP of integers."""
-
-    device: str
-    unit: str
-    intensity: float
-    value: float
 
 
 @dataclass(frozen=True)
@@ -98,7 +88,7 @@ class Roofline:
     points: list[Point]
     ceilings: list[Ceiling] = field(default_factory=list)
     others: list[Ceiling] = field(default_factory=list)
-    ridges: list[Ridge] = field(default_factory=list)
+    ridges: list[RidgePoint] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     bytes_title: str = DRAM_BYTE
     view: str = KERNELS
@@ -127,7 +117,6 @@ def roofline(
     runs: dict[str, pa.Table],
     machine: Machine | None = None,
     *,
-    group: str = "name",
     look: Look | None = None,
     summed: Mapping[str, Points] | None = None,
 ) -> Roofline:
@@ -136,8 +125,7 @@ def roofline(
     `summed` are the points of runs for which they are known already; the tables of those runs are used for ceilings
     only.
     """
-    look = look or Look(group=group)
-    bytes_title = _bytes_title(runs)
+    look, bytes_title = look or Look(), _bytes_title(runs)
     result = Roofline(
         [],
         bytes_title=bytes_title,
@@ -203,9 +191,9 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points = _points_in(table, ceilings, replace(look, view=KERNELS, group="name"), run, dense=False)
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
-    seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
+    seen = seen_as(table, look, run)
     if is_of_several(look):  # it matters which kernels: their own names, which `seen` has not any more
-        launches, rows = with_points(table, look.view, group=look.group, depth=look.depth, run=run)
+        launches, rows = with_points(table, look, run)
         spots = hotspots(launches, ceilings, group=look.kernels_by, rows=rows)
         places = where_known(_places(seen, look), spots.rows)
     else:
@@ -329,11 +317,11 @@ def worth_drawing(ceilings: list[Ceiling], units: set[str | None]) -> list[Ceili
     return [ceiling for ceiling in ceilings if ceiling.unit in keep and not ceiling.unit.startswith("tensor_int")]
 
 
-def ridges(ceilings: list[Ceiling]) -> list[Ridge]:
+def ridges(ceilings: list[Ceiling]) -> list[RidgePoint]:
     """The ridge point of every peak with its device's DRAM bandwidth."""
     bandwidth = {ceiling.device: ceiling.value for ceiling in ceilings if ceiling.unit == "dram"}
     return [
-        Ridge(ceiling.device, ceiling.unit, ceiling.value / bandwidth[ceiling.device], ceiling.value)
+        RidgePoint(ceiling.device, ceiling.unit, ceiling.value / bandwidth[ceiling.device], ceiling.value)
         for ceiling in ceilings
         if not ceiling.is_bandwidth and ceiling.device in bandwidth
     ]

@@ -62,44 +62,34 @@ def is_of_several(look: Look) -> bool:
     return look.view in (OPERATORS, MODULES, PHASES, RUNS) or (look.view == KERNELS and look.group in OF_SEVERAL)
 
 
-def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:
-    """The table with names of points in place of kernel names.
-
-    `view` is one of `scene.VIEWS`, `group` the grouping of kernels, `depth` the most levels of modules below the model
-    (all if None), `run` the name of the only point in the view of whole runs.
-    """
-    if view == KERNELS and group == "name":
+def seen_as(table: pa.Table, look: Look, run: str = "") -> pa.Table:
+    """The table with names of points in place of kernel names; `run` is the only point in the view of whole runs."""
+    if look.view == KERNELS and look.group == "name":
         return table
-    table, (points, titles) = with_points(table, view, group=group, depth=depth, run=run)
+    table, (points, titles) = with_points(table, look, run)
     names = pa.DictionaryArray.from_arrays(arrays.indices(points.astype(np.int32)), arrays.texts(titles))
     return table.set_column(table.schema.get_field_index("kernel_name"), "kernel_name", names)
 
 
-def with_points(
-    table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = ""
-) -> tuple[pa.Table, tuple[Codes, list[str]]]:
-    """The launches with the work that sums over points take, and for each the index of its point, with their names.
-
-    The arguments are those of `seen_as`.
-    """
-    if view not in (KERNELS, LAUNCHES) or group in OF_CALLS:
+def with_points(table: pa.Table, look: Look, run: str = "") -> tuple[pa.Table, tuple[Codes, list[str]]]:
+    """The launches with the work that sums over points take, and for each the index of its point, with their names."""
+    if look.view not in (KERNELS, LAUNCHES) or look.group in OF_CALLS:
         table = with_work_of_operators(table)
-    return table, _points(table, view, group, depth, run)
+    return table, _points(table, look, run)
 
 
-def _points(table: pa.Table, view: str, group: str, depth: int | None, run: str) -> tuple[Codes, list[str]]:
+def _points(table: pa.Table, look: Look, run: str) -> tuple[Codes, list[str]]:
     """For each launch the index of its point, and the names of the points."""
-    if view in (KERNELS, OPERATORS):
-        return grouping(table, "operator" if view == OPERATORS else group)
-    if view == LAUNCHES:
+    if look.view in (KERNELS, OPERATORS):
+        return grouping(table, "operator" if look.view == OPERATORS else look.group)
+    if look.view == LAUNCHES:
         names = tables.words(table, "kernel_name")
         return np.arange(len(table)), [f"{name or '?'} #{row}" for row, name in enumerate(names)]
-    if view == RUNS:
+    if look.view == RUNS:
         return np.zeros(len(table), np.int64), [run]
-    column, nothing = ("module", NO_MODULE) if view == MODULES else ("phase", NO_PHASE)
+    column, nothing, depth = ("module", NO_MODULE, look.depth) if look.view == MODULES else ("phase", NO_PHASE, None)
     codes, texts = tables.codes(table, column)
-    cut = [nothing if text is None else module_at_depth(text, depth if view == MODULES else None) for text in texts]
-    return _numbered(codes, cut)
+    return _numbered(codes, [nothing if text is None else module_at_depth(text, depth) for text in texts])
 
 
 def _numbered(codes: npt.NDArray[np.int32], texts: Sequence[str]) -> tuple[Codes, list[str]]:

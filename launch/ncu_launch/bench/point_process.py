@@ -29,7 +29,7 @@ from ncu_launch.bench.gpu.gpu_clocks import GpuState, gpu_state
 from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_joule
 from ncu_launch.bench.latency_statistics import Effort, summed_up
 from ncu_launch.bench.memory_and_self_times import allocated_bytes, peak_memory, self_times
-from ncu_launch.bench.timed_iteration import Iteration, iteration_of, untimed, wait_for
+from ncu_launch.bench.timed_iteration import Iteration, Timer, iteration_of, timed_once, untimed, wait_for
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.profilers.subprocesses import end_with_the_parent
@@ -199,10 +199,7 @@ def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
         wait_for(device)
         began = time.monotonic()
         while len(samples) < effort.most:
-            prepared = iteration.prepare()
-            samples.append(timed(iteration.work, prepared))
-            del prepared
-            iteration.finish()
+            samples.append(timed_once(iteration, timed))
             if len(samples) % COLLECT_EVERY == 0:
                 collect()
             seconds = time.monotonic() - began
@@ -213,9 +210,6 @@ def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
                     break
                 check_at = len(samples) + max(1, len(samples) // 10)
     return samples
-
-
-Timer = Callable[[Callable[[Any], None], Any], float]
 
 
 def cpu_timer() -> Timer:

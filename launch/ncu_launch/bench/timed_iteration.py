@@ -20,6 +20,10 @@ class Iteration:
     finish: Callable[[], None]
 
 
+Timer = Callable[[Callable[[Any], None], Any], float]
+"""Calls a function with an argument, and returns the ns that it took."""
+
+
 def iteration_of(step: Step) -> Iteration:
     """The iteration for the step's phase. Raises `NcuBenchError` for the backward pass alone with a CUDA graph."""
     workload = step.workload
@@ -122,6 +126,15 @@ def untimed(iteration: Iteration) -> None:
     """Run one iteration."""
     iteration.work(iteration.prepare())
     iteration.finish()
+
+
+def timed_once(iteration: Iteration, timed: Timer) -> float:
+    """Run one iteration; return the ns of its work alone."""
+    prepared = iteration.prepare()
+    nanoseconds = timed(iteration.work, prepared)
+    del prepared
+    iteration.finish()
+    return nanoseconds
 
 
 def wait_for(device: str) -> None:

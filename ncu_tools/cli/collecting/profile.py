@@ -40,6 +40,7 @@ from ncu_tools.profiling.profile_request import COVERAGE, ProfileRequest, checke
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
+    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.profiling.collected_profile import CollectedProfile
 
 
@@ -136,7 +137,7 @@ class ShownOptions:
     """The options on the table of kernels."""
 
     top: int | None
-    machine_name: str | None
+    machine: Machine | None
     output_format: str
 
 
@@ -330,7 +331,7 @@ def command(
             click.echo(shlex.join(one))
         echo_notes(planned.notes)
         return
-    measure = request.measure and shown.machine_name is None
+    measure = request.measure and shown.machine is None
     collected = run_profile(replace(request, measure=measure), Terminal())
     if collected is not None:
         _show(collected, shown)
@@ -344,7 +345,6 @@ def _is_program(target: str | None) -> bool:
 def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
     """Show the kernels with all notes on the run; then raise the failure, if there was one."""
     from ncu_tools.ceilings.ceilings import ceilings_of
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.cli.reading.hotspots import COLUMNS, hidden_kernels
     from ncu_tools.kernels.hotspots import hotspots
     from ncu_tools.runs.loading import ENDED_EARLY
@@ -352,8 +352,7 @@ def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
     if collected.table is None:
         click.echo(collected.idle, err=True)
         return
-    machine = find_machine(shown.machine_name) if shown.machine_name else None
-    result = hotspots(collected.table, ceilings_of(collected.table, machine))
+    result = hotspots(collected.table, ceilings_of(collected.table, shown.machine))
     top = rows_shown(shown.top, shown.output_format)
     notes = [
         *([ENDED_EARLY] if collected.manifest.partial else []),

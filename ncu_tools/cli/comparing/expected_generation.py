@@ -17,7 +17,7 @@ from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.launch_devices import devices_of, measured_of
-from ncu_tools.ceilings.machine_files import Machine, find_machine, machine_of_device
+from ncu_tools.ceilings.machine_files import Machine, machine_of_device
 from ncu_tools.cli.comparing.what_ran import WhatRan
 from ncu_tools.cli.options import show
 from ncu_tools.model.expected.estimate import unit_of
@@ -174,8 +174,8 @@ def _said(step: EngineStep | None) -> list[str]:
 
 def _machine(table: pa.Table, ran: WhatRan) -> Machine | None:
     """The machine that the user names, else that of the launches' only device."""
-    if ran.machine_name:
-        return find_machine(ran.machine_name)
+    if ran.machine is not None:
+        return ran.machine
     devices = list(devices_of(table))
     return (machine_of_device(devices[0].name) or measured_of(devices[0])) if len(devices) == 1 else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.targets.model_name_check import misspelt
@@ -11,10 +12,13 @@ from ncu_launch.workload_spec import DTYPES, Workload
 
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions
 
+if TYPE_CHECKING:
+    from ncu_tools.ceilings.machine_files import Machine
+
 
 @dataclass(frozen=True)
 class WhatRan:
-    """The options on what ran, for a report that does not know. `tokens_per_step` and `machine_name` need no target.
+    """The options on what ran, for a report that does not know. `tokens_per_step` and `machine` need no target.
 
     `nvtx` is a pattern in the names of the ranges that launches have to be in.
     """
@@ -27,7 +31,7 @@ class WhatRan:
     iterations: int | None
     tokens_per_step: int | None
     nvtx: str | None
-    machine_name: str | None
+    machine: Machine | None
     language: LanguageOptions
 
     def workload(self, phases: tuple[str, ...]) -> Workload | None:

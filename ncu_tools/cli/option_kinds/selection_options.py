@@ -35,6 +35,7 @@ OPTIONS = (
         help="Only this point of a profile --vary: n=64, or m=64,n=128; may be repeated.",
     ),
 )  # fmt: skip
+OPTION_NAMES = ("kernels", "ids", "phases", "in_layers", "devices", "ranks", "at_points")
 NAMES = "--kernel, --id, --phase, --layer, --device, --rank and --point"
 
 
@@ -42,20 +43,9 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that select launches, which it gets together as `only`."""
 
     @wraps(command)
-    def selected(
-        *arguments: Any,
-        kernels: tuple[str, ...],
-        ids: tuple[str, ...],
-        phases: tuple[str, ...],
-        in_layers: tuple[str, ...],
-        devices: tuple[int, ...],
-        ranks: tuple[int, ...],
-        at_points: tuple[str, ...],
-        **others: Any,
-    ) -> Any:
-        return command(
-            *arguments, **others, only=_selection(kernels, ids, phases, in_layers, devices, ranks, at_points)
-        )
+    def selected(*arguments: Any, **options: Any) -> Any:
+        given = {name: options.pop(name) for name in OPTION_NAMES}
+        return command(*arguments, **options, only=_selection(**given) if any(given.values()) else None)
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -66,20 +56,18 @@ def _selection(
     kernels: tuple[str, ...],
     ids: tuple[str, ...],
     phases: tuple[str, ...],
-    layers: tuple[str, ...],
+    in_layers: tuple[str, ...],
     devices: tuple[int, ...],
     ranks: tuple[int, ...],
-    points: tuple[str, ...],
-) -> Selection | None:
-    """The selection by these options; None if none was given, without an import."""
-    if not (kernels or ids or phases or layers or devices or ranks or points):
-        return None
+    at_points: tuple[str, ...],
+) -> Selection:
+    """The selection by these options, whose modules are only imported for one."""
     from ncu_tools.runs.kernel_ids import require_ids
     from ncu_tools.runs.selection import Selection, pattern_of, point_of
 
     require_ids(ids)
-    patterns, at = tuple(map(pattern_of, kernels)), tuple(map(point_of, points))
-    return Selection(patterns, phases, layers, devices, ranks, at, ids)
+    patterns, at = tuple(map(pattern_of, kernels)), tuple(map(point_of, at_points))
+    return Selection(patterns, phases, in_layers, devices, ranks, at, ids)
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:

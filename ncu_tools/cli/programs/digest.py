@@ -57,7 +57,7 @@ def command(
     identity: str | None,
     base: str | None,
     anyway: bool,
-    machine_name: str | None,
+    machine: Machine | None,
     output_format: str,
 ) -> None:
     """Say what a reader must know of a run first, in few words: for programs, assistants and pull requests.
@@ -73,7 +73,6 @@ def command(
       ncu-bench digest report.ncu-rep --budget 500 --kernel softmax
       ncu-bench digest after --against before --format json
     """
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.runs.kernel_ids import require_ids
     from ncu_tools.runs.selection import pattern_of
 
@@ -81,11 +80,10 @@ def command(
         raise WrongUsage("--kernel and --id both name a kernel.", advice="Leave one of them out.")
     if identity is not None:
         require_ids([identity])
-    if base is not None and machine_name is not None:
+    if base is not None and machine is not None:
         raise WrongUsage("--machine gives ceilings, which a comparison has none of.", advice="Leave --machine out.")
     if anyway and base is None:
         raise WrongUsage("--anyway goes with --against.", advice="Name the run to compare with: --against BASE")
-    machine = find_machine(machine_name) if machine_name else None
     patterns = () if name is None else (pattern_of(name),)
     with progress("Reading") as reading:
         if base is not None:

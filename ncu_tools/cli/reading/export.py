@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from ncu_parsers.parquet.reader import Columns
 
+    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.runs.loading import OnDisk, Run
     from ncu_tools.runs.selection import Selection
 
@@ -64,7 +65,7 @@ def command(
     of: str | None,
     depth: int | None,
     lanes: bool,
-    machine_name: str | None,
+    machine: Machine | None,
     output_format: str,
     only: Selection | None,
 ) -> None:
@@ -113,7 +114,7 @@ def command(
             elif of == "layers":
                 table, notes = _layers(run, *_read(found, NEEDED), depth)
             else:
-                table, notes = _kernels(found, machine_name)
+                table, notes = _kernels(found, machine)
             text, rows = to_spreadsheet(table), len(table)
         elif form == "sections":
             text, rows, notes = _sections(run, *_read(found))
@@ -198,12 +199,11 @@ def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | 
     return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 
-def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[pa.Table, list[str]]:
-    from ncu_tools.ceilings.machine_files import find_machine
+def _kernels(run: OnDisk | Run, machine: Machine | None) -> tuple[pa.Table, list[str]]:
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.kernels.kernel_row import kernels_table
 
-    kernels = hotspots_of(run, find_machine(machine_name) if machine_name else None)
+    kernels = hotspots_of(run, machine)
     return kernels_table(kernels.rows), kernels.notes
 
 

@@ -154,7 +154,7 @@ def command(
     group: str,
     order: str,
     top: int | None,
-    machine_name: str | None,
+    machine: Machine | None,
     full_names: bool,
     dask: str | None,
     output_format: str,
@@ -187,11 +187,6 @@ def command(
     """
     from ncu_tools.kernels.kernel_row import GROUPS
 
-    machine = None
-    if machine_name:
-        from ncu_tools.ceilings.machine_files import find_machine
-
-        machine = find_machine(machine_name)
     require_no_dask(only, dask)
     asked.require_one_table(order, group, dask)
     top = rows_shown(top, output_format)
@@ -202,10 +197,11 @@ def command(
 
             table = rules_of_run(found_runs, group, top, output_format)
             table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
-        else:
-            result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
-            chosen = _chosen_columns(found_runs, asked.columns, group)
-    several = not asked.rules and len({tuple(row.point.items()) for row in result.rows}) > 1
+            show(table, output_format, full_names=full_names)
+            return
+        result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
+        chosen = _chosen_columns(found_runs, asked.columns, group)
+    several = len({tuple(row.point.items()) for row in result.rows}) > 1
     if several and (asked.units or asked.mix or asked.diagnose or asked.columns):
         raise WrongUsage(
             "--units, --mix, --diagnose and --columns are of one point.",
@@ -214,7 +210,6 @@ def command(
         )
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
-    if asked.mix or asked.rules:
         show(table, output_format, full_names=full_names)
         return
     notes = [

@@ -38,7 +38,7 @@ class AnswerTable(Table):
 @machine_option
 @selection_options
 @format_option
-def command(run: str, sql: str, machine_name: str | None, output_format: str, only: Selection | None) -> None:
+def command(run: str, sql: str, machine: Machine | None, output_format: str, only: Selection | None) -> None:
     """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
 
     The tables are launches, a row per launch with its category and every metric of the report under its name, and
@@ -60,7 +60,7 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str, on
     from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.runs.sql_query import query
 
-    tables, notes = _points(run, machine_name, only) if is_bench(run) else _of_launches(run, machine_name, only)
+    tables, notes = _points(run, machine, only) if is_bench(run) else _of_launches(run, machine, only)
     answer = query(sql, tables)
     columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
     nested = output_format == "json"
@@ -70,12 +70,10 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str, on
     show(AnswerTable("query", columns, rows, notes), output_format)
 
 
-def _of_launches(run: str, machine_name: str | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
+def _of_launches(run: str, machine: Machine | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
     """The tables of a run of launches, or of some of them, and notes on reading it."""
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.runs.loading import locate
 
-    machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
         located = locate(run, reading=reading)
         located = located if only is None else only.of(located)
@@ -88,7 +86,7 @@ def _of_launches(run: str, machine_name: str | None, only: Selection | None) -> 
     }, notes
 
 
-def _points(run: str, machine_name: str | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
+def _points(run: str, machine: Machine | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
     """The table of a sweep, and its notes."""
     from ncu_tools.bench.bench_runs import load_bench, points_of
     from ncu_tools.runs.sql_query import held_in_memory
@@ -98,7 +96,7 @@ def _points(run: str, machine_name: str | None, only: Selection | None) -> tuple
             f"{run} is a sweep, which holds points and no launches.",
             advice="Choose points in SQL: WHERE phase = 'step'",
         )
-    if machine_name:
+    if machine is not None:
         raise WrongUsage(
             f"{run} is a sweep, whose points have no ceilings.",
             advice="Leave out --machine, or draw it: ncu-bench roofline",

@@ -73,7 +73,7 @@ def command(
     source_root: Path | None,
     pattern: str | None,
     group: str,
-    machine_name: str | None,
+    machine: Machine | None,
     only: Selection | None,
 ) -> None:
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
@@ -92,7 +92,6 @@ def command(
     """
     from ncu_launch.files.atomic_files import write_bytes_atomically
 
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.report.html.html_content import content
     from ncu_tools.report.html.html_page import page
     from ncu_tools.runs.selection import pattern_of
@@ -101,7 +100,6 @@ def command(
         raise WrongUsage(f"{output} has no suffix of a page.", advice="Name a file ending in .html.")
     if len(set(runs)) < len(runs):
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
-    machine = find_machine(machine_name) if machine_name else None
     steps = None if pattern is None else pattern_of(pattern, "--step")
     with progress("Reading") as reading:
         reported = [_reported(name, only, source_root, steps, machine, reading) for name in runs]

@@ -14,6 +14,8 @@ from ncu_tools.cli.options import format_option, machine_option, progress
 if TYPE_CHECKING:
     from ncu_parsers.timelines.activity.activity import Window
 
+    from ncu_tools.ceilings.machine_files import Machine
+
 PART_NAMES = ("steps", "verdicts", "gaps", "longest", "copies", "collectives", "waits", "streams", "launches")
 
 _MOMENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(s|ms|us|µs|ns)?\s*", re.IGNORECASE)
@@ -37,7 +39,7 @@ def command(
     trim: str | None,
     parts: tuple[str, ...],
     top: int | None,
-    machine_name: str | None,
+    machine: Machine | None,
     output_format: str,
 ) -> None:
     """Show where the time of a recording goes on each GPU: kernels, copies, communication, gaps by cause; and a
@@ -56,13 +58,11 @@ def command(
       ncu-bench timeline recording.nsys-rep --step "^train_step" --format json
       ncu-bench timeline recording.sqlite --trim 200ms,450ms --part copies --format csv
     """
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.cli.tables.timeline.timeline_output import show_timeline
     from ncu_tools.runs.selection import pattern_of
     from ncu_tools.timeline.load_activity import load_activity, load_power
     from ncu_tools.timeline.timeline import timeline
 
-    machine = find_machine(machine_name) if machine_name else None
     wanted, between = (
         None if pattern is None else pattern_of(pattern, "--step"),
         None if trim is None else _moments(trim),

@@ -18,6 +18,7 @@ from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.kernel_view import KernelView
 
 SIGNS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
+RULES_FILE = "ncu_tools/kernels/diagnosis/rules.toml"
 GUIDE = "NVIDIA, Kernel Profiling Guide (Metrics Reference); ncu_tools/kernels/view/parts.toml"
 WHEN, ONLY_IF, CERTAIN_IF, EVIDENCE = "found when", "a cause only if", "certain if", "its other numbers"
 COSTS, BUSY = "costs at most", "busy"
@@ -87,7 +88,7 @@ def explain(view: KernelView, name: str) -> ExplainedName:
                 return _fact(view, part, key, entry)
     quantity = next((key for key in quantities() if _plain(key) == wanted), None)
     if quantity is not None:
-        return ExplainedName(quantity, "quantity", "", [_number(view, "quantity", quantity)], _rules_file())
+        return ExplainedName(quantity, "quantity", "", [_number(view, "quantity", quantity)], RULES_FILE)
     near = get_close_matches(name.lower(), names(), NEAR_NAMES, LEAST_ALIKE)
     every = [AT_ITS_LIMIT, *(one.id for one in rules())]
     raise WrongUsage(
@@ -99,10 +100,6 @@ def explain(view: KernelView, name: str) -> ExplainedName:
 
 def _plain(name: str) -> str:
     return name.strip().lower().replace("-", " ").replace("_", " ")
-
-
-def _rules_file() -> str:
-    return "ncu_tools/kernels/diagnosis/rules.toml"
 
 
 # --------------------------------------------------------------------------------------------------- rules

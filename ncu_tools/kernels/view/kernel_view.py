@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of
 from ncu_tools.kernels.view.facts import Fact, facts_of, metrics_of_facts
 from ncu_tools.kernels.view.launch_configuration import most_alike
+from ncu_tools.kernels.view.nvidia_rules import INFORMATION, LOCAL, RuleMessage, rule_messages
 from ncu_tools.kernels.view.occupancy import (
     BARRIERS,
     BLOCKS,
@@ -46,8 +47,6 @@ NUMBER = r"[0-9][0-9.,]*"
 """A number in a rule's message: messages that differ in nothing else are one finding of several launches."""
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Grid and block of a launch."""
-LOCAL = "local"
-"""Type of a speed-up that is of the unit that a rule looks at, not of the kernel's time."""
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 ISSUED = "selected"
 MOST_LISTED = 8
@@ -364,33 +363,20 @@ def rule_results(launches: pa.Table) -> list[RuleResult]:
 
     Those with the largest estimated speed-up of the kernel come first, those of a unit behind them.
     """
-    if "rules" not in launches.column_names:
-        return []
     told: Counter[tuple[str, str, str]] = Counter()
-    best: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for of_launch in launches["rules"].to_pylist():
-        for rule in of_launch or []:
-            if rule["kind"] in ("INF", "") and not rule["speedup"]:
-                continue
-            key = rule["name"], rule["section"], re.sub(NUMBER, "#", rule["description"] or "")
-            told[key] += 1
-            if key not in best or _speedup(rule) > _speedup(best[key]):
-                best[key] = rule
+    best: dict[tuple[str, str, str], RuleMessage] = {}
+    for said in rule_messages(launches):
+        if said.speedup is None and said.kind in INFORMATION:
+            continue
+        key = said.rule, said.section, re.sub(NUMBER, "#", said.message)
+        told[key] += 1
+        if key not in best or (said.speedup or 0.0) > (best[key].speedup or 0.0):
+            best[key] = said
     results = [
-        RuleResult(
-            rule["name"], rule["section"], rule["description"], _speedup(rule) or None, rule["speedup_type"], told[key],
-            rule["kind"],
-        )
-        for key, rule in best.items()
-    ]  # fmt: skip
+        RuleResult(one.rule, one.section, one.message, one.speedup or None, one.speedup_type, told[key], one.kind)
+        for key, one in best.items()
+    ]
     return sorted(results, key=lambda one: (one.speedup is None, one.speedup_type == LOCAL, -(one.speedup or 0)))
-
-
-def _speedup(rule: dict[str, Any]) -> float:
-    try:
-        return float(rule["speedup"] or 0)
-    except ValueError:
-        return 0.0
 
 
 def _median(launches: pa.Table, name: str) -> float | None:

@@ -21,6 +21,7 @@ from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.grouping import grouping
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
 
@@ -148,7 +149,7 @@ class _Told:
         self.metrics |= other.metrics
 
 
-class RuleSums:
+class RuleSums(MergedByField):
     """Messages of rules by kernel, added in batches of launches; `group` is one of `hotspots.GROUPS`.
 
     Messages whose first sentences differ only in their numbers are the same one. Failed launches are left out.
@@ -189,15 +190,6 @@ class RuleSums:
             self.informing += 1
         else:
             self._told.setdefault(key, _Told(said)).add(said, weight, seconds)
-
-    def merge(self, other: RuleSums) -> None:
-        """Merge the sums of later launches into these."""
-        self.reports |= other.reports
-        for name in ("seconds", "launches", "with_rules", "informing"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for key, told in other._told.items():
-            if self._told.setdefault(key, told) is not told:
-                self._told[key].merge(told)
 
     def ranked(self) -> list[RankedRule]:
         """Global speed-ups by the time that they could save, then local ones, then messages without an estimate."""

@@ -27,7 +27,7 @@ from ncu_tools.report.notebook.views import Listing, Picture, SourceView, Timeli
 from ncu_tools.report.plot.layer_bars import draw_bars
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
-from ncu_tools.roofline.roofline import roofline
+from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.runs.loading import Run
 from ncu_tools.runs.selection import pattern_of
 from ncu_tools.timeline.load_activity import load_activity, load_power
@@ -142,7 +142,7 @@ class ProfiledRun:
 
         _require_one_of("group", group, GROUPS)
         runs = dict(zip(_unique_names([self, *others]), (run._table for run in (self, *others)), strict=True))
-        found = roofline(runs, self._machine, group=group)
+        found = roofline(runs, self._machine, look=Look(group=group))
         tables = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
         frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in tables.items()]
         table = pandas.concat(frames, ignore_index=True)

@@ -82,7 +82,7 @@ def test_a_kernel_counted_in_some_launches_counts_whole_as_in_a_row_of_its_own()
 def test_a_roofline_by_category_has_no_place_for_a_category_that_is_mostly_unknown() -> None:
     counted = launch(COUNTED, sass(ffma=1e6), ns=0.2e6, dram=1e6, attributes=A100)
     launches = table(counted, launch(UNCOUNTED, {}, ns=0.8e6, attributes=A100))
-    found = roofline({"run": launches}, group="category")
+    found = roofline({"run": launches}, look=Look(group="category"))
     assert (found.noun, [point.hotspot.flops_per_s for point in found.points]) == ("category", [None])
     scene = scene_of(found)
     assert (scene.noun, scene.not_drawn, scene.marks) == ("category", 1, [])

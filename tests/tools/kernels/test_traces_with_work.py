@@ -359,7 +359,7 @@ def test_sums_by_operator_module_and_phase_of_a_real_trace_are_its_total(name: s
     total = tables.or_zero(tables.floats(launches, "operator_flops")).sum()
     assert total > 0
     for view in (OPERATORS, MODULES, PHASES, RUNS):
-        seen = seen_as(launches, view, run=name)
+        seen = seen_as(launches, Look(view), name)
         by_point: dict[str | None, float] = {}
         for point, flops in zip(
             tables.words(seen, "kernel_name"), tables.or_zero(tables.floats(seen, "flops")).tolist(), strict=True

@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ncu_launch.bench.latency_statistics import Effort, half_width
-from ncu_launch.bench.timed_iteration import Iteration
+from ncu_launch.bench.timed_iteration import Iteration, Timer, timed_once
 
 BLOCK_NS = 20e6
 MOST_IN_A_BLOCK = 100
 LEAST_ROUNDS = 10
-
-Timer = Callable[[Callable[[Any], None], Any], float]
 
 
 @dataclass
@@ -59,21 +57,13 @@ def in_turns(
 
 def _block_of(iteration: Iteration, timed: Timer) -> int:
     """How many iterations make a block of about `BLOCK_NS`."""
-    return min(MOST_IN_A_BLOCK, max(1, int(BLOCK_NS / max(1.0, _sample(iteration, timed)))))
+    return min(MOST_IN_A_BLOCK, max(1, int(BLOCK_NS / max(1.0, timed_once(iteration, timed)))))
 
 
 def _block(iteration: Iteration, size: int, timed: Timer) -> list[float]:
     if size > 1:
-        _sample(iteration, timed)
-    return [_sample(iteration, timed) for _ in range(size)]
-
-
-def _sample(iteration: Iteration, timed: Timer) -> float:
-    prepared = iteration.prepare()
-    nanoseconds = timed(iteration.work, prepared)
-    del prepared
-    iteration.finish()
-    return nanoseconds
+        timed_once(iteration, timed)
+    return [timed_once(iteration, timed) for _ in range(size)]
 
 
 def _is_enough(found: Rounds, effort: Effort, seconds: float) -> bool:

@@ -82,7 +82,7 @@ def command(
     new: str | None,
     pair: str | None,
     explain: str | None,
-    machine_name: str | None,
+    machine: Machine | None,
     output_format: str,
     only: Selection | None,
 ) -> None:
@@ -101,7 +101,6 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
-    from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
     from ncu_tools.kernels.view.kernel_view import kernel_view
     from ncu_tools.kernels.view.next_step import next_step
@@ -110,7 +109,6 @@ def command(
     from ncu_tools.runs.selection import ids_apart, load_only, pattern_of, pattern_of_ids
     from ncu_tools.runs.varied_run import points_summed
 
-    machine = find_machine(machine_name) if machine_name else None
     patterns: tuple[re.Pattern[str], ...] = () if name is None else (pattern_of(name),)
     ids, only = ids_apart(only)
     if pair is not None and new is None:
