@@ -246,7 +246,7 @@ class PrintedAnswers:
             return
         printed = self.by_command.setdefault(command, Printed())
         printed.answers.add(answer)
-        printed.take(table.columns)
+        printed.take((*table.columns, *table.more))
         if COLLECT not in os.environ:
             require_valid(command, with_some_rows(answer))
 
