@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import printable, text_width
@@ -23,6 +24,14 @@ class WrittenFile(str):
     """A note on a file or folder that the command wrote. It is always shown, and last."""
 
     __slots__ = ()
+
+
+def picture_written(picture: bytes, output: Path) -> WrittenFile:
+    """Write a picture to a file, whole or not at all; returns the note on it."""
+    from ncu_launch.files.atomic_files import write_bytes_atomically
+
+    write_bytes_atomically(output, picture)
+    return WrittenFile(f"the picture is {output}")
 
 
 def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:

@@ -22,7 +22,7 @@ from ncu_tools.cli.options import (
     format_option,
     show,
 )
-from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
 
@@ -214,13 +214,10 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
 
 def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> list[str]:
     """Draw the picture; returns notes."""
-    from ncu_launch.files.atomic_files import write_bytes_atomically
-
     from ncu_tools.bench.scaling import by_group
     from ncu_tools.report.plot.scaling_plot import draw_scaling
 
     picture = draw_scaling(fits, by_group(rows), pairs, format_of(output), title=title)
     if picture is None:
         return ["there is nothing to draw"]
-    write_bytes_atomically(output, picture)
-    return [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]
+    return [picture_written(picture, output), *note_on_boxes([title])]

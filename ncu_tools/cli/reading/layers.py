@@ -12,7 +12,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import FILE, MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
-from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table
@@ -112,8 +112,7 @@ def command(
     if output is not None and not result.rows:
         raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
     if output is not None:
-        _draw(result, output, title)
-        notes += [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]
+        notes += [picture_written(_picture(result, format_of(output), title), output), *note_on_boxes([title])]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
             notes.append(
                 f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
@@ -142,14 +141,14 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
     show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
 
 
-def _draw(result: Layers, output: Path, title: str) -> None:
-    from ncu_launch.files.atomic_files import write_bytes_atomically
-
+def _picture(result: Layers, picture_format: str, title: str) -> bytes:
     from ncu_tools.kernels.operator_times import time_title
     from ncu_tools.report.plot.layer_bars import draw_bars
 
-    kind = format_of(output)
-    picture = draw_bars(
-        result.deepest, kind, title=title, bytes_title=result.bytes_title, time_title=time_title(result.clocks)
+    return draw_bars(
+        result.deepest,
+        picture_format,
+        title=title,
+        bytes_title=result.bytes_title,
+        time_title=time_title(result.clocks),
     )
-    write_bytes_atomically(output, picture)

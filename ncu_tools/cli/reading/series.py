@@ -10,7 +10,7 @@ import click
 
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import FILE, MACHINE_FORMATS, format_option, show
-from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
@@ -74,12 +74,7 @@ def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
 
 def _drawn(found: PointSeries, output: Path, title: str) -> list[str]:
     """Draw the picture; returns notes."""
-    from ncu_launch.files.atomic_files import write_bytes_atomically
-
     from ncu_tools.report.plot.series_plot import draw_series
 
     picture = draw_series(found, format_of(output), title=title)
-    if picture is None:
-        return ["there is nothing to draw"]
-    write_bytes_atomically(output, picture)
-    return [WrittenFile(f"the picture is {output}")]
+    return ["there is nothing to draw" if picture is None else picture_written(picture, output)]

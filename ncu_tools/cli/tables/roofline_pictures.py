@@ -13,7 +13,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import echo_notes, terminal_width
-from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column
 
@@ -46,8 +46,6 @@ def check_style(style: Style) -> None:
 
 def write_picture(scene: Scene, style: Style) -> list[str]:
     """Write the picture to the file of its style, whole or not at all; returns notes."""
-    from ncu_launch.files.atomic_files import write_bytes_atomically
-
     assert style.output is not None  # noqa: S101 - the caller checked it
     if format_of(style.output, TEXT) == TEXT:
         from ncu_tools.report.terminal.text_roofline import TextStyle, text_picture
@@ -61,8 +59,7 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
         picture = draw(scene, format_of(style.output, TEXT), title=style.title, theme=style.theme, size=style.size)
         labels = [*(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
         notes = note_on_boxes([style.title or scene.title, *labels])
-    write_bytes_atomically(style.output, picture)
-    return [WrittenFile(f"the picture is {style.output}"), *notes]
+    return [picture_written(picture, style.output), *notes]
 
 
 def drawn_again(runs: Sequence[str], style: Style) -> bool:
