@@ -264,12 +264,12 @@ def _captured_tensors() -> Iterator[dict[int, Any]]:
 
     found: dict[int, Any] = {}
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
+    class CapturedTensors(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             found.update((id(one), one) for one in tensors_in((args, kwargs or {})) if not isinstance(one, FakeTensor))
             return func(*args, **(kwargs or {}))
 
-    with Watch():
+    with CapturedTensors():
         yield found
 
 
