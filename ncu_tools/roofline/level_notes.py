@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import tables
 
-from ncu_tools.ceilings.ceilings import MEASUREMENTS, Ceiling, unit_title
+from ncu_tools.ceilings.ceilings import Ceiling, unit_title
 from ncu_tools.ceilings.levels import byte_metrics, bytes_of, ceiling_metrics
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 
@@ -43,7 +43,7 @@ def on_missing_ceilings(
     """
     notes = []
     for level in levels:
-        have = {ceiling.device for ceiling in known if ceiling.unit == level and ceiling.kind not in MEASUREMENTS}
+        have = {ceiling.device for ceiling in known if ceiling.unit == level}
         without = [device for device in capability_of if device not in have]
         if not without:
             continue

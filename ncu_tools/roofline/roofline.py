@@ -163,10 +163,10 @@ def roofline(
 
 
 def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Table]) -> None:
-    """Remove levels at which no point has bytes, with a note; of work by shapes no profiler counts the levels."""
+    """Remove levels at which no point has bytes, with a note; of operators no profiler counts the levels."""
     there = {place.level for point in result.points for place in point.places}
     for level in [level for level in result.levels if level not in there | {DRAM}]:
-        if result.bytes_title != LEAST_BYTE:
+        if result.bytes_title not in (LEAST_BYTE, OPERATOR_BYTE):
             result.notes.append(on_missing_points(level, look.definition, runs))
         result.bytes_by_level.pop(level)
     result.levels = tuple(level for level in result.levels if level in result.bytes_by_level)

@@ -354,6 +354,10 @@ class TestTheCommand:
         ceilings = called_here("roofline", "second", "--format", "json", cwd=tmp_path).json()["ceilings"]
         assert {one["unit"]: one["kind"] for one in ceilings} == dict.fromkeys(("dram", "fp32"), "measured quickly")
         assert all(kept.stem in one["source"] for one in ceilings)
+        said = called_here("roofline", "second", "--levels", "all", cwd=tmp_path).err
+        assert "DRAM" in said
+        assert "has no roof" not in said
+        assert "ask ncu" not in said  # which counts no bytes of caches of a CPU
 
     @pytest.mark.nightly
     def test_ends_by_ctrl_c_while_it_measures_with_the_run_kept_and_no_machine_file(

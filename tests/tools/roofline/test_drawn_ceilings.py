@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.ceilings.ceilings import BOARD_LIMIT, PROFILED_CLOCK, Ceiling
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED, MEASURED_QUICKLY, PROFILED_CLOCK, Ceiling
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, merged, ridge_points
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.mark_area import MOST, MOST_OF_SEVERAL, OF_ALL_TIME, SMALLEST, scale_of
@@ -93,8 +93,10 @@ class TestNotesOnLevels:
         assert note.startswith("DRAM has no roof: the report lacks dram__")
         assert note.endswith("or name a machine with --machine NAME")
 
-    def test_a_device_with_a_roof_needs_no_note(self) -> None:
-        assert on_missing_ceilings(["dram"], [DRAM], {"A100": "8.0"}, [table(launch(dram=100.0))]) == []
+    @pytest.mark.parametrize("kind", [PROFILED_CLOCK, MEASURED, MEASURED_QUICKLY])
+    def test_a_device_with_a_roof_needs_no_note(self, kind: str) -> None:
+        roof = ceiling("dram", 1.5e12, kind=kind)
+        assert on_missing_ceilings(["dram"], [roof], {"A100": "8.0"}, [table(launch(dram=100.0))]) == []
 
 
 class TestAreasOfMarkers:
