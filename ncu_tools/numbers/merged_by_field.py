@@ -8,9 +8,10 @@ import numpy as np
 
 
 class MergedByField:
-    """Sums to which those of later launches are added: numbers add up, sets and dicts unite, flags are true if any is.
+    """Sums to which those of later launches are added.
 
-    A field with a `merge` of its own is merged by it. Any other is the same in both, as a name or a setting is.
+    Numbers and lists add up, sets and dicts unite, flags are true if any is, and a field with a `merge` of its own is
+    merged by it. Any other is the same in both, as a name is: settings are no numbers, lists or sets.
     """
 
     def merge(self, other: Any) -> None:
@@ -22,7 +23,7 @@ class MergedByField:
 def _merged(first: Any, later: Any) -> Any:
     if isinstance(first, (bool, set)):
         return first | later
-    if isinstance(first, (int, float, np.ndarray)):
+    if isinstance(first, (int, float, list, np.ndarray)):
         return first + later
     if isinstance(first, dict):
         for key, value in later.items():
