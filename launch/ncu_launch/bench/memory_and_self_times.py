@@ -43,7 +43,7 @@ def peak_memory(iteration: Iteration, allocated: int, device: str) -> Row:
     with suppress(Exception):  # the profiler's events are not a public interface
         with _profiler(profile_memory=True) as profiler:
             untimed(iteration)
-        events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
+        events = [event for event in profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
         changes = [event.nbytes() for event in sorted(events, key=lambda event: int(event.start_ns()))]
         if changes:
             return {"memory_peak_bytes": allocated + peak_of(changes), "memory_basis": BY_PROFILER}
@@ -84,10 +84,11 @@ def _is_of_gpu(event: Any) -> bool:
 
 
 def _profiler(**options: Any) -> AbstractContextManager[Any]:
+    """What torch.profiler.profile() wraps, which would import PyTorch's compiler first: 1 s and more per point."""
     import torch
 
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    profiler: AbstractContextManager[Any] = torch.profiler.profile(activities=activities, **options)
+    device = "cuda" if torch.cuda.is_available() else None
+    profiler: AbstractContextManager[Any] = torch.autograd.profiler.profile(
+        use_device=device, use_kineto=True, **options
+    )
     return profiler
