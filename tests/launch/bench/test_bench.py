@@ -367,6 +367,7 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
     number: signal.Signals, targets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hang").touch()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a killed sweep leaves the folder of its point there
     arguments = ["bench", f"{targets}:mlp", f"{targets}:hangs", "--max-time", "0.1", "--warmup", "1"]
     arguments += ["--on", "cpu", "-o", str(tmp_path / "run")]
     process = subprocess.Popen([sys.executable, "-c", "from ncu_tools.cli import main; main()", *arguments])

@@ -244,17 +244,17 @@ class TestPlacement:
 
 
 class TestTurns:
-    def test_each_gpu_is_locked_by_one_point_at_a_time(self) -> None:
-        gpus = [f"test-{os.getpid()}-{number}" for number in (1, 2)]
+    def test_each_gpu_is_locked_by_one_point_at_a_time(self, tmp_path: Path) -> None:
+        gpus, folder = ["0", "1"], str(tmp_path)
         with ExitStack() as held:
-            assert [held.enter_context(turn(gpus, lambda: False)) for _ in gpus] == gpus
+            assert [held.enter_context(turn(gpus, lambda: False, folder)) for _ in gpus] == gpus
             with pytest.raises(KeyboardInterrupt):
-                held.enter_context(turn(gpus, lambda: "nobody waits"))
-        with turn(gpus, lambda: False) as free:
+                held.enter_context(turn(gpus, lambda: "nobody waits", folder))
+        with turn(gpus, lambda: False, folder) as free:
             assert free == gpus[0]
 
-    def test_an_error_while_holding_a_lock_is_raised_unchanged(self) -> None:
-        with pytest.raises(BlockingIOError, match="fork"), turn([f"test-{os.getpid()}-fork"], lambda: False):
+    def test_an_error_while_holding_a_lock_is_raised_unchanged(self, tmp_path: Path) -> None:
+        with pytest.raises(BlockingIOError, match="fork"), turn(["0"], lambda: False, str(tmp_path)):
             raise BlockingIOError("fork: try again")
 
     @pytest.mark.parametrize(
@@ -271,20 +271,20 @@ class TestTurns:
         assert visible_gpus() == visible
 
     def test_ends_with_the_process_that_holds_the_lock(self, tmp_path: Path) -> None:
-        name = f"test-{os.getpid()}-held"
+        folder = str(tmp_path)
         program = (
             "import sys, time; from ncu_launch.bench.gpu.device_locks import turn\n"
-            f"with turn(['{name}'], lambda: False): print(flush=True); time.sleep(60)"
+            "with turn(['0'], lambda: False, sys.argv[1]): print(flush=True); time.sleep(60)"
         )
-        other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        other = subprocess.Popen([sys.executable, "-c", program, folder], stdout=subprocess.PIPE)
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(KeyboardInterrupt), turn([name], lambda: "at once"):
+        with pytest.raises(KeyboardInterrupt), turn(["0"], lambda: "at once", folder):
             pass
         other.kill()
         other.communicate()
-        with turn([name], lambda: False) as free:
-            assert free == name
+        with turn(["0"], lambda: False, folder) as free:
+            assert free == "0"
 
     @pytest.mark.parametrize(
         ("visible", "gpus"), [(None, ["0", "1"]), ("1", ["1"]), ("GPU-5a, GPU-5b", ["GPU-5a", "GPU-5b"]), ("-1", [])]
