@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -170,6 +170,12 @@ class TestPackedFiles:
 
 class TestTimelines:
     """Texts of SQLite exports, made of zero bytes by SQLite itself."""
+
+    @pytest.fixture(autouse=True)
+    def removed_at_once(self, tmp_path: Path) -> Iterator[None]:
+        """Pytest keeps the folders of three runs, and these files are 1 GB of each."""
+        yield
+        (tmp_path / "t.sqlite").unlink()
 
     def exported(self, folder: Path, *sizes: int, kind: str = "TEXT") -> Path:
         path = database(folder / "t.sqlite", {KERNELS: [kernel(5, 1), kernel(25, 2, name=2)], CALLS: [call(4, 1)]})
