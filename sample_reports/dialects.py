@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 COMMAND_LINE = "Command line profiler metrics"
 PUSH_POP = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -184,8 +186,8 @@ def summary(groups: Sequence[tuple[Printed, int, list[tuple[Cell, Cell, Cell]]]]
     return _assembled(rows, style)
 
 
-def text(launches: Sequence[Printed], style: Style) -> str:
-    """The text tables that ncu prints without --csv."""
+def text(launches: Sequence[Printed], style: Style, rules: Sequence[tuple[str, str, str, str]] = ()) -> str:
+    """The text tables that ncu prints without --csv, each with its `rules` (section, type, estimate, text) below."""
     lines = list(style.above)
     lines.append(f"[{launches[0].process_id}] {launches[0].process}@{launches[0].host}")
     for launch in launches:
@@ -195,7 +197,8 @@ def text(launches: Sequence[Printed], style: Style) -> str:
         )
         for section in dict.fromkeys(cell.section for cell in launch.cells):
             table = [(cell.name, cell.unit, style.number(cell)) for cell in launch.cells if cell.section == section]
-            lines += [f"    Section: {section}", *_text_table(table), ""]
+            said = [_text_rule(*rule) for of_section, *rule in rules if of_section == section]
+            lines += [f"    Section: {section}", *_text_table(table), "", *_between_dashes(said)]
     return style.line_end.join([*lines, *style.below]) + style.line_end
 
 
@@ -208,6 +211,19 @@ def _text_table(rows: Sequence[tuple[str, str, str]]) -> list[str]:
         return "    " + f"{cells[0]:<{widths[0]}} {cells[1]:>{widths[1]}} {cells[2]:>{widths[2]}}"
 
     return [fence, line(titles), fence, *map(line, rows), fence]
+
+
+def _text_rule(kind: str, estimate: str, message: str) -> list[str]:
+    """A rule as ncu prints it since 2023.3: 110 letters in a line, padded, the estimate in a line of its own."""
+    lines = [*([estimate] if estimate else []), *textwrap.wrap(message, 110, break_on_hyphens=False)]
+    return [f"{start:<10}{line:<110}" for start, line in zip_longest([f"    {kind}"], lines, fillvalue="")]
+
+
+def _between_dashes(rules: Sequence[list[str]]) -> list[str]:
+    """Rules of one section with a line of dashes between two, and an empty line below."""
+    dashes = f"    ----- {'-' * 110}"
+    lines = [line for rule in rules for line in (dashes, *rule)][1:]
+    return [*lines, ""] if lines else []
 
 
 def ui_summary(launches: Sequence[Printed], columns: Sequence[tuple[str, str]], style: Style) -> str:

@@ -24,7 +24,7 @@ from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of
 from ncu_tools.kernels.view.facts import Fact, facts_of, metrics_of_facts
 from ncu_tools.kernels.view.launch_configuration import most_alike
-from ncu_tools.kernels.view.nvidia_rules import INFORMATION, LOCAL, RuleMessage, rule_messages
+from ncu_tools.kernels.view.nvidia_rules import GLOBAL, INFORMATION, RuleMessage, rule_messages
 from ncu_tools.kernels.view.occupancy import (
     BARRIERS,
     BLOCKS,
@@ -86,6 +86,7 @@ class RuleResult:
 
     A "global" speed-up is of the kernel's time, a "local" one of the unit that the rule looks at. `agreement` is one of
     `agreement.OUTCOMES`, `ours` the sentence of our diagnosis that it stands on; both are "" if ours was not asked.
+    `name` is "" where the report has none, as text pages.
     """
 
     name: str
@@ -261,6 +262,9 @@ def _of_some(kernel: Hotspot, table: pa.Table, machine: Machine | None) -> Hotsp
 
 
 def _compared(rule: RuleResult, ours: Diagnosis) -> RuleResult:
+    """A rule with what ours says of it; as it is where it has no name, by which findings are known."""
+    if not rule.name:
+        return rule
     result = {"name": rule.name, "kind": rule.kind, "description": rule.text, "speedup": rule.speedup}
     found = agreement(result, ours)
     return replace(rule, agreement=found.outcome, ours=found.ours)
@@ -361,7 +365,7 @@ def stall_shares(launches: pa.Table) -> list[StallShare]:
 def rule_results(launches: pa.Table) -> list[RuleResult]:
     """What NVIDIA's rules say, each once with the launches it was said of.
 
-    Those with the largest estimated speed-up of the kernel come first, those of a unit behind them.
+    Those with the largest estimated speed-up of the kernel come first, those of a unit, or of what is not said, behind.
     """
     told: Counter[tuple[str, str, str]] = Counter()
     best: dict[tuple[str, str, str], RuleMessage] = {}
@@ -376,7 +380,7 @@ def rule_results(launches: pa.Table) -> list[RuleResult]:
         RuleResult(one.rule, one.section, one.message, one.speedup or None, one.speedup_type, told[key], one.kind)
         for key, one in best.items()
     ]
-    return sorted(results, key=lambda one: (one.speedup is None, one.speedup_type == LOCAL, -(one.speedup or 0)))
+    return sorted(results, key=lambda one: (one.speedup is None, one.speedup_type != GLOBAL, -(one.speedup or 0)))
 
 
 def _median(launches: pa.Table, name: str) -> float | None:

@@ -217,9 +217,9 @@ def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
 def _rule_row(rule: RuleResult) -> Row:
     local = "local " if rule.speedup_type == "local" else "est. "
     return {
-        "title": f"NVIDIA's {rule.name}: {telling_sentences(rule.text)}",
+        "title": f"NVIDIA's {rule.name or 'rule'}: {telling_sentences(rule.text)}",
         "value": None if rule.speedup is None else f"{local}{rule.speedup:.1f} %",
-        "against": SAID_OF_RULES[rule.agreement] + (f": {rule.ours}" if rule.ours else ""),
+        "against": SAID_OF_RULES.get(rule.agreement, "not compared") + (f": {rule.ours}" if rule.ours else ""),
         "message": rule.text,
     }
 

@@ -209,12 +209,12 @@ def rule_statements(
         kind = "est. speed-up" if rule.speedup_type != "local" else "est. local speed-up"
         estimate = f"{kind} {rule.speedup:.3g} %" if rule.speedup else "no estimate"
         text = (
-            f"NVIDIA's {rule.name} ({estimate}), {SAYS_OF_RULES.get(rule.agreement, 'not compared')}: "
+            f"NVIDIA's {rule.name or 'rule'} ({estimate}), {SAYS_OF_RULES.get(rule.agreement, 'not compared')}: "
             f"{printable(first_sentence(rule.text))}"
             + (f"; ours: {rule.ours}" if rule.ours and rule.agreement in (FINER, WITH_REASON) else "")
         )
-        values = {"rule": rule.name, "estimated_speedup_percent": rule.speedup, "speedup_type": rule.speedup_type,
-                  "agreement": rule.agreement}  # fmt: skip
+        values = {"rule": rule.name or None, "estimated_speedup_percent": rule.speedup,
+                  "speedup_type": rule.speedup_type, "agreement": rule.agreement or None}  # fmt: skip
         yield Statement(
             section, text, importance - 6.0 * place, about=about, kernel_id=about, kind="rule", values=values
         )

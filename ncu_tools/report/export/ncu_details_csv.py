@@ -11,7 +11,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -63,7 +64,8 @@ def to_section_csv(table: pa.Table) -> str:
         return ""
     rows += _rules(table, launches)
     left_out = [name for name in WHERE_KNOWN if not all(launch[name] for launch in launches)]
-    left_out += [name for name in (RANGES, KERNEL_TIME, *RULE_COLUMNS) if not any(row.get(name) for row in rows)]
+    left_out += [name for name in (RANGES, KERNEL_TIME) if not any(row.get(name) for row in rows)]
+    left_out += _behind_the_last_filled(rows)
     kept = [name for name in HEADER if name not in left_out]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, quoting=csv.QUOTE_ALL, lineterminator="\n", extrasaction="ignore")
@@ -108,6 +110,12 @@ def _rules(table: pa.Table, launches: Sequence[dict[str, str]]) -> Iterator[dict
         for rule in rules or []:
             cells = {title: " ".join((rule[name] or "").splitlines()) for title, name in RULE_COLUMNS.items()}
             yield {**launch, "Section Name": rule["section"] or "", **cells}
+
+
+def _behind_the_last_filled(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Columns of rules behind the last that has a text: those before it are known by their places."""
+    empty = takewhile(lambda name: not any(row.get(name) for row in rows), reversed(RULE_COLUMNS))
+    return list(empty)
 
 
 def _ranges(launch: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ncu_parsers.ncu.csv_pages import read_summary
+from ncu_parsers.ncu.text_rules import BETWEEN_RULES, TextRules
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.cell_text import triple, whole
 from ncu_parsers.report_data.report import Launch, Page
@@ -34,8 +35,7 @@ _KERNEL = r"""(?x)
         \s*$"""
 _DEVICE = r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$"
 _DASHES = re.compile(r"\s*-{3,}(?: -{3,})+\s*$|\s+-{40,}\s*$")
-_SECTION = re.compile(r"\s*Section: (?P<section>.+?)\s*$")
-_RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
+_SECTION = re.compile(r"(?P<indent>\s*)Section: (?P<section>.+?)\s*$")
 
 
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
@@ -137,21 +137,25 @@ class TextPage:
         self._columns: tuple[slice, ...] = ()
         self._titles: list[str] = []
         self._value_width = 0
-        self._in_rule = False
+        self._rules = TextRules()
         self._may_begin_table = False
         self._above: deque[str] = deque(maxlen=_PARTS_OF_A_LINE)
 
     def launches(self) -> list[Launch]:
         """The launches read so far, in the order of the file."""
+        self._rules.end()
         return self._launches
 
     def feed(self, line: str) -> str:
         """Take in one line: a kernel line, a section title, a table line, a metric row, or something else."""
         if not line.strip():
             self._leave_table()
+            self._rules.end()
             self._above.clear()
             return report.BLANK
         kind = self._of_a_table(line) or self._of_a_launch(line) or self._of_no_table(line)
+        if kind != report.RULE:
+            self._rules.end()
         self._may_begin_table = kind in (report.HEADER, report.LAYOUT, report.METRICS)
         if kind in (report.LAYOUT, report.OUTPUT, report.RULE):  # perhaps a part of a kernel line
             self._above.append(line)
@@ -161,6 +165,9 @@ class TextPage:
 
     def _of_a_table(self, line: str) -> str | None:
         """The kind of a line of dashes or of a row between two; None for others."""
+        if "---" in line and self._launches and BETWEEN_RULES.match(line):
+            self._leave_table()
+            return report.LAYOUT
         if "---" in line and _DASHES.match(line) and (line[0].isspace() or self._may_begin_table):
             return self._fence(line)
         if not self._columns:
@@ -185,7 +192,7 @@ class TextPage:
         section = _SECTION.match(line) if self._launches else None
         if section:
             self._section = section["section"]
-            self._in_rule = False
+            self._rules.open_section(section["indent"], self._section)
             return report.LAYOUT
         if line.split()[:2] == ["Metric", "Name"]:
             self._titles = re.split(r"\s{2,}| (?=Metric|Minimum|Maximum|Average)", line.strip())
@@ -193,12 +200,12 @@ class TextPage:
         return None
 
     def _of_no_table(self, line: str) -> str:
-        """The kind of a line that holds no part of a launch: a rule's text, a process, a message, program output."""
+        """The kind of a line outside tables: a rule's text, a process, a message, program output."""
+        if self._launches and self._rules.take(line, self._launches[-1].rules):
+            return report.RULE
         if line.startswith("  "):
-            if re.match(_RULE, line) or self._in_rule:
-                self._in_rule = True
-                return report.RULE
             return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT
+        self._rules.close_section()
         process = re.match(_PROCESS, line)
         if process:
             self.process = (whole(process["pid"]), process["name"], process["host"])
@@ -229,7 +236,7 @@ class TextPage:
             self._launches.remove(known)
             self._launches.append(known)
         self._section = ""
-        self._in_rule = False
+        self._rules.close_section()
         self._leave_table()
 
     def _fence(self, line: str) -> str:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.report_data.report import Launch, Metric
+from ncu_parsers.report_data.report import Launch, Metric, Rule
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
@@ -220,6 +220,12 @@ class TestSections:
         rows = csv.DictReader(io.StringIO(to_section_csv(made)))
         printed = {(row["Section Name"], row["Metric Name"], row["Metric Unit"]) for row in rows}
         assert ("GPU Speed Of Light Throughput", "Duration", "ns") in printed
+
+    @pytest.mark.parametrize("estimate", [("", ""), ("", "25.5"), ("global", "25.5")])
+    def test_have_rule_results_without_names_that_read_back(self, estimate: tuple[str, str]) -> None:
+        rule = Rule("Occupancy", "", "OPT", "Do less.", *estimate)
+        made = table(launch("k", ns=5.0, rules=[rule]))
+        assert read_back(to_section_csv(made)).column("rules").to_pylist() == made.column("rules").to_pylist()
 
     def test_have_rule_results_that_read_back(self) -> None:
         made = parse([Source(str(SAMPLES / "d02-long-rules.csv"))]).table

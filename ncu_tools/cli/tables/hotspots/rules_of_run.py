@@ -45,8 +45,8 @@ ESTIMATE = (
 )
 OF_LOCAL = "a local speed-up is of the hardware that the rule looks at, no share of the time: it is ranked behind"
 NO_RULES = (
-    "no launch has results of NVIDIA's rules: binary reports (.ncu-rep) of whole sections hold them, and ncu --page "
-    "details --csv prints them; the INF, OPT and WRN messages in ncu's output without --csv are not read"
+    "no launch has results of NVIDIA's rules: binary reports (.ncu-rep) of whole sections hold them, and ncu "
+    "prints them below its sections, with and without --csv"
 )
 
 
@@ -56,7 +56,9 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
     found = sums.ranked()
     notes = [*_notes(sums, found), *hidden_rows(len(found), top, "more message", "more messages"), *sums.reports]
     if output_format in MACHINE_FORMATS:
-        rows = [{**asdict(one), "metrics": "; ".join(one.metrics) or None} for one in found[:top]]
+        rows = [
+            {**asdict(one), "rule": one.rule or None, "metrics": "; ".join(one.metrics) or None} for one in found[:top]
+        ]
         return Table("rules", MACHINE_READABLE, rows, notes)
     names = _short_names(found)
     rows = [_row(one, names) for one in found[:top]]
@@ -65,7 +67,7 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
 
 
 def _row(one: RankedRule, names: dict[str, str]) -> dict[str, Any]:
-    message = f"{one.rule}: {first_sentence(one.message)}"
+    message = f"{one.rule}: {first_sentence(one.message)}" if one.rule else first_sentence(one.message)
     return {**asdict(one), "kernel": names[one.kernel], "message": message, "speedup_type": one.speedup_type or None}
 
 

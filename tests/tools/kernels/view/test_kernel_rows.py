@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ncu_launch.files.manifest import Manifest, write_manifest
-from ncu_parsers.report_data.report import Launch
+from ncu_parsers.report_data.report import Launch, Rule
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.tables.kernel.part_text import of_sentences, of_values
@@ -19,6 +19,7 @@ from ncu_tools.kernels.source.hot_places import HotPlace
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, kernel_view
 from ncu_tools.kernels.view.next_step import NextStep, next_step
 from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
+from ncu_tools.report.digest.run_digest import rule_statements
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import one_in
@@ -162,6 +163,18 @@ def test_a_rules_result_says_what_ours_makes_of_it() -> None:
     assert row["against"] == "ours contradicts: ruled out"
     assert row["message"] == result.text
     assert set(SAID_OF_RULES) == set(OUTCOMES)
+
+
+def test_a_rules_result_without_a_name_is_not_compared_and_stands_behind_estimates_of_the_kernels_time() -> None:
+    unnamed = Rule("Occupancy", "", "OPT", "Do less.", "", "90")
+    named = Rule("Occupancy", "AchievedOccupancy", "OPT", "Do more.", "global", "10")
+    found = view(QUIET, rules=[unnamed, named])
+    assert [one.text for one in found.rules] == ["Do more.", "Do less."]
+    row = rows(found, "verdict")["NVIDIA's rule: Do less"]
+    assert (row["value"], row["against"]) == ("est. 90.0 %", "not compared")
+    (statement,) = [one for one in rule_statements(found.rules, "k", 90.0) if "Do less" in one.text]
+    assert statement.text == "NVIDIA's rule (est. speed-up 90 %), not compared: Do less"
+    assert (statement.values["rule"], statement.values["agreement"]) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -278,10 +278,14 @@ def test_rules_are_a_table_of_their_own(other: list[str]) -> None:
     assert "a table of its own" in done.stderr
 
 
-def test_a_text_report_with_messages_says_that_these_are_not_read(tmp_path: Path) -> None:
+def test_rules_of_a_text_report_are_shown_without_a_name(tmp_path: Path) -> None:
     page = tmp_path / "page.txt"
     text = dialects.text([Printed(0, "k", [Cell("gpu__time_duration.sum", 1000, "ns")])], Style())
     page.write_text(text.rstrip() + "\n\n    OPT   Est. Speedup: 25%\n          A message.\n")
     shown = ran("hotspots", str(page), "--rules")
     assert shown.exit_code == 0, shown.stderr
-    assert "INF, OPT and WRN messages in ncu's output without --csv are not read" in shown.stderr
+    assert shown.stdout.splitlines()[-1].split()[-2:] == ["A", "message"]
+    (row,) = json.loads(ran("hotspots", str(page), "--rules", "--format", "json").stdout)["rows"]
+    assert (row["rule"], row["message"], row["estimated_speedup"], row["estimated_saving_ns"]) == (
+        None, "A message.", 25.0, 250.0,
+    )  # fmt: skip
