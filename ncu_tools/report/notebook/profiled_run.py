@@ -163,7 +163,8 @@ class ProfiledRun:
         _require_not_below_zero("depth", depth)
         found = layers(self._table, depth=depth)
         if not found.rows:
-            raise NcuBenchError(f"{self.name} has no layers.", "".join(f"{note}." for note in found.notes))
+            why = " ".join(f"{note[:1].upper()}{note[1:]}." for note in found.notes)
+            raise NcuBenchError(f"{self.name} has no layers.", why)
 
         def drawn(kind: str) -> bytes:
             times = time_title(found.clocks)
