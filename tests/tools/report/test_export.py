@@ -327,6 +327,12 @@ class TestSpreadsheets:
         assert row["kernel_name"] == "void f<-1>(T = 2)"
         assert row["a__b.avg [byte]"] == "-2.5"
 
+    def test_have_the_unit_of_a_column_that_only_the_page_names(self) -> None:
+        made = parse([Source(str(SAMPLES / "d16-ui-summary.csv"))]).table
+        assert made is not None
+        heads = to_spreadsheet(made).removeprefix("\ufeff").splitlines()[0].split(",")
+        assert {"Estimated Speedup [%]", "duration_ns"} <= set(heads)
+
     def test_have_an_empty_cell_for_unknown_values(self) -> None:
         (row,) = list(csv.DictReader(io.StringIO(to_spreadsheet(table(launch("k"))))))
         assert (row["duration_ns"], row["flops"], row["grid"]) == ("", "", "")
