@@ -317,20 +317,20 @@ class _NoteCounts(MergedByField):
     """Counts over the launches of a run for its notes."""
 
     def __init__(self) -> None:
-        self.launches = self.succeeded = self.failed = self.rounded = self.uncounted = 0
+        self.succeeded = self.failed = self.rounded = 0
         self.averaged = False
         self.clocks: set[str] = set()
         self.coverage = WorkCoverage()
         self.failed_names: set[str] = set()
         self.capabilities: set[str | None] = set()
         self.missing: Counter[str] = Counter()
-        self.partial: Counter[str] = Counter()
+        self.lower_bounds: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
         self.estimates: Counter[str] = Counter()
 
     def add(self, launches: Launches) -> None:
         """Add launches."""
         succeeded = launches.succeeded
-        self.launches += launches.rows
         weight = np.where(succeeded, tables.launch_counts(launches.table), 0.0)  # an average stands for several
         self.succeeded += int(weight.sum())
         self.averaged |= bool(launches.averaged.any())
@@ -351,12 +351,12 @@ class _NoteCounts(MergedByField):
             ("DRAM bytes", launches.dram),
         ):
             self.missing[column] += int(weight[np.isnan(values) & counted].sum())
-        partial = launches.partial & succeeded
-        self.uncounted += int((partial & np.isnan(launches.flops)).sum())
-        each = np.bincount(launches.basis_codes[partial], weight[partial], minlength=len(launches.bases))
-        for code in np.flatnonzero(each).tolist():
-            missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
-            self.partial[missing] += int(each[code])
+        partial, unknown = launches.partial & succeeded, np.isnan(launches.flops)
+        for which, counts in ((partial & ~unknown, self.lower_bounds), (partial & unknown, self.unknown)):
+            each = np.bincount(launches.basis_codes[which], weight[which], minlength=len(launches.bases))
+            for code in np.flatnonzero(each).tolist():
+                missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
+                counts[missing] += int(each[code])
 
     def notes(self) -> list[str]:
         """The notes as sentences."""
@@ -378,10 +378,9 @@ class _NoteCounts(MergedByField):
             if missing
         ]
         notes += [
-            f"FLOPs of {count} launches are at least what is shown (not collected: {missing})"
-            if self.uncounted < self.launches
-            else f"FLOPs of {count} launches are not known (not collected: {missing})"
-            for missing, count in sorted(self.partial.items())
+            f"FLOPs of {count} launches are {how} (not collected: {missing})"
+            for how, counts in (("at least what is shown", self.lower_bounds), ("not known", self.unknown))
+            for missing, count in sorted(counts.items())
         ]
         notes += estimate_notes(self.estimates)
         if self.rounded:

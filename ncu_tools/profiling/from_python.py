@@ -68,11 +68,11 @@ def profile(
     _require_one_of("tool", [tool], TOOLS)
     if machine is not None:
         find_machine(machine)  # fail on a wrong name before a run that may take long
-    metrics = tuple(name.strip() for name in (metrics.split(",") if isinstance(metrics, str) else metrics))
+    metrics, phases = _names_in(metrics), _names_in(phases)
     refuse_unknown(metrics)
     is_model = isinstance(target, str)
     sizes = (batch_size, input_size, sequence_length)
-    model = Workload(str(target), *sizes, dtype=dtype, phases=tuple(phases), device=device)
+    model = Workload(str(target), *sizes, dtype=dtype, phases=phases, device=device)
     words = (str(target),) if is_model else _words_of(target)
     workload, program = (_checked(model), ()) if is_model else (None, words)
     run = Request(("ncu_tools.profile", *words), metrics, workload, program, tool=tool)
@@ -81,6 +81,11 @@ def profile(
     request = ProfileRequest(run, folder, seconds, measure=machine is None)
     collected = run_profile(request, Listener())
     return _loaded(collected, machine)
+
+
+def _names_in(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names in a list, or in a text with commas between them."""
+    return tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
 
 
 def _checked(workload: Workload) -> Workload:

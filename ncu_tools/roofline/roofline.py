@@ -117,13 +117,14 @@ def roofline(
     runs: dict[str, pa.Table],
     machine: Machine | None = None,
     *,
+    machines: Mapping[str, Machine | None] | None = None,
     look: Look | None = None,
     summed: Mapping[str, Points] | None = None,
 ) -> Roofline:
     """The roofline of runs by name, with a point per kernel, or per unit of the view `look`.
 
-    `summed` are the points of runs for which they are known already; the tables of those runs are used for ceilings
-    only.
+    `machine` gives the ceilings that reports lack, and `machines` those of single runs. `summed` are the points of runs
+    for which they are known already; the tables of those runs are used for ceilings only.
     """
     look, bytes_title = look or Look(), _bytes_title(runs)
     result = Roofline(
@@ -138,7 +139,7 @@ def roofline(
     points: dict[str, Points] = {}
     capability_of: dict[str, str | None] = {}
     for name, table in runs.items():
-        ceilings = ceilings_of(table, machine)
+        ceilings = ceilings_of(table, (machines or {}).get(name, machine))
         _add_ceilings(result, ceilings)
         capability_of |= ceilings.capability_of
         result.sparse_units |= {

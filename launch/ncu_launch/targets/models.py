@@ -145,6 +145,13 @@ def unknown(name: str, known: list[str], where: str) -> WrongUsage:
 
 def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
     """The error for a name without prefix that is not one of torchvision's models, `known`."""
+    words = name.split()
+    if len(words) > 1:
+        return WrongUsage(
+            f"There is no model called {name}.",
+            "The words of a program stand behind --, and in Python in a list.",
+            f"Type: ncu-bench profile -- {name}, or in Python: ncu_tools.profile({words})",
+        )
     if name.endswith(".py") or "/" in name:
         return WrongUsage(
             f"There is no model called {name}.",

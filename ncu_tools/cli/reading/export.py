@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +94,7 @@ def command(
     from ncu_tools.runs.loading import locate
     from ncu_tools.runs.varied_run import points_summed
 
-    if of is not None and form != "csv":
-        raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
+    _require_used(form, of, depth, machine)
     require_other_output(output, [run, *(str(Path(run) / name) for name in (LAUNCHES, BENCH_FILE, POINTS_FILE))])
     if lanes:
         _require_lanes(form, depth, only)
@@ -123,6 +124,22 @@ def command(
         if form != "csv" or of == "layers":
             notes = [*points_summed(run, only), *notes]
     _written(output, form, text, rows, notes, output_format)
+
+
+def _require_used(form: str, of: str | None, depth: int | None, machine: Machine | None) -> None:
+    """Raise `WrongUsage` for options that what is written does not use."""
+    if of is not None and form != "csv":
+        raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
+    if depth is not None and (form == "sections" or (form == "csv" and of != "layers")):
+        raise WrongUsage(
+            f"--depth {depth} is for traces and tables of layers.",
+            advice="Leave it out, or use --as speedscope, --as perfetto or --as csv --table layers.",
+        )
+    if machine is not None and (form != "csv" or of not in (None, "kernels")):
+        raise WrongUsage(
+            f"--machine {machine.name} is for tables of kernels: nothing else that is exported has a ceiling.",
+            advice="Leave it out, or use --as csv --table kernels.",
+        )
 
 
 def _written(output: Path, form: str, text: str, rows: int, notes: list[str], output_format: str) -> None:
@@ -226,7 +243,11 @@ def _sections(run: str, table: pa.Table, notes: list[str]) -> tuple[str, int, li
             "Timelines and runs of operators have none.",
             "Write the kernels as a table instead: --as csv",
         )
-    return text, text.count("\n") - 1, notes
+    rows = list(csv.DictReader(io.StringIO(text)))
+    missing = len(table) - len({(row.get("Process ID"), row["ID"]) for row in rows})
+    if missing:
+        notes = [*notes, f"{missing:,} of {counted(len(table), 'launch', 'launches')} left out: no metrics of ncu"]
+    return text, len(rows), notes
 
 
 def _no_layers(run: str, notes: list[str]) -> NcuBenchError:

@@ -116,12 +116,12 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
         by_operator=not BY_OPERATOR.isdisjoint(tables.words(table, "source")),
         clocks=operator_times.clocks_of(table),
     )
-    if SHAPES_BASIS in tables.codes(table, "flops_basis")[1]:
-        result.notes.append("FLOPs follow from the shapes of operators and are estimates, not counted")
-    result.notes += [*estimate_notes(estimates_in(table)), *outside_iterations(every)]
     if all(module is None for module in tables.words(every, "module")):
         result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")
         return result
+    if SHAPES_BASIS in tables.codes(table, "flops_basis")[1]:
+        result.notes.append("FLOPs follow from the shapes of operators and are estimates, not counted")
+    result.notes += [*estimate_notes(estimates_in(table)), *outside_iterations(every)]
     groups = launches.below(phase)
     whole = launches.sum(launches.nanoseconds, np.arange(launches.rows))
     inner = {module.rpartition(".")[0] for module in groups}

@@ -132,6 +132,8 @@ def _launches(table: pa.Table) -> list[dict[str, str]]:
     """The identity cells of each launch."""
     names = [*(column.name for column in IDENTITY_COLUMNS), "Process Name", "Host Name", KERNEL_TIME]
     launches = table.select([name for name in names if name in table.column_names]).to_pylist()
+    if any(launch["invocations"] for launch in launches):
+        launches = [{**launch, "invocations": launch["invocations"] or 1} for launch in launches]
     processes_known = all(launch["process_id"] is not None for launch in launches)
     ids = [(launch["process_id"] if processes_known else None, launch["launch_id"]) for launch in launches]
     are_unique = len(set(ids)) == len(ids) and not any(number is None for _, number in ids)

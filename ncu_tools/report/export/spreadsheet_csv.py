@@ -34,9 +34,9 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _heading(field: pa.Field) -> str:
-    """The name, with its unit unless the name ends in it."""
-    unit = field_entries(field).get("unit", "")
-    return f"{field.name} [{unit}]" if unit and "__" in field.name else str(field.name)
+    """The name, of metrics and columns of a page with their unit; names of our own columns say it."""
+    unit, is_own = field_entries(field).get("unit", ""), field.name.isidentifier() and "__" not in field.name
+    return field.name if is_own or not unit else f"{field.name} [{unit}]"
 
 
 def _cell(value: Any) -> Any:

@@ -95,6 +95,7 @@ class ProfiledRun:
             _require_one_of("view", view, VIEWS)
         if by is not None:
             _require_one_of("by", by, MEASURE_OF)
+        _require_not_below_zero("top", top)
         loaded = self._instructions
         code = kernel_code(loaded.table, [] if kernel is None else [pattern_of(kernel)], launch)
         by, by_notes = what_to_rank_by(code, by)
@@ -123,11 +124,12 @@ class ProfiledRun:
     ) -> Listing:
         """The hottest kernels, with their bounds; `table` has all of them, `top` are shown.
 
-        `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator or category; `diagnose`
-        adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
+        `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator, category or location;
+        `diagnose` adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
         """
         _require_one_of("by", by, ORDERS)
         _require_one_of("group", group, GROUPS)
+        _require_not_below_zero("top", top)
         found = hotspots(self._table, self._ceilings, by=by, group=group)
         table = _frame(kernels_table(found.rows))
         diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
@@ -137,12 +139,16 @@ class ProfiledRun:
         return listing_of_kernels(found, table, top, sentences, self.notes)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
-        """Every kernel of this run, and of `others`, under the ceilings of its machine."""
+        """Every kernel of this run, and of `others`, under the ceilings of its machine: that of its report, else that
+        with which its run was loaded. `group` is as in `hotspots`.
+        """
         import pandas
 
         _require_one_of("group", group, GROUPS)
-        runs = dict(zip(_unique_names([self, *others]), (run._table for run in (self, *others)), strict=True))
-        found = roofline(runs, self._machine, look=Look(group=group))
+        named = dict(zip(_unique_names([self, *others]), (self, *others), strict=True))
+        runs = {name: run._table for name, run in named.items()}
+        machines = {name: run._machine for name, run in named.items()}
+        found = roofline(runs, machines=machines, look=Look(group=group))
         tables = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
         frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in tables.items()]
         table = pandas.concat(frames, ignore_index=True)
@@ -154,9 +160,11 @@ class ProfiledRun:
         With `depth`, layers that many levels below the model are the deepest. Raises `NcuBenchError` for a run whose
         launches have no modules.
         """
+        _require_not_below_zero("depth", depth)
         found = layers(self._table, depth=depth)
         if not found.rows:
-            raise NcuBenchError(f"{self.name} has no layers.", "".join(f"{note}." for note in found.notes))
+            why = " ".join(f"{note[:1].upper()}{note[1:]}." for note in found.notes)
+            raise NcuBenchError(f"{self.name} has no layers.", why)
 
         def drawn(kind: str) -> bytes:
             times = time_title(found.clocks)
@@ -223,3 +231,8 @@ def _frame_of_rows(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
 def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:
     if value not in known:
         raise WrongUsage(f"{option}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")
+
+
+def _require_not_below_zero(option: str, value: int | None) -> None:
+    if value is not None and value < 0:
+        raise WrongUsage(f"{option}={value} is too small.", advice="The least is 0.")

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.targets import model_name_check
 from ncu_launch.targets.model_name_check import misspelt, torchvision_names_unloaded
+from ncu_launch.targets.models import no_torchvision_model
 
 from ncu_tools.cli import cli
 
@@ -78,3 +79,10 @@ def test_a_mistyped_command_gets_the_nearest_name(typed: str, says: str) -> None
     result = CliRunner().invoke(cli, [typed, "report.csv"])
     assert result.exit_code == 2
     assert says in result.output
+
+
+def test_the_words_of_a_program_in_one_text_are_told_from_a_file_of_models() -> None:
+    said = no_torchvision_model("python train.py", MODELS).paragraph
+    assert said.endswith(
+        "Type: ncu-bench profile -- python train.py, or in Python: ncu_tools.profile(['python', 'train.py'])"
+    )

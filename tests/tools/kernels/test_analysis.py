@@ -249,6 +249,16 @@ def test_launches_with_unknown_flops_are_not_counted_as_zero() -> None:
     assert note == "FLOPs of 1 launches are not known (not collected: tensor, which was busy)"
 
 
+def test_lower_bounds_and_unknown_flops_are_counted_apart_in_notes() -> None:
+    """At least zero bounds nothing, so the FLOPs of a copy without tensor counts are unknown, and of a product not."""
+    found = spots(launch("gemm", sass(ffma=5), ns=10, dram=1), *[launch("copy", sass(), ns=10, dram=1)] * 2)
+    assert {row.kernel: row.flops for row in found.rows} == {"gemm": 10, "copy": None}
+    assert [note for note in found.notes if "not collected" in note] == [
+        "FLOPs of 1 launches are at least what is shown (not collected: tensor)",
+        "FLOPs of 2 launches are not known (not collected: tensor)",
+    ]
+
+
 def test_shares_are_unknown_if_the_time_of_a_launch_is() -> None:
     found = spots(launch("a", ns=1), launch("b", ns=9), launch("b"))
     assert [(row.kernel, row.time_share, row.time_cumulative) for row in found.rows] == [

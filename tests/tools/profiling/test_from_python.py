@@ -156,6 +156,7 @@ class TestMistakes:
             ({"input_size": 4}, "input_size=4 is too small. The least is 8."),
             ({"metrics": ("flop",)}, "flop"),
             ({"metrics": "flops,nothing"}, "nothing"),
+            ({"phases": "forward,sideways"}, "phases='sideways' is not known"),
             ({"budget": "soon"}, "soon is no time"),
             ({"machine": "nowhere"}, "nowhere"),
         ],

@@ -279,6 +279,12 @@ class TestSections:
         assert again.column("process_id").to_pylist() == made.column("process_id").to_pylist()
         assert (again.column("Kernel Time").to_pylist() if times else []) == times
 
+    def test_keep_the_number_of_launches_beside_launches_that_are_no_averages(self) -> None:
+        one, mean = launch("k", ns=5), launch("mean", ns=5)
+        mean.invocations = 3
+        again = read_back(to_section_csv(table(one, mean)))
+        assert again.column("invocations").to_pylist() == [1, 3]
+
     def test_leave_out_run_and_host_of_a_dataset(self) -> None:
         one = launch("k", {"a__b.sum": metric(1.0)})
         made = table(one).append_column("run", pa.array(["base"])).append_column("host", pa.array(["node017"]))
@@ -327,6 +333,12 @@ class TestSpreadsheets:
         assert row["kernel_name"] == "void f<-1>(T = 2)"
         assert row["a__b.avg [byte]"] == "-2.5"
 
+    def test_have_the_unit_of_a_column_that_only_the_page_names(self) -> None:
+        made = parse([Source(str(SAMPLES / "d16-ui-summary.csv"))]).table
+        assert made is not None
+        heads = to_spreadsheet(made).removeprefix("\ufeff").splitlines()[0].split(",")
+        assert {"Estimated Speedup [%]", "duration_ns"} <= set(heads)
+
     def test_have_an_empty_cell_for_unknown_values(self) -> None:
         (row,) = list(csv.DictReader(io.StringIO(to_spreadsheet(table(launch("k"))))))
         assert (row["duration_ns"], row["flops"], row["grid"]) == ("", "", "")
@@ -374,5 +386,13 @@ class TestTheCommand:
         assert not (tmp_path / "t.json").exists()
 
     def test_refuses_options_that_do_not_belong_together(self, tmp_path: Path) -> None:
-        result = export(str(SAMPLES / "d01-wide-raw.csv"), tmp_path / "t", "sections", "--table", "layers")
-        assert isinstance(result.exception, WrongUsage)
+        for form, *options in (
+            ("sections", "--table", "layers"), ("sections", "--depth", "1"), ("csv", "--depth", "1"),
+            ("sections", "--machine", "t4"), ("csv", "--table", "launches", "--machine", "t4"),
+        ):  # fmt: skip
+            result = export(str(SAMPLES / "d01-wide-raw.csv"), tmp_path / "t", form, *options)
+            assert isinstance(result.exception, WrongUsage), options
+
+    def test_says_how_many_launches_sections_lack(self, tmp_path: Path) -> None:
+        result = export(str(SAMPLES / "d14-kernel-failed.csv"), tmp_path / "t.csv", "sections")
+        assert "1 of 2 launches left out: no metrics of ncu" in result.stderr

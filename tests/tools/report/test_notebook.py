@@ -18,6 +18,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 import ncu_tools
 import ncu_tools.report.notebook.profiled_run
+from ncu_tools.kernels.hotspots import GROUPS
 from ncu_tools.report.notebook.views import SourceView
 from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE
 from sample_reports import source_page
@@ -107,6 +108,13 @@ class TestNotebookViews:
         assert view._repr_svg_().startswith("<?xml")
         assert set(view.table["run"]) == {run.name, other.name}
 
+    def test_of_rooflines_hold_each_run_against_its_own_machine(self, run: Any) -> None:
+        slow, plain = (ncu_tools.load(run.name, machine=name) for name in ("t4", None))
+        table = run.roofline(slow, plain).table
+        for name, one in ((run.name, run), (f"{run.name} (2)", slow), (f"{run.name} (3)", plain)):
+            fractions = table[table["run"] == name]["bound_fraction"]
+            assert fractions.to_list() == pytest.approx(one.kernels["bound_fraction"].to_list(), nan_ok=True)
+
     def test_of_rooflines_distinguish_runs_of_the_same_name(self, run: Any) -> None:
         view = run.roofline(run, run)
         assert set(view.table["run"]) == {run.name, f"{run.name} (2)", f"{run.name} (3)"}
@@ -174,9 +182,17 @@ class TestMistakes:
             run.hotspots(by="fame")
         with pytest.raises(WrongUsage, match="Use one of: name, short, grid, nvtx"):
             run.roofline(group="colour")
+        for view, option in ((run.hotspots, "top"), (run.layers, "depth"), (run.source, "top")):
+            with pytest.raises(WrongUsage, match=rf"{option}=-1 is too small\. The least is 0"):
+                view(**{option: -1})
+
+    @pytest.mark.parametrize("group", GROUPS)
+    def test_in_groups_are_avoided_by_the_docstring(self, run: Any, group: str) -> None:
+        assert group in str(type(run).hotspots.__doc__)
+        assert len(run.hotspots(group=group).table)
 
     def test_of_layers_of_a_report_without_modules_are_explained(self) -> None:
-        with pytest.raises(NcuBenchError, match="no launch knows its module"):
+        with pytest.raises(NcuBenchError, match=r"has no layers\. No launch knows its module"):
             ncu_tools.load(SAMPLES / "d01-wide-raw.csv").layers()
 
 

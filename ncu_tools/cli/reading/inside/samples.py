@@ -191,7 +191,8 @@ def _notes(series: list[TimeSeries], chosen: list[TimeSeries]) -> list[str]:
     first = chosen[0]
     lasted = duration(max(one.duration_ns for one in chosen))
     notes = [
-        f"{first.kernel_name}: launch {first.launch_id}, {lasted}; counters of other passes are of other runs of it"
+        f"{first.kernel_name}: launch {first.launch_id}, sampled over {lasted}; "
+        "counters of other passes are of other runs of it"
     ]
     others = len({one.launch_id for one in series}) - 1
     if others:

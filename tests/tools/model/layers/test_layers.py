@@ -117,6 +117,11 @@ class TestTheTree:
         assert found.rows == []
         assert "no launch knows its module" in found.notes[0]
 
+    def test_without_modules_say_nothing_else(self) -> None:
+        """Errors take what is said for the reason that there are no layers."""
+        found = layers(table(ran(None, 10, iteration=None), ran(None, 10)))
+        assert found.notes == ["no launch knows its module: profile a model target, or use NVTX ranges"]
+
     @given(st.lists(st.tuples(st.sampled_from(["m", "m.a", "m.a.x", "m.b", None]), st.integers(1, 100)), min_size=1))
     def test_adds_up(self, rows: list[tuple[str | None, int]]) -> None:
         found = layers(table(*(ran(module, ns) for module, ns in rows))).rows
