@@ -175,6 +175,63 @@ def backward(variant: Variant, out: int) -> Formula:
     return Formula(flops, read, written, True, BACKWARD, lambda call: -flops(call) * variant.skipped_share(call))
 
 
+# ------------------------------------------------------------------- whole layers, which PyTorch fuses in inference
+
+
+LAYER = "the products, biases, norms, activation and residuals of the documentation of torch.nn.TransformerEncoderLayer"
+
+
+def _projections_and_scores(query: Shape, key: Shape, width: int) -> float:
+    """Four projections and both products of the scores, of queries and keys [batch, rows, width]."""
+    if len(query) != 3 or len(key) != 3 or query[0] != key[0] or {query[2], key[2]} != {width}:
+        raise UnknownWork("the lengths of the sequences")
+    rows, columns = query[1], key[1]
+    return 4.0 * query[0] * width * (rows * width + columns * width + rows * columns)
+
+
+def _multi_head_attention() -> Formula:
+    """nn.MultiheadAttention. Inputs of one shape are read once, as those of self-attention are."""
+
+    def flops(call: Call) -> float:
+        return _projections_and_scores(call.tensor(0).shape, call.tensor(1).shape, call.value(3))
+
+    def read(call: Call) -> float:
+        inputs = {call.tensor(place) for place in range(3)}
+        return float(sum(one.bytes for one in inputs) + call.given_bytes(range(5, 10)))
+
+    def written(call: Call) -> float:
+        query, (_, columns, _) = call.tensor(0), call.tensor(1).shape
+        heads = 1 if call.value(11, True) else call.value(4)
+        weights = (query.shape[0], heads, query.shape[1], columns) if call.value(10, True) else (0,)
+        return float(query.bytes + Tensor(weights, query.dtype).bytes)
+
+    def biases(call: Call) -> float:
+        return 2.0 * (call.tensor(0).elements + call.tensor(1).elements)
+
+    return Formula(flops, read, written, True, LAYER, biases)
+
+
+def _encoder_layer() -> Formula:
+    """nn.TransformerEncoderLayer: self-attention, two products, two norms of 8 per element, two residuals."""
+
+    def hidden(call: Call) -> float:
+        return float(call.tensor(0).elements / call.value(1) * call.tensor(14).shape[0])
+
+    def flops(call: Call) -> float:
+        source = call.tensor(0).shape
+        width = int(call.value(1))
+        return _projections_and_scores(source, source, width) + 4.0 * hidden(call) * width
+
+    def beside(call: Call) -> float:
+        activation = 5 if call.value(7) else 1
+        return float((4 + 1 + 2 * 8 + 2) * call.tensor(0).elements + (1 + activation) * hidden(call))
+
+    return Formula(
+        flops, lambda call: float(call.given_bytes((0, *range(3, 7), *range(10, 19)))),
+        lambda call: float(call.tensor(0).bytes), True, LAYER, beside,
+    )  # fmt: skip
+
+
 _SDPA = "aten::_scaled_dot_product_"
 _FLASH = Variant(0, causal=8, heads_first=False, lengths=(3, 4), longest=(5, 6), unknown=(13, 15), window=(11, 12),
                  aligned=LAST)  # fmt: skip
@@ -199,6 +256,8 @@ ATTENTION: dict[str, Formula] = {
     "aten::_efficient_attention_backward": backward(
         Variant(1, heads_first=False, lengths=(6, 7), longest=(8, 9), unknown=(18,), bias=4, mask=14), 5
     ),
+    "aten::_native_multi_head_attention": _multi_head_attention(),
+    "aten::_transformer_encoder_layer_fwd": _encoder_layer(),
     "aten::_cudnn_attention_forward": forward(Variant(0, causal=10, bias=3, unknown=(4, 5))),
 }  # fmt: skip
 """Operator -> its formula. The math variant calls products and a softmax, and has none of its own.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Shape, Tensor, UnknownWork
+from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Shape, Tensor, UnknownWork, bytes_at
 
 PRODUCT = "2 x rows x columns x inner size (definition of the product; torch.utils.flop_counter: mm_flop)"
 CONVOLUTION = "2 x batch x places x weights (torch.utils.flop_counter: conv_flop_count)"
@@ -89,6 +89,28 @@ def linear() -> Formula:
         return float(prod(call.tensor(0).shape[:-1]) * call.tensor(1).shape[0]) if call.is_tensor(2) else 0.0
 
     return Formula(flops, read, written, True, PRODUCT, addition)
+
+
+def _euclidean_distances() -> Formula:
+    """[..., m, k] and [..., n, k]: one product, in which two more columns hold the squares of each row's length.
+
+    Beside it, squares and their sums, a factor for the left operand, and a comparison and a root of each distance.
+    """
+
+    def result(call: Call) -> Shape:
+        left, right = call.tensor(0).shape, call.tensor(1).shape
+        if len(left) < 2 or left[:-2] != right[:-2] or left[-1] != right[-1]:
+            raise UnknownWork("rows that fit each other")
+        return (*left[:-1], right[-2])
+
+    def beside(call: Call) -> float:
+        return 3.0 * call.tensor(0).elements + 2 * call.tensor(1).elements + 2 * prod(result(call))
+
+    return Formula(
+        lambda call: 2.0 * prod(result(call)) * (call.tensor(0).shape[-1] + 2), bytes_at(0, 1),
+        lambda call: float(Tensor(result(call), call.tensor(0).dtype).bytes), True,
+        "2 x rows x rows x (depth + 2), the product that PyTorch does (aten/src/ATen/native/Distance.cpp)", beside,
+    )  # fmt: skip
 
 
 def _matvec(first: int) -> Formula:
@@ -218,6 +240,7 @@ CONTRACTIONS: dict[str, Formula] = {
     "aten::addmv_": _matvec(1),
     "aten::dot": _matvec(0),
     "aten::vdot": _matvec(0),
+    "aten::_euclidean_dist": _euclidean_distances(),
     "aten::convolution": _convolution(_PLAIN),
     "aten::_convolution": _convolution(_PLAIN),
     "aten::convolution_overrideable": _convolution(_PLAIN),

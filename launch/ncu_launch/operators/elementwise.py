@@ -1,4 +1,4 @@
-"""Element-wise operators, reductions, norms, softmax, losses and optimizers: operations per element, and bytes once.
+"""Element-wise operators, reductions, norms, softmax, losses, FFTs, optimizers: operations per element, and bytes once.
 
 An arithmetic operation, a comparison and a call of a function (exp, sqrt, erf) count as 1 each, as the operator's
 definition in PyTorch's documentation writes it. A GPU takes more instructions for some functions and fuses a multiply
@@ -9,16 +9,26 @@ no FLOPs. The random numbers of dropout are not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import prod
+from math import inf, log2, prod
 
 from ncu_launch.files.toml_tables import table_beside
-from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, of_floats, promoted
+from ncu_launch.operators.calls import (
+    Call,
+    Formula,
+    Shape,
+    Tensor,
+    UnknownWork,
+    broadcast,
+    bytes_at,
+    of_floats,
+    promoted,
+)
 
 DEFINITION = "operations per element of the definition in PyTorch's documentation"
 _NAMES = table_beside(__file__, "elementwise")
 _KEEPS_INTEGERS = frozenset(_NAMES["keeps_integers"].split())
 """Element-wise operators whose result of integers is one; that of the others is float32."""
-_PARTS = {"complex64": "float32", "complex128": "float64"}
+_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 """A type of complex numbers -> that of their parts, and of their absolute values."""
 
 
@@ -269,6 +279,91 @@ def _halved(call: Call, *, dim: int = 1) -> Tensor:
     return Tensor(tuple(sizes), source.dtype)
 
 
+# ------------------------------------------------------------------- Fourier transforms, distances, cells of RNNs
+
+
+FOURIER = "an estimate, the customary 5 n log2 n per transform of n complex numbers, half of it of real ones (benchFFT)"
+_COMPLEX = {of_part: of_number for of_number, of_part in _PARTS.items()}
+
+
+def _fourier(
+    operations: float, result: Callable[[Call], Tensor], points: Callable[[Call], Tensor] = _own_type
+) -> Formula:
+    """Transforms over the dimensions of argument 1. `points`: what is transformed; of real ones, the real side."""
+
+    def flops(call: Call) -> float:
+        found, dims = points(call), call.value(1)
+        each = prod(found.shape[dim] for dim in dims)
+        return operations * found.elements * log2(each)
+
+    return Formula(flops, bytes_at(0), lambda call: float(result(call).bytes), False, FOURIER)
+
+
+def _last_resized(call: Call, kind: dict[str, str], size: Callable[[int], int]) -> Tensor:
+    """The input with another type, and another size of the last dimension that is transformed."""
+    source, last = call.tensor(0), call.value(1)[-1]
+    if source.dtype not in kind:
+        raise UnknownWork("the type of the result")
+    sizes = list(source.shape)
+    sizes[last] = size(sizes[last])
+    return Tensor(tuple(sizes), kind[source.dtype])
+
+
+def _spectrum(call: Call) -> Tensor:
+    is_half = call.value(3)
+    return _last_resized(call, _COMPLEX, lambda size: size // 2 + 1 if is_half else size)
+
+
+def _from_spectrum(call: Call) -> Tensor:
+    return _last_resized(call, _PARTS, lambda size: int(call.value(3)))
+
+
+def _distances(norm: int, result: Callable[[Call], Shape]) -> Formula:
+    """Distances of rows, by the norm at a place: a difference, its size or square, and a sum for each number of a row.
+
+    Of other norms a power for each number, and but for 0, 1 and infinity a root for each distance.
+    """
+
+    def flops(call: Call) -> float:
+        order, count = call.value(norm, 2.0), prod(result(call))
+        each = 3 if order in (0, 1, 2, inf) else 4
+        return of_floats(call, float(count * (each * call.tensor(0).shape[-1] + (order not in (0, 1, inf)))))
+
+    def written(call: Call) -> float:
+        return float(Tensor(result(call), call.tensor(0).dtype).bytes)
+
+    return Formula(flops, lambda call: float(call.given_bytes(range(norm))), written, False, DEFINITION)
+
+
+def _each_with_each(call: Call) -> Shape:
+    """[..., rows, depth] and [..., others, depth]."""
+    left, right = call.tensor(0).shape, call.tensor(1).shape
+    if left[-1] != right[-1]:
+        raise UnknownWork("rows that fit each other")
+    return (*broadcast([left[:-2], right[:-2]]), left[-2], right[-2])
+
+
+def _pairs(call: Call) -> Shape:
+    rows = call.tensor(0).shape[0]
+    return (rows * (rows - 1) // 2,)
+
+
+def _fused_cell(gates: int, operations: int, kept: int) -> Formula:
+    """A step of a recurrent network behind its products, `operations` per place of the state with 4 of a sigmoid.
+
+    Biases, where given, are added to both products. Written are the states and so many numbers for the backward pass.
+    """
+
+    def flops(call: Call) -> float:
+        biased = 2 * gates if call.is_tensor(3) else 0
+        return of_floats(call, float((operations + biased) * call.tensor(2).elements))
+
+    return Formula(
+        flops, lambda call: bytes_at(0, 1, 2)(call) + call.given_bytes((3, 4)),
+        lambda call: float(kept * call.tensor(2).bytes), False, DEFINITION,
+    )  # fmt: skip
+
+
 def _given(place: int, times: int = 1) -> Callable[[Call], float]:
     """The bytes of a tensor where one is given, so many times: those of the gradients of a weight and a bias."""
     return lambda call: float(times * call.given_bytes((place,)))
@@ -341,6 +436,13 @@ _OTHERS: dict[str, Formula] = {
     "nll_loss_backward": _picked_losses(backward=True),
     "nll_loss2d_forward": _picked_losses(backward=False),
     "nll_loss2d_backward": _picked_losses(backward=True),
+    "_fft_r2c": _fourier(2.5, _spectrum),
+    "_fft_c2r": _fourier(2.5, _from_spectrum, _from_spectrum),
+    "_fft_c2c": _fourier(5, _own_type),
+    "_cdist_forward": _distances(2, _each_with_each),
+    "_pdist_forward": _distances(1, _pairs),
+    "_thnn_fused_lstm_cell": _fused_cell(4, 22, kept=6),
+    "_thnn_fused_gru_cell": _fused_cell(3, 16, kept=6),
     "sort": _ordering(1),
     "topk": _ordering(2, count=1),
     "_foreach_norm": _foreach_norm(),

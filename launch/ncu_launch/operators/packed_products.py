@@ -200,6 +200,38 @@ def _recurrent(weights: Callable[[Call], Sequence[Tensor]], hidden: Callable[[Ca
     return Formula(flops, read, written, True, RECURRENT)
 
 
+def _recurrent_backward(
+    weights: Callable[[Call], Sequence[Tensor]], results: tuple[int, int], wants_weights: Callable[[Call], bool]
+) -> Formula:
+    """The forward products once for the gradients of inputs and states, once for those of weights where wanted.
+
+    `results`: the places of the result, and of its gradient.
+    """
+    forward = _recurrent(weights, lambda call: 0)
+
+    def written(call: Call) -> float:
+        of_weights = sum(one.bytes for one in weights(call)) if wants_weights(call) else 0
+        return float(call.tensor(0).bytes + of_weights)
+
+    return forward._replace(
+        flops=lambda call: forward.flops(call) * (1 + wants_weights(call)),
+        read=lambda call: forward.read(call) + call.given_bytes(results),
+        written=written,
+    )
+
+
+def _asks_for_weights(place: int) -> Callable[[Call], bool]:
+    """Whether the last of four gradients is wanted."""
+
+    def wanted(call: Call) -> bool:
+        mask = call.value(place)
+        if not isinstance(mask, (list, tuple)) or len(mask) != 4:
+            raise UnknownWork("which gradients are wanted")
+        return bool(mask[3])
+
+    return wanted
+
+
 def _cudnn_depth(call: Call) -> int:
     """The hidden size, or that of its projection, once or twice."""
     hidden, projected, twice = call.value(7), call.value(8), call.value(13)
@@ -224,6 +256,11 @@ PACKED_PRODUCTS: dict[str, Formula] = {
     ),
     "aten::mkldnn_rnn_layer": _recurrent(
         lambda call: [call.tensor(place) for place in range(1, 5)], lambda call: int(call.value(10))
+    ),
+    "aten::_cudnn_rnn_backward": _recurrent_backward(lambda call: call.tensors(1), (6, 7), _asks_for_weights(21)),
+    "aten::miopen_rnn_backward": _recurrent_backward(lambda call: call.tensors(1), (6, 7), _asks_for_weights(20)),
+    "aten::mkldnn_rnn_layer_backward": _recurrent_backward(
+        lambda call: [call.tensor(place) for place in range(1, 5)], (7, 10), lambda call: True
     ),
 }  # fmt: skip
 """Operator -> its formula; places of arguments are those of PyTorch's schemas."""

@@ -16,6 +16,7 @@ X = torch.ones(2, 3, 8, 8)
 M, N, V = torch.ones(4, 6), torch.ones(6, 5), torch.ones(6)
 WHOLE = torch.ones(4, 6, dtype=torch.int64)
 ROWS = torch.tensor([0, 2, 2])
+Q = torch.ones(2, 3, 4)
 WIDE, ENDS = torch.ones(8, 16, dtype=torch.bfloat16), torch.tensor([2, 8], dtype=torch.int32)
 
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
@@ -63,6 +64,12 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("nll_loss_backward", (torch.ones(()), M, ROWS.new_tensor([0, 1, 2, 3]), None, 1, -100, torch.ones(()))),
     ("_foreach_norm", ([M, V],)), ("softplus_backward", (M, M, 1, 20)), ("exp2", (M,)), ("_masked_softmax", (M, M > 0, 1)),
     ("mkldnn_rnn_layer", (torch.ones(3, 2, 6), torch.ones(16, 6), torch.ones(16, 4), torch.ones(16), torch.ones(16), torch.ones(2, 4), torch.ones(2, 4), False, [], 2, 4, 1, True, False, False, False)),
+    ("_fft_r2c", (M, [0, 1], 0, True)), ("_fft_r2c", (M.double(), [1, 0], 0, False)), ("_fft_c2c", (M.cfloat(), [1], 0, True)),
+    ("_fft_c2r", (M.cdouble(), [0, 1], 2, 10)), ("_fft_c2r", (M.cfloat(), [1, 0], 2, 7)), ("_euclidean_dist", (X, X[:, :, :5])),
+    ("_cdist_forward", (X, X[:, :1, :5], 1.0, None)), ("_pdist_forward", (M, 2.0)),
+    ("_native_multi_head_attention", (Q, Q, Q, 4, 2, torch.ones(12, 4), torch.ones(12), torch.ones(4, 4), torch.ones(4), None, False)),
+    *((("_native_multi_head_attention"), (Q, Q, Q, 4, 2, torch.ones(12, 4), torch.ones(12), torch.ones(4, 4), torch.ones(4), None, True, averaged)) for averaged in (True, False)),
+    ("_transformer_encoder_layer_fwd", (Q, 4, 2, torch.ones(12, 4), torch.ones(12), torch.ones(4, 4), torch.ones(4), False, False, 1e-5, *[torch.ones(4)] * 4, torch.ones(6, 4), torch.ones(6), torch.ones(4, 6), torch.ones(4))),
 ]  # fmt: skip
 
 ONLY_THE_FIRST_IS_KEPT = {"mkldnn_rnn_layer"}
@@ -135,6 +142,16 @@ def test_every_operator_of_the_table_exists_in_pytorch() -> None:
         ("_cudnn_rnn", {1: "weight", 7: "hidden_size", 8: "proj_size", 13: "bidirectional"}),
         ("miopen_rnn", {1: "weight", 6: "hidden_size", 11: "bidirectional"}),
         ("mkldnn_rnn_layer", {1: "weight0", 4: "weight3", 10: "hidden_size"}),
+        ("_cudnn_rnn_backward", {1: "weight", 6: "output", 7: "grad_output", 21: "output_mask"}),
+        ("miopen_rnn_backward", {1: "weight", 6: "output", 7: "grad_output", 20: "output_mask"}),
+        ("mkldnn_rnn_layer_backward", {1: "weight1", 4: "weight4", 7: "output", 10: "grad_output"}),
+        ("_thnn_fused_lstm_cell", {2: "cx", 3: "input_bias", 4: "hidden_bias"}),
+        ("_thnn_fused_gru_cell", {2: "hx", 3: "input_bias", 4: "hidden_bias"}),
+        ("_fft_r2c", {1: "dim", 3: "onesided"}),
+        ("_fft_c2r", {1: "dim", 3: "last_dim_size"}),
+        ("_cdist_forward", {1: "x2", 2: "p"}),
+        ("_native_multi_head_attention", {3: "embed_dim", 4: "num_head", 9: "mask", 10: "need_weights", 11: "average_attn_weights"}),
+        ("_transformer_encoder_layer_fwd", {1: "embed_dim", 7: "use_gelu", 14: "ffn_weight_1", 18: "mask"}),
         ("conv_depthwise3d", {3: "bias", 4: "stride", 5: "padding", 6: "dilation"}),
         ("slow_conv_transpose3d", {3: "bias", 4: "stride", 5: "padding", 6: "output_padding", 7: "dilation"}),
         ("miopen_convolution_transpose", {2: "bias", 3: "padding", 4: "output_padding", 5: "stride", 6: "dilation", 7: "groups"}),
