@@ -121,7 +121,7 @@ def command(
         for matrix in matrices:
             click.echo(f"{to_markdown(matrix)}\n")
     machine_readable = output_format in MACHINE_FORMATS
-    others = columns_of_arguments(arguments, [one.same for one in fits])
+    others = columns_of_arguments(arguments, [one.same for one in fits], (*IDENTITY, *FOR_PEOPLE, *VERDICTS))
     columns = (*IDENTITY[:AT], *others, *IDENTITY[AT:], *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
     show(Table("scaling", columns, [_cells(one) for one in fits], notes, extra), output_format)
     if output_format == "text":

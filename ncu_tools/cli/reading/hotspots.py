@@ -259,7 +259,9 @@ def _columns(
 
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(order) else one for one in COLUMNS]
     points = [row.point for row in rows]
-    arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
+    arguments = columns_of_arguments(
+        dict.fromkeys(name for point in points for name in point), points, columns, spare=0
+    )
     columns = [columns[0]._replace(title=GROUPS[group]), *arguments, *columns[1:]]
     if group == LOCATION:
         columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]

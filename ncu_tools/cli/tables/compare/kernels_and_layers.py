@@ -274,7 +274,7 @@ def _table(
     """
     what, time = request.how.group, _time_title(sides)
     points = {theirs.name: theirs.point for _, theirs in sides}
-    of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), spare=0)
+    of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), columns, spare=0)
     new_runs = {theirs.of or theirs.name for _, theirs in sides}
     shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
