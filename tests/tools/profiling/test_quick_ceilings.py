@@ -359,6 +359,25 @@ class TestTheCommand:
         assert "has no roof" not in said
         assert "ask ncu" not in said  # which counts no bytes of caches of a CPU
 
+    @pytest.mark.parametrize(
+        ("answer", "says"),
+        [
+            (found(), "note: measured quickly in "),
+            (NcuBenchError("It crashed."), "were not measured: It crashed. The next profile tries it again"),
+        ],
+    )
+    def test_of_several_points_measures_once_after_them_and_says_what_came_of_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | BaseException, says: str
+    ) -> None:
+        pytest.importorskip("torch", reason=WITHOUT_TORCH)
+        asked = measuring(monkeypatch, answer).asked
+        (tmp_path / "k.py").write_text("import torch\ndef ones(n):\n    return torch.ones(n, n) @ torch.ones(n, n)\n")
+        words = ("k.py:ones", "-o", "run", "--on", "cpu", "--vary", "n=8,16")
+        said = profiled_here(*words, cwd=tmp_path).err
+        assert (len(asked), says in said) == (1, True), said
+        assert said.index("Point 2 of 2") < said.index("measuring them for")
+        assert "measuring them for" not in profiled_here(*words, "--resume", cwd=tmp_path).err
+
     @pytest.mark.nightly
     def test_ends_by_ctrl_c_while_it_measures_with_the_run_kept_and_no_machine_file(
         self, started: Any, tmp_path: Path

@@ -73,6 +73,10 @@ class TestPoints:
         assert [one.folder for one in found] == ["n=64,kind=a-b,dtype=fp16", "n=64,kind=a-b,dtype=fp16-2"]
         assert found[0].values == {"n": "64", "kind": "a/b", "dtype": "fp16"}
 
+    def test_that_known_work_does_not_tell_apart_are_one(self) -> None:
+        (found,) = varied_points(Workload("gemm:64,64,64,bf16"), variants_of(["dtype=fp32,fp16"]))
+        assert found.point.workload.dtype == "bf16"
+
 
 class TestWithoutAGpu:
     def test_each_point_is_a_row_and_a_run_folder_and_one_that_fails_says_why(self, here: Path) -> None:
