@@ -29,6 +29,7 @@ from ncu_tools.profiling import quick_ceilings
 from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.quick_ceilings import AGAIN, beaten_by_run, is_starved, measure_unknown_devices
+from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.roofline.roofline import roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.called_here import called_here
@@ -129,6 +130,10 @@ class TestAnUnknownMachine:
         roofs = scene_of(roofline({"run": operators()})).roofs
         assert [roof.label for roof in roofs] == [
             "DRAM measured quickly 15 GB/s", "FP32 measured quickly 150 GFLOP/s"
+        ]  # fmt: skip
+        on_page = content([ReportedRun("run", operators())])["ceilings"]
+        assert [(one["title"], one["kind"]) for one in on_page] == [
+            ("FP32", "measured quickly"), ("DRAM", "measured quickly")
         ]  # fmt: skip
 
     def test_is_measured_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
