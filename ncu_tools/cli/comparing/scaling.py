@@ -142,7 +142,7 @@ def _rows(runs: Sequence[str], dask: str | None) -> tuple[list[Row], list[str]]:
     from ncu_parsers.datasets.dataset_layout import tables_named
     from ncu_parsers.datasets.engine import InOrder
     from ncu_parsers.parquet.reader import read_bench
-    from ncu_parsers.schema.own_columns import own_names
+    from ncu_parsers.schema.own_columns import arguments_apart, own_names
 
     files = []
     for run in runs:
@@ -155,11 +155,13 @@ def _rows(runs: Sequence[str], dask: str | None) -> tuple[list[Row], list[str]]:
         files += found
     rows: list[Row] = []
     arguments: dict[str, None] = {}
+    taken = {column.name for column in (*IDENTITY, *FOR_PEOPLE, *FOR_MACHINES, *VERDICTS)}
     with engine_of(dask) as engine:
         for table in (engine or InOrder()).map(read_bench, files):
             if isinstance(table, NcuBenchError):
                 raise table
-            rows += table.drop_columns(["samples_ns"]).to_pylist()
+            table = arguments_apart(table.drop_columns(["samples_ns"]), taken)
+            rows += table.to_pylist()
             arguments |= dict.fromkeys(own_names(table))
     return rows, list(arguments)
 

@@ -161,6 +161,23 @@ def test_an_argument_with_the_title_of_another_column_is_said_to_be_an_argument(
     assert called_here(*command, "--format", "json", cwd=tmp_path).json()["rows"][0]["batch"] == 5
 
 
+def test_an_argument_with_the_name_of_a_column_of_the_command_stays_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "sweep").mkdir()
+    values = {"points": "100", "verdict": "fast", "speedup": "7", "type": "a", "run": "5"}
+    rows = [row(n, argument_values={"n": str(n), **values}) for n in (8, 16, 32)]
+    write_table(bench_table(rows), tmp_path / "sweep" / "bench.parquet")
+    (fit,) = called_here("scaling", "sweep", "--format", "json", cwd=tmp_path).json()["rows"]
+    assert (fit["points"], fit["arg_points"], fit["arg_verdict"], fit["run"]) == (3, 100, "fast", 5)
+    first = called_here("compare", "sweep", "sweep", "--format", "json", cwd=tmp_path).json()["rows"][0]
+    assert {name: value for name, value in first.items() if name.startswith("arg_")} == {
+        "arg_verdict": "fast", "arg_speedup": 7, "arg_type": "a", "arg_run": 5
+    }  # fmt: skip
+    told = called_here("series", "sweep", "-x", "arg_run", "-y", "time", "--format", "json", cwd=tmp_path)
+    assert told.json()["rows"][0]["arg_run"] == 5
+    for words in (("scaling", "sweep"), ("compare", "sweep", "sweep")):
+        assert called_here(*words, cwd=tmp_path).code == 0
+
+
 @pytest.mark.slow
 class TestTheCommand:
     @pytest.fixture

@@ -93,7 +93,8 @@ def compared_points(request: CompareRequest) -> Compared:
 
     Raises `NcuBenchError` if their conditions differ, or they have no point in common.
     """
-    runs = [load_bench(path) for path in request.runs]
+    taken = {column.name for column in (RUN, *FOR_PEOPLE, *FOR_MACHINES, *ASKED_COLUMNS.values())}
+    runs = [load_bench(path, taken) for path in request.runs]
     if request.how.across:
         found, base = compare_across(runs, request.how.across), ", ".join(request.runs)
     else:
