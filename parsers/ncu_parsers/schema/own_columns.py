@@ -71,6 +71,11 @@ def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
     return [name for name in named if name in table.column_names and _is_plain(table.schema.field(name).type)]
 
 
+def values_apart(values: Row, taken: Collection[str]) -> Row:
+    """Values by argument, with `PREFIX` in front of each whose name is `taken` by another column."""
+    return {PREFIX + name if name in taken else name: value for name, value in values.items()}
+
+
 def arguments_apart(table: pa.Table, taken: Collection[str]) -> pa.Table:
     """The table with `PREFIX` in front of each argument whose name is `taken` by what is added to its rows."""
     arguments = own_names(table)

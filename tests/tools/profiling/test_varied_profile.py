@@ -191,6 +191,16 @@ class TestWithoutAGpu:
         assert (swept.code, "has no argument called m." in swept.err) == (2, True)
         assert not (here / "sweep").exists()
 
+    def test_an_argument_with_the_name_of_a_column_of_kernels_stays_what_it_is(self, here: Path) -> None:
+        source = "import torch\ndef f(kernel: int, launches: int):\n    return torch.ones(kernel, kernel).exp()\n"
+        (here / "f.py").write_text(source, encoding="utf-8")
+        words = ("--vary", "kernel=8,16", "--vary", "launches=5", "-o", "run")
+        assert called_here("profile", "f.py:f", *words, cwd=here).code == 0
+        for command, launches in ((("hotspots", "run"), "arg_launches"), (("compare", "run", "run"), "launches")):
+            rows = called_here(*command, "--format", "json", cwd=here).json()["rows"]
+            assert {(one["arg_kernel"], one[launches]) for one in rows} == {(8, 5), (16, 5)}
+            assert called_here(*command, cwd=here).code == 0
+
     def test_one_point_is_shown_by_its_values_in_every_command_that_selects_launches(self, here: Path) -> None:
         profile(here, "--vary", "n=8,32", "--vary", "kind=a,b")
         found = called_here("hotspots", "run", "--point", "n=32,kind=b", "--format", "json", cwd=here).json()
