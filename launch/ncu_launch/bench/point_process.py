@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench.flops_of_points import flops_columns
+from ncu_launch.bench.flops_of_points import NO_OPERATOR, flops_columns
 from ncu_launch.bench.generation_row import row_of_generation, sizes_of_generation
 from ncu_launch.bench.gpu.gpu_clocks import GpuState, gpu_state
 from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_joule
@@ -337,6 +337,8 @@ def expected_work(workload: Workload) -> Row:
         except NcuBenchError as error:
             return {"expected_why_not": error.what}
         found = json.loads(summary.read_text("utf-8"))
+    if not found["operators"]:
+        return {"expected_why_not": NO_OPERATOR}
     return {**flops_columns(found), "expected_bytes": float(found["bytes"])}
 
 
