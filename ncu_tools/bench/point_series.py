@@ -135,7 +135,8 @@ class SeriesPoints:
 
     def _unknown(self, name: str, columns: Sequence[str]) -> WrongUsage:
         held = [one for one in (*SHORT, *self.units) if any(map(self.has, SHORT.get(one, (one,))))]
-        short = ", ".join((*(one for one in held if one in SHORT), *RATES, *self.arguments))
+        rates = (rate for rate, amount in RATES.items() if amount in held and "time" in held)
+        short = ", ".join((*(one for one in held if one in SHORT), *rates, *self.arguments))
         near = near_names(name, held, most=1)
         if name in SHORT or name in COLUMN_NAMES:
             what, why = f"No point has {name}.", f"Its columns are {', '.join(columns)}, and all of them are empty."
