@@ -6,7 +6,7 @@ its run, where these agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from ncu_launch.files.run_files import POINTS_FILE
 from ncu_parsers.parquet.footer import is_parquet
 from ncu_parsers.parquet.reader import contents, read_bench
 from ncu_parsers.schema.bench_table import BENCH_FILE
-from ncu_parsers.schema.own_columns import own_names
+from ncu_parsers.schema.own_columns import arguments_apart, own_names
 
 OWN_COLUMNS = {"point", "outcome", "samples_ns"}
 """Columns that distinguish a table of measured points from one of launches."""
+RUN = "run"
+"""Key of a row that names its run."""
 OWN_SIZES = ("batch_size", "input_size", "sequence_length")
 
 Row = dict[str, Any]
@@ -54,11 +56,14 @@ def is_bench(path: str) -> bool:
         return False
 
 
-def load_bench(path: str) -> BenchRun:
-    """Load the run that `path` names. Raises `NcuBenchError` if its table cannot be read."""
-    table = points_of(path)
+def load_bench(path: str, taken: Collection[str] = ()) -> BenchRun:
+    """Load the run that `path` names. Raises `NcuBenchError` if its table cannot be read.
+
+    Arguments whose name is `taken` by what is added to the rows get another (`arguments_apart`).
+    """
+    table = arguments_apart(points_of(path), {RUN, *taken})
     rows: list[Row] = table.to_pylist()
-    named = [{**row, "run": path} for row in completed(rows)]
+    named = [{**row, RUN: path} for row in completed(rows)]
     return BenchRun(path, named, _notes(path, _file(path), rows), tuple(own_names(table)))
 
 

@@ -16,10 +16,10 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import WrongUsage, near_names
 from ncu_parsers.parquet.reader import read_bench
 from ncu_parsers.schema.bench_table import COLUMN_NAMES
-from ncu_parsers.schema.own_columns import own_names
+from ncu_parsers.schema.own_columns import arguments_apart, own_names
 from ncu_parsers.schema.tables import field_entries
 
-from ncu_tools.bench.bench_runs import Row, completed, file_of_points
+from ncu_tools.bench.bench_runs import RUN, Row, completed, file_of_points
 from ncu_tools.bench.expected_flops import notes_on_basis
 from ncu_tools.numbers.number_format import counted
 
@@ -93,8 +93,8 @@ class SeriesPoints:
         self.arguments: list[str] = []
         self.units: dict[str, str] = {}
         for path in paths:
-            table = read_bench(file_of_points(path)).drop_columns(["samples_ns"])
-            self.rows += [{**row, "run": path} for row in completed(table.to_pylist())]
+            table = arguments_apart(read_bench(file_of_points(path)).drop_columns(["samples_ns"]), {RUN})
+            self.rows += [{**row, RUN: path} for row in completed(table.to_pylist())]
             self.arguments += [name for name in own_names(table) if name not in self.arguments]
             self.units |= {one.name: field_entries(one).get("unit", "") for one in table.schema}
 
@@ -135,7 +135,8 @@ class SeriesPoints:
 
     def _unknown(self, name: str, columns: Sequence[str]) -> WrongUsage:
         held = [one for one in (*SHORT, *self.units) if any(map(self.has, SHORT.get(one, (one,))))]
-        short = ", ".join((*(one for one in held if one in SHORT), *RATES, *self.arguments))
+        rates = (rate for rate, amount in RATES.items() if amount in held and "time" in held)
+        short = ", ".join((*(one for one in held if one in SHORT), *rates, *self.arguments))
         near = near_names(name, held, most=1)
         if name in SHORT or name in COLUMN_NAMES:
             what, why = f"No point has {name}.", f"Its columns are {', '.join(columns)}, and all of them are empty."

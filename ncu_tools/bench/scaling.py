@@ -38,6 +38,8 @@ WIDEST_INTERVAL = 0.5
 LEAST_MODELS = 5
 """With four models, even a perfect rank correlation happens by chance in 2 of 24 orders, more than 5 %."""
 KNEE_SHARE = 0.9
+SAME_EXPONENT = 0.05
+"""An exponent of medians further from that of means is said beside it: over 20 times the size it makes 16 %."""
 
 Row = dict[str, Any]
 
@@ -46,7 +48,8 @@ Row = dict[str, Any]
 class Series:
     """Rows that differ in one size or argument only, sorted by it; `axis` is its column, `same` are common values.
 
-    `spreads` is the uncertainty of each mean latency; None for a point timed once. `flops` are those of formulas.
+    `latencies_ns` are means, and `spreads` the uncertainty of each; None for a point timed once. `flops` are those of
+    formulas.
     """
 
     axis: str
@@ -57,6 +60,7 @@ class Series:
     throughputs: tuple[float | None, ...]
     throughput_unit: str | None
     flops: tuple[float | None, ...] = ()
+    medians_ns: tuple[float | None, ...] = ()
 
     @property
     def title(self) -> str:
@@ -72,12 +76,25 @@ class Series:
 
     @property
     def fit(self) -> PowerFit | None:
-        """The power law through the points; None if there are too few."""
+        """The power law through the mean latencies; None if there are too few."""
         return fitted(self.sizes, self.latencies_ns, self.spreads)
 
     @property
+    def median_exponent(self) -> float | None:
+        """The exponent of the medians, which outliers hardly move; None if one is unknown, or there are too few."""
+        known = [median for median in self.medians_ns if median]
+        fit = fitted(self.sizes, known, self.spreads) if len(known) == len(self.sizes) else None
+        return fit.exponent if fit is not None else None
+
+    @property
+    def is_moved_by_outliers(self) -> bool:
+        """True if means and medians have different exponents."""
+        fit, of_medians = self.fit, self.median_exponent
+        return fit is not None and of_medians is not None and abs(of_medians - fit.exponent) > SAME_EXPONENT
+
+    @property
     def last_exponent(self) -> float | None:
-        """The slope between the two largest sizes; None if there is only one."""
+        """The slope of the means between the two largest sizes; None if there is only one."""
         sizes = sorted(set(self.sizes))
         if len(sizes) < 2:
             return None
@@ -171,6 +188,7 @@ def _series(axis: str, same: Row, members: list[Row]) -> Series:
         tuple(row["throughput"] for row in members),
         members[0]["throughput_unit"],
         tuple(row.get("expected_flops") if row.get("expected_why_not") is None else None for row in members),
+        tuple(row.get("latency_median_ns") for row in members),
     )
 
 

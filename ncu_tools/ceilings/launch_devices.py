@@ -82,7 +82,8 @@ def with_other_threads(device: Device) -> str:
     if not measured:
         return ""
     own = f"the run had {device.threads}" if device.threads else "the run does not say its own"
-    return f" (it was measured with {' and '.join(map(str, measured))} threads, and {own})"
+    threads = f"{' and '.join(map(str, measured))} {'thread' if measured == [1] else 'threads'}"
+    return f" (it was measured with {threads}, and {own})"
 
 
 class Recorded(NamedTuple):

@@ -29,9 +29,12 @@ from ncu_parsers.schema.bench_table import bench_table, rows_of, with_row
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.bench.profiled_point import Row, counted
+from ncu_tools.numbers.number_format import counted as with_noun
+from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.profile_request import DryRun, ProfileRequest, checked_workload
+from ncu_tools.profiling.quick_ceilings import measure_unknown_devices
 
 PROFILES = "profiles"
 """Folder in the run folder of a sweep, with a run folder for each point that was profiled."""
@@ -57,16 +60,22 @@ class ProfiledPoints:
 
 
 def varied_points(workload: Workload, variants: Sequence[Variant]) -> list[VariedPoint]:
-    """A point for each variant of a workload. Raises `WrongUsage` for a value that the target does not take."""
+    """A point for each variant of a workload; those that a target of known work does not tell apart are one.
+
+    Raises `WrongUsage` for a value that the target does not take.
+    """
     found: list[VariedPoint] = []
     for variant in variants:
         one = checked_workload(varied(workload, variant, takes_arguments=takes_arguments(workload.target)))
+        point = point_of(one)
+        if any(other.point.name == point.name for other in found):
+            continue
         values = {**{SETTINGS.get(name, name): text for name, text in variant}, **dict(one.arguments)}
         words = ",".join(f"{name}={text}" for name, text in variant)
         folder = "".join(letter if letter.isalnum() or letter in "-_.,=" else "-" for letter in words)[:LONGEST_NAME]
         taken = {other.folder for other in found}
         folder = f"{folder}-{len(found) + 1}" if folder in taken or folder == PROFILES else folder
-        found.append(VariedPoint(point_of(one), values, folder))
+        found.append(VariedPoint(point, values, folder))
     return found
 
 
@@ -104,8 +113,8 @@ def profile_points(
 ) -> ProfiledPoints:
     """Profile every point that has no row in `kept`; one that fails is a row that says so.
 
-    Ctrl-C ends the point that runs and is raised; the points before it stay. Raises `WrongUsage` if the folder is in
-    use: without `kept` it may not hold points.
+    A device without ceilings is measured once, after all points. Ctrl-C ends the point that runs and is raised; the
+    points before it stay. Raises `WrongUsage` if the folder is in use: without `kept` it may not hold points.
     """
     folder = _folder(request)
     if kept is None and ((folder / LAUNCHES).exists() or (folder / POINTS_FILE).exists()):
@@ -115,6 +124,7 @@ def profile_points(
         )
     table, stopped = bench_table([], asked=request.run.asked) if kept is None else kept, False
     there = set(table.column("point").to_pylist())
+    unmeasured = replace(request, measure=False)
     with writing(folder):
         for number, one in enumerate(points, 1):
             if one.point.name in there:
@@ -122,7 +132,7 @@ def profile_points(
             if kept is not None and (folder / one.folder).is_dir():
                 put_aside(folder / one.folder)  # what an earlier attempt left
             listener.message(f"Point {number} of {len(points)}: {one.point.name}")
-            row, manifest = profiled(_request_of(request, one.point.workload, folder / one.folder), listener)
+            row, manifest = profiled(_request_of(unmeasured, one.point.workload, folder / one.folder), listener)
             table = with_row(table, {**_identity(one, manifest), **row, "profile": one.folder}, asked=request.run.asked)
             write_table(table, folder / POINTS_FILE)
             stopped = _was_stopped(manifest)
@@ -134,7 +144,18 @@ def profile_points(
         _write_manifest(folder, request, points, partial=stopped)
     if stopped:
         raise KeyboardInterrupt
+    if request.measure and len(table) > len(there):
+        notes += _notes_on_ceilings(folder, listener)
     return ProfiledPoints(folder, table, tuple(notes))
+
+
+def _notes_on_ceilings(folder: Path, listener: Listener) -> Sequence[str]:
+    """Measure the devices of all points that have no ceilings; returns the notes on them."""
+    manifest = manifest_in(folder)
+    if manifest is None or not (folder / LAUNCHES).is_file():
+        return ()
+    whole = CollectedProfile(folder, manifest, read_launches(folder / LAUNCHES))
+    return measure_unknown_devices(whole, listener).notes
 
 
 def _in_order(table: pa.Table, points: Sequence[VariedPoint]) -> pa.Table:
@@ -253,7 +274,8 @@ def _write_launches(folder: Path, points: Sequence[VariedPoint], table: pa.Table
     metadatas = [tables.table_metadata(each) for each in launches]
     notes = list(dict.fromkeys(note for one in metadatas for note in one.get("notes", [])))
     reports = [report for one in metadatas for report in one.get("reports", [])]
-    notes.insert(0, f"launches of {len(kept)} points are in one table; each is also a run of its own in {folder}")
+    number = with_noun(len(kept), "point", "points")
+    notes.insert(0, f"launches of {number} are in one table; each is also a run of its own in {folder}")
     metadata = {**metadatas[0], "reports": reports, "notes": notes, **own.names}
     write_table(tables.with_metadata(tables.concatenated(launches), metadata), folder / LAUNCHES)
     return notes

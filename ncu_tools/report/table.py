@@ -63,12 +63,21 @@ class Column(NamedTuple):
 
 
 def columns_of_arguments(
-    names: Iterable[str], rows: Sequence[dict[str, Any]], spare: int | None = None
+    names: Iterable[str], rows: Sequence[dict[str, Any]], beside: Iterable[Column], spare: int | None = None
 ) -> list[Column]:
-    """A column for each argument, titled by its name; flush right where its values are numbers."""
+    """A column for each argument, titled by its name; flush right where its values are numbers.
+
+    A name that is the title of a column `beside` it has "argument" in front.
+    """
+    titles = {column.title for column in beside}
     kinds = {name: {type(row.get(name)) for row in rows} - {type(None)} for name in names}
     return [
-        Column(name, name, "count" if kind and kind <= {int, float} else "text", spare=spare)
+        Column(
+            name,
+            f"argument {name}" if name in titles else name,
+            "count" if kind and kind <= {int, float} else "text",
+            spare=spare,
+        )
         for name, kind in kinds.items()
     ]
 

@@ -12,6 +12,7 @@ from typing import Any
 CONTRACTIONS, ALL_OPERATORS = "contractions", "all operators"
 """Values of the column `expected_flops_basis`."""
 COLUMN = "expected_flops_basis"
+NO_OPERATOR = "no operator of PyTorch ran, and of other work, as numpy's, FLOPs and bytes are not known"
 
 
 def flops_columns(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,10 @@ def peak_of(changes: list[int]) -> int:
 
 
 def self_times(iteration: Iteration, device: str) -> Row:
-    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
+    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables.
+
+    None if it saw no operator: the work may be numpy's.
+    """
     prepared = iteration.prepare()
     wait_for(device)
     try:
@@ -74,7 +77,7 @@ def self_times(iteration: Iteration, device: str) -> Row:
         iteration.finish()
     on_gpu = [event.self_device_time_total for event in totals if _is_of_gpu(event)]
     return {
-        "self_cpu_time_ns": 1e3 * sum(event.self_cpu_time_total for event in totals),
+        "self_cpu_time_ns": 1e3 * sum(event.self_cpu_time_total for event in totals) if totals else None,
         "self_gpu_time_ns": 1e3 * sum(on_gpu) if on_gpu else None,
     }
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench.flops_of_points import flops_columns
+from ncu_launch.bench.flops_of_points import NO_OPERATOR, flops_columns
 from ncu_launch.bench.generation_row import row_of_generation, sizes_of_generation
 from ncu_launch.bench.gpu.gpu_clocks import GpuState, gpu_state
 from ncu_launch.bench.gpu.iteration_energy import sampled_row, with_flops_per_joule
@@ -265,6 +265,10 @@ def _latency(samples: list[float], row: Row) -> Row:
     }
 
 
+def _in_words(time_ns: float) -> str:
+    return f"{time_ns / 1e6:.4g} ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.4g} µs"
+
+
 def _on_load(others: float | None, samples: list[float], effort: Effort) -> list[str]:
     """A note if the mean is not as precise as requested while other programs took much of the CPU; else []."""
     if others is None or others < DISTURBS or effort.tight(samples):
@@ -272,7 +276,7 @@ def _on_load(others: float | None, samples: list[float], effort: Effort) -> list
     found = summed_up(samples)
     return [
         f"other programs took {100 * others:.0f} % of the CPU while it was timed: the median of its latency, "
-        f"{found.median / 1e6:.4g} ms, is more to be trusted than the mean, {found.mean / 1e6:.4g} ms; "
+        f"{_in_words(found.median)}, is more to be trusted than the mean, {_in_words(found.mean)}; "
         "throughput is by the median"
     ]
 
@@ -337,6 +341,8 @@ def expected_work(workload: Workload) -> Row:
         except NcuBenchError as error:
             return {"expected_why_not": error.what}
         found = json.loads(summary.read_text("utf-8"))
+    if not found["operators"]:
+        return {"expected_why_not": NO_OPERATOR}
     return {**flops_columns(found), "expected_bytes": float(found["bytes"])}
 
 

@@ -62,7 +62,7 @@ COLUMNS = (
     Column("latency_median_ns", "median", "time", "ns"),
     Column("latency_p95_ns", "p95", "time", "ns"),
     Column("latency_p99_ns", "p99", "time", "ns"),
-    Column("iterations", "n", "count"),
+    Column("iterations", "iterations", "count"),
     Column("processes", "processes", "count"),
     Column("rate", "throughput", spare=0),
     Column("first_token_ns", "first token", "time", "ns"),
@@ -423,7 +423,7 @@ def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
     shares = {column.name for column in UTILISATION}
     known = COLUMN_NAMES.union(shares, (one.name for one in sampled))
     names = dict.fromkeys(name for row in rows for name in row if name not in known)
-    own = columns_of_arguments(list(names), rows, spare=0)
+    own = columns_of_arguments(list(names), rows, (*COLUMNS, *SHOWN), spare=0)
     if output_format in MACHINE_FORMATS:
         columns = [raw_column(one.name, str(one.type), one.unit) for one in ALL if one.name not in NOT_SHOWN]
         further = UTILISATION if any(row.get("mfu") is not None or row.get("mbu") is not None for row in rows) else ()

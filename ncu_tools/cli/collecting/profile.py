@@ -317,6 +317,7 @@ def command(
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
     request = runs.around(collecting.request(workload, words))
+    request = replace(request, measure=request.measure and shown.machine is None)
     points.check()
     if points.variants:
         from ncu_tools.cli.collecting.profiled_points import profile_varied
@@ -331,8 +332,7 @@ def command(
             click.echo(shlex.join(one))
         echo_notes(planned.notes)
         return
-    measure = request.measure and shown.machine is None
-    collected = run_profile(replace(request, measure=measure), Terminal())
+    collected = run_profile(request, Terminal())
     if collected is not None:
         _show(collected, shown)
 

@@ -120,7 +120,9 @@ def _table(names: list[str], rows: list[Row], notes: list[str], output_format: s
     from ncu_parsers.schema.bench_table import COLUMN_NAMES
     from ncu_parsers.schema.bench_table import COLUMNS as ALL
 
-    own = columns_of_arguments([name for name in names if name not in COLUMN_NAMES], rows, spare=0)
+    own = columns_of_arguments(
+        [name for name in names if name not in COLUMN_NAMES], rows, (*IDENTITY, *COUNTERS, *OUTCOME), spare=0
+    )
     if output_format in MACHINE_FORMATS:
         every = [raw_column(one.name, str(one.type), one.unit) for one in ALL if not one.name.startswith(NOT_PROFILED)]
         return Table("profile", [*every, *own], rows, notes)

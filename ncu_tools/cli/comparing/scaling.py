@@ -23,6 +23,7 @@ from ncu_tools.cli.options import (
     show,
 )
 from ncu_tools.cli.terminal_notes import picture_written
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
 
@@ -54,6 +55,7 @@ FOR_MACHINES = (
     Column("weighted", "weighted"),
 )
 VERDICTS = (
+    Column("median_exponent", "of medians", "number", spare=0),
     Column("last_exponent", "at the end", "number"),
     Column("verdict", "latency is", spare=0),
     Column("knee", "knee", "count"),
@@ -95,9 +97,10 @@ def command(
     """Fit how latency follows batch size, image size and sequence length, find the knee of throughput, and correlate.
 
     RUN is a run folder of ncu-bench bench, made anywhere, its bench.parquet, or a folder or URL of such folders. The
-    exponent k of latency ~ size^k has a 95 % interval, in which noisy points count less; "at the end" is the slope
-    between the two largest sizes. The knee is the smallest batch with 90 % of the best throughput. Over five models or
-    more, parameters, FLOPs, bytes and latencies are correlated.
+    exponent k of mean latency ~ size^k has a 95 % interval, in which noisy points count less; "of medians" is shown
+    where outliers make it another, and "at the end" is the slope between the two largest sizes. The knee is the
+    smallest batch with 90 % of the best throughput. Over five models or more, parameters, FLOPs, bytes and latencies
+    are correlated.
 
     \b
     Example:
@@ -121,9 +124,13 @@ def command(
         for matrix in matrices:
             click.echo(f"{to_markdown(matrix)}\n")
     machine_readable = output_format in MACHINE_FORMATS
-    others = columns_of_arguments(arguments, [one.same for one in fits])
+    others = columns_of_arguments(arguments, [one.same for one in fits], (*IDENTITY, *FOR_PEOPLE, *VERDICTS))
     columns = (*IDENTITY[:AT], *others, *IDENTITY[AT:], *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
-    show(Table("scaling", columns, [_cells(one) for one in fits], notes, extra), output_format)
+    rows = [_cells(one) for one in fits]
+    if not machine_readable:
+        for row, one in zip(rows, fits, strict=True):
+            row["median_exponent"] = one.median_exponent if one.is_moved_by_outliers else None
+    show(Table("scaling", columns, rows, notes, extra), output_format)
     if output_format == "text":
         for matrix in matrices:
             click.echo()
@@ -135,7 +142,7 @@ def _rows(runs: Sequence[str], dask: str | None) -> tuple[list[Row], list[str]]:
     from ncu_parsers.datasets.dataset_layout import tables_named
     from ncu_parsers.datasets.engine import InOrder
     from ncu_parsers.parquet.reader import read_bench
-    from ncu_parsers.schema.own_columns import own_names
+    from ncu_parsers.schema.own_columns import arguments_apart, own_names
 
     files = []
     for run in runs:
@@ -148,11 +155,13 @@ def _rows(runs: Sequence[str], dask: str | None) -> tuple[list[Row], list[str]]:
         files += found
     rows: list[Row] = []
     arguments: dict[str, None] = {}
+    taken = {column.name for column in (*IDENTITY, *FOR_PEOPLE, *FOR_MACHINES, *VERDICTS)}
     with engine_of(dask) as engine:
         for table in (engine or InOrder()).map(read_bench, files):
             if isinstance(table, NcuBenchError):
                 raise table
-            rows += table.drop_columns(["samples_ns"]).to_pylist()
+            table = arguments_apart(table.drop_columns(["samples_ns"]), taken)
+            rows += table.to_pylist()
             arguments |= dict.fromkeys(own_names(table))
     return rows, list(arguments)
 
@@ -161,7 +170,12 @@ def _cells(one: Series) -> Row:
     cells: Row = dict(one.same)
     sizes = sorted(set(one.sizes))
     cells |= {"varied": one.title, "points": len(sizes), "smallest": sizes[0], "largest": sizes[-1]}
-    cells |= {"last_exponent": one.last_exponent, "verdict": one.verdict, "throughput_unit": None}
+    cells |= {
+        "last_exponent": one.last_exponent,
+        "median_exponent": one.median_exponent,
+        "verdict": one.verdict,
+        "throughput_unit": None,
+    }
     fit, knee = one.fit, one.knee
     if fit is not None:
         cells |= {"exponent": fit.exponent, "exponent_low": fit.low, "exponent_high": fit.high}
@@ -199,6 +213,12 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
     alike = sum(one.fit is not None and not one.fit.weighted for one in fits)
     if alike:
         notes.append(f"{alike} of {len(fits)} fits are unweighted: a point was timed once, or has no spread")
+    moved = sum(one.is_moved_by_outliers for one in fits)
+    if moved:
+        notes.append(
+            f"{moved} of {counted(len(fits), 'fit', 'fits')}: the exponent of medians is another, as outliers move "
+            "means more; measure again on an idle machine to tell which holds"
+        )
     if all(pair.spearman is None for pair in pairs):
         models = len({row["target"] for row in rows if row["outcome"] == OK})
         notes.append(f"too few models for correlations: {models}, where at least {LEAST_MODELS} are needed")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_parsers.schema.own_columns import values_apart
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -222,7 +223,7 @@ def command(
     found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
     rows = [
-        {**row.point, **asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None}
+        {**_varied(row), **asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None}
         for row in shown
     ]
     columns = _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
@@ -251,6 +252,12 @@ def _id_of(row: dict[str, Any], group: str) -> str | None:
     return kernel_id(row["kernel"]) if group == "name" and not row.get(IS_TOTAL.name) else None
 
 
+def _varied(row: Hotspot) -> dict[str, Any]:
+    """What was varied at the point of a row, by column."""
+    own = {column.name for column in (*COLUMNS, *MACHINE_READABLE, DIAGNOSIS, *OF_LOCATIONS)}
+    return values_apart(row.point, own.union(one.name for one in fields(row)))
+
+
 def _columns(
     rows: Sequence[Hotspot], order: str, group: str, output_format: str, *, diagnose: bool
 ) -> Sequence[Column]:
@@ -258,8 +265,10 @@ def _columns(
     from ncu_tools.kernels.kernel_row import GROUPS
 
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(order) else one for one in COLUMNS]
-    points = [row.point for row in rows]
-    arguments = columns_of_arguments(dict.fromkeys(name for point in points for name in point), points, spare=0)
+    points = [_varied(row) for row in rows]
+    arguments = columns_of_arguments(
+        dict.fromkeys(name for point in points for name in point), points, columns, spare=0
+    )
     columns = [columns[0]._replace(title=GROUPS[group]), *arguments, *columns[1:]]
     if group == LOCATION:
         columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]

@@ -61,11 +61,11 @@ def command(
 
 
 def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:
-    by = columns_of_arguments(found.by, found.rows, spare=0)
     quantities = [
         Column(one.name, one.name if one.name == one.column else f"{one.name} ({one.column})", one.kind, one.unit)
         for one in (found.x, *found.ys)
     ]
+    by = columns_of_arguments(found.by, found.rows, (*quantities, *OUTCOME), spare=0)
     has_times = any(one.column == "latency_mean_ns" for one in found.ys)
     interval = INTERVAL if has_times and output_format in MACHINE_FORMATS else ()
     drawn = {"x": asdict(found.x), "y": [asdict(one) for one in found.ys], "by": found.by}

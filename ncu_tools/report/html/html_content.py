@@ -17,7 +17,7 @@ from ncu_launch.files.manifest import Manifest
 from ncu_launch.version import VERSION
 from ncu_parsers.schema import tables
 
-from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, device_title, unit_title
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED_QUICKLY, Ceiling, device_title, unit_title
 from ncu_tools.ceilings.launch_devices import devices_of
 from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
@@ -360,6 +360,7 @@ def _ceiling(ceiling: Ceiling, *, drawn: bool) -> dict[str, Any]:
         "device": ceiling.device,
         "unit": ceiling.unit,
         "title": _ceiling_title(ceiling),
+        "kind": ceiling.kind if ceiling.kind == MEASURED_QUICKLY else "",
         "value": ceiling.value,
         "value_unit": "B/s" if ceiling.is_bandwidth else ceiling.value_unit,
         "is_bandwidth": ceiling.is_bandwidth,

@@ -118,7 +118,7 @@ def _latency(plot: Axes, series: Sequence[Series], axis: str) -> None:
         if fit is not None:
             ends = (min(one.sizes), max(one.sizes))
             plot.plot(ends, [fit.at(size) for size in ends], linewidth=1, color=style["color"])
-    _log_log(plot, f"latency against {axis_title(axis)} (exponent, 95 %)", axis_title(axis), duration)
+    _log_log(plot, f"mean latency against {axis_title(axis)} (exponent, 95 %)", axis_title(axis), duration)
     _size_ticks(plot, {size for one in series for size in one.sizes})
 
 

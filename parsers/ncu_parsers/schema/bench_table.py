@@ -33,6 +33,7 @@ CONTRACTIONS_ALONE = "an earlier version counted the FLOPs of contractions alone
 _MEANS = "process_means_ns"
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NOT_OK = "the outcome is not ok"
+_NOT_SEEN = "it did not run, or saw no operator"
 _LOST = "it was lost with its dask worker"
 _GPU = "not a GPU, or nvidia-smi does not say"
 _NO_PREFILL, _NO_DECODE, _NO_GENERATION = "not prefill, or not ok", "not decode, or not ok", "neither, or not ok"
@@ -81,7 +82,7 @@ COLUMNS: tuple[Field, ...] = (
     Field("process_peak_bytes", pa.int64(), "byte", "most resident memory of the process, PyTorch included", _NOT_OK),
     Field("parameters", pa.int64(), "", "number of parameters", _NOT_OK),
     Field("parameter_bytes", pa.int64(), "byte", "their size", _NOT_OK),
-    Field("self_cpu_time_ns", pa.float64(), "ns", "sum of an iteration, by PyTorch's profiler", "it did not run"),
+    Field("self_cpu_time_ns", pa.float64(), "ns", "sum of an iteration, by PyTorch's profiler", _NOT_SEEN),
     Field("self_gpu_time_ns", pa.float64(), "ns", "the same on the GPU", "not a GPU, or the profiler did not see it"),
     Field("expected_flops", pa.float64(), "FLOP", "of an iteration by formulas, not measured", _NOT_COUNTED),
     Field("expected_flops_basis", _NAME, "", "whose: contractions, or all operators where there are none", _NO_BASIS),

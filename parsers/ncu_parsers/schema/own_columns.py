@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ncu_parsers.schema.tables import field_entries, field_metadata, table_metadata
+from ncu_parsers.schema.tables import field_entries, field_metadata, table_metadata, with_metadata
 
 ARGUMENTS, METRICS, SAMPLED = "arguments", "metrics", "sampled"
 """Keys of the file's metadata."""
@@ -69,6 +69,20 @@ def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
     texts = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
     named = [name for name in texts if re.fullmatch(r"[\w.]+", name)]
     return [name for name in named if name in table.column_names and _is_plain(table.schema.field(name).type)]
+
+
+def values_apart(values: Row, taken: Collection[str]) -> Row:
+    """Values by argument, with `PREFIX` in front of each whose name is `taken` by another column."""
+    return {PREFIX + name if name in taken else name: value for name, value in values.items()}
+
+
+def arguments_apart(table: pa.Table, taken: Collection[str]) -> pa.Table:
+    """The table with `PREFIX` in front of each argument whose name is `taken` by what is added to its rows."""
+    arguments = own_names(table)
+    new = {name: PREFIX + name for name in arguments if name in taken}
+    metadata = {**table_metadata(table), ARGUMENTS: [new.get(name, name) for name in arguments]}
+    renamed = table.rename_columns([new.get(name, name) for name in table.column_names])
+    return with_metadata(renamed, metadata) if new else table
 
 
 def own_values(table: pa.Table) -> list[Row]:

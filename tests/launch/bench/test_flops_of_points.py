@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench.flops_of_points import flops_columns
+import pytest
+from ncu_launch.bench.flops_of_points import NO_OPERATOR, flops_columns
+from ncu_launch.workload_spec import Workload
+
+from tests.support.installed import WITHOUT_TORCH
 
 
 def columns(**changes: Any) -> tuple[Any, Any, Any]:
@@ -39,3 +44,20 @@ def test_a_workload_with_a_contraction_needs_no_formula_of_its_other_operators()
     assert columns(flops=8e9, flops_operators=None, uncounted_operators={"aten::sort": 1}) == (
         8e9, "contractions", None,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_work_that_is_not_of_pytorch_has_no_flops_bytes_and_self_time_rather_than_0(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason=WITHOUT_TORCH)
+    from ncu_launch.bench.memory_and_self_times import self_times
+    from ncu_launch.bench.point_process import expected_work
+    from ncu_launch.bench.timed_iteration import Iteration
+
+    source = "import numpy\nimport torch\ndef f():\n    return numpy.ones((8, 8)) @ numpy.ones((8, 8))\n"
+    (tmp_path / "k.py").write_text(source + "def g():\n    return torch.ones(8).exp()\n", encoding="utf-8")
+    assert expected_work(Workload(f"{tmp_path}/k.py:f", device="cpu", phases=("forward",))) == {
+        "expected_why_not": NO_OPERATOR
+    }
+    assert expected_work(Workload(f"{tmp_path}/k.py:g", device="cpu", phases=("forward",)))["expected_bytes"] > 0
+    idle = Iteration(lambda: None, lambda prepared: None, lambda: None)
+    assert self_times(idle, "cpu") == {"self_cpu_time_ns": None, "self_gpu_time_ns": None}

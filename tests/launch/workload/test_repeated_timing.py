@@ -118,4 +118,6 @@ def test_a_point_of_a_sweep_that_stayed_imprecise_says_what_took_the_cpu() -> No
         "other programs took 46 % of the CPU while it was timed: the median of its latency, 1.5 ms, is more to be trusted "
         "than the mean, 3.25 ms; throughput is by the median"
     )
+    (short,) = _on_load(0.46, [one / 1e3 for one in wide], Effort())
+    assert "its latency, 1.5 µs, is more to be trusted than the mean, 3.25 µs;" in short
     assert _on_load(0.46, tight, Effort()) == _on_load(0.05, wide, Effort()) == _on_load(None, wide, Effort()) == []

@@ -83,6 +83,16 @@ class TestQuantities:
         with pytest.raises(WrongUsage, match=r"No point has dram_pct\. Its columns are profiled_dram_fraction"):
             point_series([sweep], "n", ["dram_pct"])
 
+    def test_a_rate_is_offered_where_its_amount_is_known(self, tmp_path: Path) -> None:
+        for name, flops, says in (
+            ("known", 2e6, "There are time, flops, flops_per_s, n"),
+            ("none", None, "There are time, n"),
+        ):
+            path = made(tmp_path / name, row(8, expected_flops=flops))
+            with pytest.raises(WrongUsage) as told:
+                point_series([path], "n", ["memory"])
+            assert says in told.value.paragraph
+
     def test_a_text_is_no_height(self, sweep: str) -> None:
         with pytest.raises(WrongUsage, match="kind is no number"):
             point_series([sweep], "n", ["kind"])

@@ -73,6 +73,29 @@ class TestExponents:
         assert fit is not None
         assert (fit.low, fit.high) == pytest.approx((solution[0] - reach, solution[0] + reach), rel=1e-5)
 
+    def test_is_of_means_and_that_of_medians_is_said_where_outliers_make_it_another(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rows = [
+            row(target, size, 1e6 * size + (3e6 if target == "noisy" else 0.0), latency_median_ns=1e6 * size)
+            for target in ("quiet", "noisy")
+            for size in SIZES
+        ]
+        quiet, noisy = series(rows)
+        assert (quiet.median_exponent, quiet.is_moved_by_outliers) == (pytest.approx(1), False)
+        assert noisy.fit is not None
+        assert noisy.fit.exponent < 0.8
+        assert (noisy.median_exponent, noisy.is_moved_by_outliers) == (pytest.approx(1), True)
+        (unknown,) = series([{**one, "latency_median_ns": None} for one in rows[:4]])
+        assert (unknown.median_exponent, unknown.is_moved_by_outliers) == (None, False)
+        write_table(bench_table(rows), tmp_path / "bench.parquet")
+        assert run(["scaling", str(tmp_path)]) == 0
+        shown = capsys.readouterr()
+        assert "of medians" in shown.out.splitlines()[0]
+        assert "1 of 2 fits: the exponent of medians is another" in shown.err
+        assert run(["scaling", str(tmp_path), "--format", "json"]) == 0
+        assert [one["median_exponent"] for one in json.loads(capsys.readouterr().out)["rows"]] == pytest.approx([1, 1])
+
     def test_about_95_of_100_intervals_cover_the_true_exponent(self) -> None:
         fits = [series(sweep(1.0, noise=0.1, seed=seed))[0].fit for seed in range(400)]
         assert 0.92 < np.mean([fit is not None and fit.low <= 1 <= fit.high for fit in fits]) < 0.98

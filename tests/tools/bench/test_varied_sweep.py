@@ -149,6 +149,35 @@ def test_compare_matches_points_by_their_arguments(tmp_path: Path) -> None:
     assert " n " in shown.out
 
 
+@pytest.mark.parametrize("command", [("scaling", "sweep"), ("compare", "sweep", "sweep")])
+def test_an_argument_with_the_title_of_another_column_is_said_to_be_an_argument(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "sweep").mkdir()
+    rows = [row(n, argument_values={"n": str(n), "batch": "5"}) for n in (8, 16, 32)]
+    write_table(bench_table(rows), tmp_path / "sweep" / "bench.parquet")
+    shown = called_here(*command, cwd=tmp_path)
+    assert "argument batch" in shown.out.splitlines()[0]
+    assert called_here(*command, "--format", "json", cwd=tmp_path).json()["rows"][0]["batch"] == 5
+
+
+def test_an_argument_with_the_name_of_a_column_of_the_command_stays_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "sweep").mkdir()
+    values = {"points": "100", "verdict": "fast", "speedup": "7", "type": "a", "run": "5"}
+    rows = [row(n, argument_values={"n": str(n), **values}) for n in (8, 16, 32)]
+    write_table(bench_table(rows), tmp_path / "sweep" / "bench.parquet")
+    (fit,) = called_here("scaling", "sweep", "--format", "json", cwd=tmp_path).json()["rows"]
+    assert (fit["points"], fit["arg_points"], fit["arg_verdict"], fit["run"]) == (3, 100, "fast", 5)
+    first = called_here("compare", "sweep", "sweep", "--format", "json", cwd=tmp_path).json()["rows"][0]
+    assert {name: value for name, value in first.items() if name.startswith("arg_")} == {
+        "arg_verdict": "fast", "arg_speedup": 7, "arg_type": "a", "arg_run": 5
+    }  # fmt: skip
+    told = called_here("series", "sweep", "-x", "arg_run", "-y", "time", "--format", "json", cwd=tmp_path)
+    assert told.json()["rows"][0]["arg_run"] == 5
+    for words in (("scaling", "sweep"), ("compare", "sweep", "sweep")):
+        assert called_here(*words, cwd=tmp_path).code == 0
+
+
 @pytest.mark.slow
 class TestTheCommand:
     @pytest.fixture
@@ -164,6 +193,8 @@ class TestTheCommand:
         assert table.column("n").to_pylist() == [8, 16, 32, 64]
         assert table.column("outcome").to_pylist() == ["ok", "failed", "out of memory", "ok"]
         assert "ValueError: no such size" in told.out
+        titles = told.out.splitlines()[0].split()
+        assert (titles.count("n"), titles.count("iterations")) == (1, 1)
         assert table.column("expected_flops").to_pylist() == [2 * 8**3, None, None, 2 * 64**3]
         sql = "SELECT n FROM points WHERE outcome = 'ok' AND n > 8"
         assert called_here("query", "sweep", sql, "--format", "json", cwd=here).json()["rows"] == [{"n": 64}]

@@ -555,7 +555,7 @@ class TestNotesOnMissingCeilings:
             "k", {"threads": metric(4.0)}, ns=1.0, dram=1.0, capability=None, attributes={"Device Name": "A CPU"}
         )
         assert of(one).notes == [
-            "no ceilings are known for A CPU (it was measured with 1 threads, and the run had 4): choose a machine with "
+            "no ceilings are known for A CPU (it was measured with 1 thread, and the run had 4): choose a machine with "
             "--machine NAME, or measure it where it is with OMP_NUM_THREADS=4 ncu-bench machines measure"
         ]
 

@@ -29,6 +29,7 @@ from ncu_tools.profiling import quick_ceilings
 from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.quick_ceilings import AGAIN, beaten_by_run, is_starved, measure_unknown_devices
+from ncu_tools.report.html.html_content import ReportedRun, content
 from ncu_tools.roofline.roofline import roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.called_here import called_here
@@ -129,6 +130,10 @@ class TestAnUnknownMachine:
         roofs = scene_of(roofline({"run": operators()})).roofs
         assert [roof.label for roof in roofs] == [
             "DRAM measured quickly 15 GB/s", "FP32 measured quickly 150 GFLOP/s"
+        ]  # fmt: skip
+        on_page = content([ReportedRun("run", operators())])["ceilings"]
+        assert [(one["title"], one["kind"]) for one in on_page] == [
+            ("FP32", "measured quickly"), ("DRAM", "measured quickly")
         ]  # fmt: skip
 
     def test_is_measured_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,6 +363,25 @@ class TestTheCommand:
         assert "DRAM" in said
         assert "has no roof" not in said
         assert "ask ncu" not in said  # which counts no bytes of caches of a CPU
+
+    @pytest.mark.parametrize(
+        ("answer", "says"),
+        [
+            (found(), "note: measured quickly in "),
+            (NcuBenchError("It crashed."), "were not measured: It crashed. The next profile tries it again"),
+        ],
+    )
+    def test_of_several_points_measures_once_after_them_and_says_what_came_of_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | BaseException, says: str
+    ) -> None:
+        pytest.importorskip("torch", reason=WITHOUT_TORCH)
+        asked = measuring(monkeypatch, answer).asked
+        (tmp_path / "k.py").write_text("import torch\ndef ones(n):\n    return torch.ones(n, n) @ torch.ones(n, n)\n")
+        words = ("k.py:ones", "-o", "run", "--on", "cpu", "--vary", "n=8,16")
+        said = profiled_here(*words, cwd=tmp_path).err
+        assert (len(asked), says in said) == (1, True), said
+        assert said.index("Point 2 of 2") < said.index("measuring them for")
+        assert "measuring them for" not in profiled_here(*words, "--resume", cwd=tmp_path).err
 
     @pytest.mark.nightly
     def test_ends_by_ctrl_c_while_it_measures_with_the_run_kept_and_no_machine_file(

@@ -73,6 +73,10 @@ class TestPoints:
         assert [one.folder for one in found] == ["n=64,kind=a-b,dtype=fp16", "n=64,kind=a-b,dtype=fp16-2"]
         assert found[0].values == {"n": "64", "kind": "a/b", "dtype": "fp16"}
 
+    def test_that_known_work_does_not_tell_apart_are_one(self) -> None:
+        (found,) = varied_points(Workload("gemm:64,64,64,bf16"), variants_of(["dtype=fp32,fp16"]))
+        assert found.point.workload.dtype == "bf16"
+
 
 class TestWithoutAGpu:
     def test_each_point_is_a_row_and_a_run_folder_and_one_that_fails_says_why(self, here: Path) -> None:
@@ -186,6 +190,16 @@ class TestWithoutAGpu:
         swept = called_here("bench", "k.py:product", "--vary", "m=8,32", "-o", "sweep", cwd=here)
         assert (swept.code, "has no argument called m." in swept.err) == (2, True)
         assert not (here / "sweep").exists()
+
+    def test_an_argument_with_the_name_of_a_column_of_kernels_stays_what_it_is(self, here: Path) -> None:
+        source = "import torch\ndef f(kernel: int, launches: int):\n    return torch.ones(kernel, kernel).exp()\n"
+        (here / "f.py").write_text(source, encoding="utf-8")
+        words = ("--vary", "kernel=8,16", "--vary", "launches=5", "-o", "run")
+        assert called_here("profile", "f.py:f", *words, cwd=here).code == 0
+        for command, launches in ((("hotspots", "run"), "arg_launches"), (("compare", "run", "run"), "launches")):
+            rows = called_here(*command, "--format", "json", cwd=here).json()["rows"]
+            assert {(one["arg_kernel"], one[launches]) for one in rows} == {(8, 5), (16, 5)}
+            assert called_here(*command, cwd=here).code == 0
 
     def test_one_point_is_shown_by_its_values_in_every_command_that_selects_launches(self, here: Path) -> None:
         profile(here, "--vary", "n=8,32", "--vary", "kind=a,b")

@@ -352,6 +352,16 @@ class TestInChromium:
         on_page = found["rows"][0][[column["name"] for column in found["columns"]].index("time_total_ns")]
         assert opened.page.evaluate("(value) => FORMATS.time(value)", on_page) == FORMATS["time"](time)
 
+    def test_a_roof_says_that_it_was_measured_quickly_and_lies_apart_from_those_that_were_not(
+        self, opened: Opened
+    ) -> None:
+        same = {"device": "d", "value": 15e9, "value_unit": "FLOP/s", "is_bandwidth": False, "drawn": True}
+        roofs = [{**same, "title": title, "kind": kind} for title, kind in (
+            ("FP32", "measured quickly"), ("FP16", ""), ("FP64", "measured quickly")
+        )]  # fmt: skip
+        texts = opened.page.evaluate("(roofs) => mergedCeilings(roofs).map((one) => ceilingText(one, ['d']))", roofs)
+        assert texts == ["FP32 = FP64 measured quickly 15 GFLOP/s", "FP16 15 GFLOP/s"]
+
     def test_headings_sort_and_sort_back(self, opened: Opened) -> None:
         assert opened.rows() == ["gemm<float>", "axpy<float>", "copy<float>"]
         opened.page.click("#hotspots th button:text-is('kernel')")

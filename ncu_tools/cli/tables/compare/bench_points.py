@@ -69,7 +69,7 @@ FOR_MACHINES = (
     Column("threads", "threads", "count"),
     *(Column(name, name) for name in ("outcome", "reason", "compared_with", "verdict")),
     *(Column(f"latency_{name}_ns", name, "time", "ns") for name in ("mean", "low", "high", "median", "p95", "p99")),
-    Column("iterations", "n", "count"),
+    Column("iterations", "iterations", "count"),
     *(Column(f"time_ratio{end}", f"time ratio{end}", "number") for end in ("", "_low", "_high")),
     *(Column(f"speedup{end}", f"speedup{end}", "number") for end in ("", "_low", "_high")),
     Column("throughput", "throughput", "number", "1/s"),
@@ -93,7 +93,8 @@ def compared_points(request: CompareRequest) -> Compared:
 
     Raises `NcuBenchError` if their conditions differ, or they have no point in common.
     """
-    runs = [load_bench(path) for path in request.runs]
+    taken = {column.name for column in (RUN, *FOR_PEOPLE, *FOR_MACHINES, *ASKED_COLUMNS.values())}
+    runs = [load_bench(path, taken) for path in request.runs]
     if request.how.across:
         found, base = compare_across(runs, request.how.across), ", ".join(request.runs)
     else:
@@ -147,7 +148,7 @@ def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 
 def _argument_columns(runs: Sequence[BenchRun]) -> list[Column]:
     names = dict.fromkeys(name for run in runs for name in run.arguments)
-    return columns_of_arguments(names, [row for run in runs for row in run.rows])
+    return columns_of_arguments(names, [row for run in runs for row in run.rows], (*SIZE_COLUMNS, RUN, *FOR_PEOPLE))
 
 
 def _table(found: Sequence[PointComparison], request: CompareRequest, arguments: Sequence[Column]) -> Table:

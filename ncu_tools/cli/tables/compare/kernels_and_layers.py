@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import folder_of, manifest_in
 from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.schema.own_columns import values_apart
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
@@ -273,8 +274,9 @@ def _table(
     columns of its own; people then see the run only where there are several.
     """
     what, time = request.how.group, _time_title(sides)
-    points = {theirs.name: theirs.point for _, theirs in sides}
-    of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), spare=0)
+    taken = {RUN.name, *(column.name for column in columns), *_names_of_cells(lines)}
+    points = {theirs.name: values_apart(theirs.point, taken) for _, theirs in sides}
+    of_points = columns_of_arguments(dict.fromkeys(chain(*points.values())), list(points.values()), columns, spare=0)
     new_runs = {theirs.of or theirs.name for _, theirs in sides}
     shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
@@ -292,6 +294,10 @@ def _table(
     columns = (*of_points, *columns)
     columns = (RUN, *columns) if len(new_runs) > 1 or request.machine_readable else columns
     return with_time_title(Table("compare", columns, rows, all_notes, {"base": request.runs[0]}), time)
+
+
+def _names_of_cells(lines: dict[str, Lines]) -> Iterator[str]:
+    return (name for every, total in lines.values() for cells in (*every, total) for name in cells)
 
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:

@@ -90,6 +90,7 @@ function mergedCeilings(ceilings) {
         one.device === ceiling.device &&
         one.is_bandwidth === ceiling.is_bandwidth &&
         one.drawn === ceiling.drawn &&
+        one.kind === ceiling.kind &&
         Math.abs(one.value / ceiling.value - 1) < 0.01,
     );
     if (same) same.titles.push(ceiling.title);
@@ -100,7 +101,8 @@ function mergedCeilings(ceilings) {
 
 function ceilingText(ceiling, devices) {
   const amount = scaled(ceiling.value, ceiling.value_unit);
-  const text = `${[...new Set(ceiling.titles)].join(" = ")} ${amount}`;
+  const titles = [...new Set(ceiling.titles)].join(" = ");
+  const text = [titles, ceiling.kind, amount].filter(Boolean).join(" ");
   return devices.length > 1 ? `${ceiling.device}: ${text}` : text;
 }
 
