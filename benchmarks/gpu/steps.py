@@ -1,0 +1,189 @@
+"""What a real GPU has to confirm, as command lines: those that collect, and those that read what was collected.
+
+Collecting needs the GPU, so that nothing else runs there. The clocks of the GPU are left as they are, since a machine
+may be shared: times follow its own clocks, and every run says `clock control none`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTHON = sys.executable
+NCU_BENCH = (PYTHON, "-c", "from ncu_tools.cli import main; main()")
+PROGRAM = (PYTHON, "-m", "benchmarks.gpu.programs")
+HERE = Path(__file__).parent
+GPU = "name,driver_version,clocks.max.sm,clocks.max.mem,memory.total,power.limit,mig.mode.current"
+METRICS = "gpu__time_duration.sum,dram__bytes.sum,sm__throughput.avg.pct_of_peak_sustained_elapsed"
+FAULTS = ("spills", "conflicts", "strided", "starved", "tail", "divergent")
+"""Kernels of kernels.cu with one fault each; NAME_fixed is the same without it."""
+AS_IT_IS = ("--clock-control", "none")
+NCU = ("ncu", *AS_IT_IS, "--target-processes", "all", "--force-overwrite")
+FULL = ("--set", "full", "--import-source", "yes")
+COUNTED = ("--metrics", "flops,tensor,dram")
+TRUTH = (
+    ("resnet18", "fp32"), ("resnet18", "tf32"), ("resnet18", "bf16"), ("hf:bert-base", "bf16"), ("vit_b_16", "bf16"),
+    ("resnet50", "tf32"), ("hf:bert-base", "fp32"), ("vit_b_16", "fp32"), ("vit_b_16", "tf32"), ("resnet50", "bf16"),
+    ("hf:bert-base", "tf32"), ("resnet50", "fp32"),
+)  # fmt: skip
+LLAMA = "hf:tinyllama-1.1b"
+COST = (("resnet18", 0), ("vit_b_16", 0), ("resnet18", 40))
+"""Models, and how many GB stay alive beside them."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a group, with its time limit in seconds. One that `reads` needs no GPU, but what others wrote."""
+
+    group: str
+    name: str
+    command: tuple[str, ...]
+    limit_s: float = 60
+    reads: bool = False
+
+
+def ours(*arguments: str) -> tuple[str, ...]:
+    """A command line of ncu-bench."""
+    return (*NCU_BENCH, *arguments)
+
+
+def profile(run: Path, *arguments: str) -> tuple[str, ...]:
+    """A command line of ncu-bench profile that writes the folder `run`; options stand before what is profiled."""
+    return ours("profile", *AS_IT_IS, "-o", str(run), *arguments)
+
+
+def steps(out: Path) -> Iterator[Step]:
+    """All steps, the most wanted first; `out` is where their files go."""
+    yield Step("machine", "gpu", ("nvidia-smi", f"--query-gpu={GPU}", "--format=csv"), 20)
+    yield Step("machine", "ncu", ("ncu", "--version"), 20)
+    yield Step("machine", "doctor", ours("doctor", "--format", "json"))
+    for group in (_flops, _bytes, _verdicts, _samples, _ceilings, _activity, _truth, _cost, _studies):
+        yield from group(out / group.__name__[1:])
+
+
+def _reading(group: str, name: str, *arguments: str) -> Step:
+    return Step(group, name, ours(*arguments, "--format", "json"), reads=True)
+
+
+def _flops(folder: Path) -> Iterator[Step]:
+    """By counters (the suites), by opcodes (the full set lists them) and by sizes (what each program prints)."""
+    report = str(folder / "known")
+    yield Step("flops", "known", (*NCU, *FULL, "--nvtx", "--export", report, *PROGRAM, "known"), 120)
+    yield _reading("flops", "known-units", "hotspots", f"{report}.ncu-rep", "--units")
+    for suite in ("gemms", "convs"):
+        yield Step("flops", suite, profile(folder / suite, *COUNTED, suite), 90)
+        yield _reading("flops", f"{suite}-expected", "expected", str(folder / suite))
+
+
+def _bytes(folder: Path) -> Iterator[Step]:
+    for cache in ("all", "none"):
+        asked = ("--metrics", "dram,l2,l1", "--cache-control", cache, "--ncu-args", "--nvtx", "--", *PROGRAM, "bytes")
+        yield Step("bytes", f"cache-{cache}", profile(folder / f"cache-{cache}", *asked), 60)
+        yield _reading("bytes", f"cache-{cache}-levels", "hotspots", str(folder / f"cache-{cache}"))
+
+
+def _verdicts(folder: Path) -> Iterator[Step]:
+    """Each fault has to be diagnosed with its line, and each fixed kernel without it."""
+    program = str(folder / "kernels")
+    compiler = ("nvcc", "-O3", "-lineinfo", "-arch=native", "-o", program, str(HERE / "kernels.cu"))
+    yield Step("verdicts", "compile", compiler, 60)
+    for fault in FAULTS:
+        reports = [str(folder / name) for name in (fault, f"{fault}_fixed")]
+        for report in reports:
+            name = Path(report).name
+            yield Step("verdicts", name, (*NCU, *FULL, "--export", report, program, name), 30)
+            yield _reading("verdicts", f"{name}-kernel", "kernel", f"{report}.ncu-rep")
+        broken, fixed = (f"{report}.ncu-rep" for report in reports)
+        yield _reading("verdicts", f"{fault}-source", "source", broken, "--top", "5")
+        yield _reading("verdicts", f"{fault}-against", "kernel", broken, "--against", fixed)
+
+
+def _samples(folder: Path) -> Iterator[Step]:
+    """A training step of ResNet-18 as ncu prints it in every layout: live, and from the report of the same launches."""
+    few = (*NCU, "--launch-count", "40")
+    model = (*PROGRAM, "model", "resnet18", "--batch-size", "8")
+    report = str(folder / "report")
+    yield Step("samples", "report", (*few, "--set", "roofline", "--nvtx", "--export", report, *model), 60)
+    yield Step("samples", "with-output", (*few, "--csv", "--metrics", METRICS, *model), 60)
+    triton = str(HERE.parents[1] / "docs/examples/triton_softmax.py:softmax")
+    yield Step("samples", "triton", profile(folder / "triton", "--metrics", "flops,dram", triton), 60)
+    conflicts = str(folder.parent / "verdicts" / "conflicts.ncu-rep")
+    pages: dict[str, tuple[str, ...]] = {
+        "raw-base": (f"{report}.ncu-rep", "--csv", "--page", "raw", "--print-units", "base"),
+        "raw-scaled": (f"{report}.ncu-rep", "--csv", "--page", "raw"),
+        "details": (f"{report}.ncu-rep", "--csv", "--page", "details"),
+        "summary": (f"{report}.ncu-rep", "--csv", "--page", "details", "--print-summary", "per-kernel"),
+        "full-details": (conflicts, "--csv", "--page", "details", "--print-details", "all"),
+        "full-text": (conflicts, "--page", "details"),
+        "full-instances": (conflicts, "--csv", "--page", "raw", "--print-metric-instances", "details"),
+        "session": (conflicts, "--csv", "--page", "session"),
+        "source": (conflicts, "--csv", "--page", "source", "--print-source", "sass"),
+    }
+    for name, words in pages.items():
+        written = ("--log-file", str(folder / f"{name}.{'txt' if name == 'full-text' else 'csv'}"))
+        yield Step("samples", name, ("ncu", "--import", *words, *written), 30)
+
+
+def _ceilings(folder: Path) -> Iterator[Step]:
+    del folder
+    yield Step("ceilings", "measure", ours("machines", "measure", "--on", "cuda"), 90)
+
+
+def _activity(folder: Path) -> Iterator[Step]:
+    """What was sampled while a model ran, beside the counters of the same kernels in the group truth."""
+    model = ("resnet18", "--batch-size", "8", "--iterations", "20")
+    watched = {"sampled": "--gpu-metrics", "power": "--power"}
+    for name, option in watched.items():
+        yield Step("activity", name, ours("profile", "--tool", "nsys", option, "-o", str(folder / name), *model), 60)
+        yield _reading("activity", f"{name}-timeline", "timeline", str(folder / name))
+    energy = ("bench", "resnet18", "--batch-size", "8", "--power", "-o", str(folder / "energy"))
+    yield Step("activity", "energy", ours(*energy), 60)
+
+
+def _cost(folder: Path) -> Iterator[Step]:
+    """The same program plain, under our plans, and under sections of ncu: what each adds to the wall time."""
+    for name, alive in COST:
+        program = (*PROGRAM, "model", name, "--alive-gigabytes", str(alive))
+        title = f"{name}-{alive}GB"
+        yield Step("cost", f"{title}-plain", program, 40)
+        for plan in ("auto", "one-run", "two-runs"):
+            asked = ("--metrics", "flops,dram", "--plan", plan, "--", *program)
+            yield Step("cost", f"{title}-{plan}", profile(folder / f"{title}-{plan}", *asked), 90)
+        for sections in ("roofline", "full"):
+            report = str(folder / f"{title}-{sections}")
+            yield Step("cost", f"{title}-{sections}", (*NCU, "--set", sections, "--export", report, *program), 90)
+
+
+def _truth(folder: Path) -> Iterator[Step]:
+    for model, dtype in TRUTH:
+        name = f"{model.removeprefix('hf:')}-{dtype}"
+        asked = ("--dtype", dtype, "--batch-size", "8", *COUNTED, model)
+        yield Step("truth", name, profile(folder / name, *asked), 90)
+        yield _reading("truth", f"{name}-expected", "expected", str(folder / name))
+    sizes = ("--phase", "prefill,decode", "--prompt-length", "512", "--context-length", "512")
+    for dtype in ("bf16", "tf32", "fp32"):
+        name = f"llama-{dtype}"
+        yield Step("truth", name, profile(folder / name, "--dtype", dtype, *sizes, *COUNTED, LLAMA), 90)
+        yield _reading("truth", f"{name}-expected", "expected", str(folder / name))
+
+
+def _studies(folder: Path) -> Iterator[Step]:
+    language = ("--phase", "prefill,decode", "--dtype", "bf16", "--max-time", "1")
+    pictures = ("resnet50", "vit_b_16", "--batch-size", "1,8,32", "--max-time", "1")
+    sweeps: dict[str, tuple[str, ...]] = {
+        "s3-precision": (*pictures, "--dtype", "fp32,fp16"),
+        "s6-context": (LLAMA, *language, "--vary", "context_length=128..4096*4"),
+        "s1": ("hf:opt-1.3b", *language, "--batch-size", "1,8,32"),
+        "s3-torchscript": (*pictures, "--mode", "eager,jit"),
+        "s6-prompt": (LLAMA, *language, "--vary", "prompt_length=128..4096*4"),
+    }
+    for name, asked in sweeps.items():
+        yield Step("studies", name, ours("bench", *asked, "-o", str(folder / name)), 120)
+    for name, across in (("s3-precision", "dtype"), ("s3-torchscript", "mode")):
+        yield Step("studies", f"{name}-across", ours("compare", str(folder / name), "--across", across), reads=True)
+    for name in ("resnet18", "alexnet", "vgg16"):
+        asked = ("--batch-size", "256", "--phase", "forward", "--metrics", "flops,dram", name)
+        yield Step("studies", f"s4-{name}", profile(folder / f"s4-{name}", *asked), 60)
+        yield _reading("studies", f"s4-{name}-expected", "expected", str(folder / f"s4-{name}"))
