@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
 constexpr int TILE = 32;
@@ -94,6 +95,27 @@ __global__ void divergent_fixed(float *out, int rounds) {
     out[i] = iterated(i, rounds);
 }
 
+// Two kernels as one workload: launched by a CUDA graph, or in a range of the profiler.
+void as_graph(const float *in, float *out, int n, int side, dim3 tiles, dim3 tile) {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    cudaStreamCreate(&stream);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    strided_fixed<<<n / 1024, 1024, 0, stream>>>(in, out, n);
+    conflicts_fixed<<<tiles, tile, 0, stream>>>(in, out, side);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&ready, graph, 0);
+    cudaGraphLaunch(ready, stream);
+}
+
+void as_range(const float *in, float *out, int n, int side, dim3 tiles, dim3 tile) {
+    cudaProfilerStart();
+    strided_fixed<<<n / 1024, 1024>>>(in, out, n);
+    conflicts_fixed<<<tiles, tile>>>(in, out, side);
+    cudaProfilerStop();
+}
+
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
     const int n = 1 << 26, side = 1 << 13, rounds = 1 << 12;
@@ -123,8 +145,11 @@ int main(int count, char **arguments) {
     else if (is("tail_fixed")) tail_fixed<<<2 * wave, 1024>>>(out, rounds);
     else if (is("divergent")) divergent<<<wave, 1024>>>(out, rounds);
     else if (is("divergent_fixed")) divergent_fixed<<<wave, 1024>>>(out, rounds);
+    else if (is("graph")) as_graph(in, out, n, side, tiles, tile);
+    else if (is("range")) as_range(in, out, n, side, tiles, tile);
     else {
-        fprintf(stderr, "Name one of spills, conflicts, strided, starved, tail, divergent; or it with _fixed behind.\n");
+        fprintf(stderr, "Name spills, conflicts, strided, starved, tail or divergent, or one with _fixed behind it; "
+                        "or graph or range.\n");
         return 2;
     }
     cudaError_t ended = cudaDeviceSynchronize();

@@ -23,14 +23,21 @@ AS_IT_IS = ("--clock-control", "none")
 NCU = ("ncu", *AS_IT_IS, "--target-processes", "all", "--force-overwrite")
 FULL = ("--set", "full", "--import-source", "yes")
 COUNTED = ("--metrics", "flops,tensor,dram")
-TRUTH = (
-    ("resnet18", "fp32"), ("resnet18", "tf32"), ("resnet18", "bf16"), ("hf:bert-base", "bf16"), ("vit_b_16", "bf16"),
-    ("resnet50", "tf32"), ("hf:bert-base", "fp32"), ("vit_b_16", "fp32"), ("vit_b_16", "tf32"), ("resnet50", "bf16"),
-    ("hf:bert-base", "tf32"), ("resnet50", "fp32"),
+LAYERS = ("--set", "num_hidden_layers=4")
+"""Fewer layers than the model has: one is like the other, and each takes time to replay."""
+TRUTH: dict[str, tuple[str, ...]] = {
+    "resnet18": ("resnet18", "--batch-size", "8"),
+    "bert-base": ("hf:bert-base", "--batch-size", "8", *LAYERS),
+    "llama": ("hf:tinyllama-1.1b", *LAYERS, "--phase", "prefill,decode", "--prompt-length", "512"),
+    "vit_b_16": ("vit_b_16", "--batch-size", "8", "--phase", "forward"),
+    "resnet50": ("resnet50", "--batch-size", "8", "--phase", "forward"),
+}
+TRUTH_TYPES = (
+    ("resnet18", "tf32"), ("bert-base", "bf16"), ("llama", "bf16"), ("vit_b_16", "bf16"), ("resnet18", "bf16"),
+    ("resnet50", "tf32"), ("resnet18", "fp32"), ("bert-base", "fp32"), ("vit_b_16", "fp32"), ("vit_b_16", "tf32"),
+    ("resnet50", "bf16"), ("bert-base", "tf32"), ("resnet50", "fp32"), ("llama", "tf32"), ("llama", "fp32"),
 )  # fmt: skip
-LLAMA = "hf:tinyllama-1.1b"
-COST = (("resnet18", 0), ("vit_b_16", 0), ("resnet18", 40))
-"""Models, and how many GB stay alive beside them."""
+LLAMA = TRUTH["llama"][0]
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def steps(out: Path) -> Iterator[Step]:
     yield Step("machine", "gpu", ("nvidia-smi", f"--query-gpu={GPU}", "--format=csv"), 20)
     yield Step("machine", "ncu", ("ncu", "--version"), 20)
     yield Step("machine", "doctor", ours("doctor", "--format", "json"))
-    for group in (_flops, _bytes, _verdicts, _samples, _ceilings, _activity, _truth, _cost, _studies):
+    for group in (_flops, _bytes, _verdicts, _samples, _ceilings, _activity, _truth, _cost, _memory, _studies):
         yield from group(out / group.__name__[1:])
 
 
@@ -86,9 +93,9 @@ def _bytes(folder: Path) -> Iterator[Step]:
 
 def _verdicts(folder: Path) -> Iterator[Step]:
     """Each fault has to be diagnosed with its line, and each fixed kernel without it."""
-    program = str(folder / "kernels")
-    compiler = ("nvcc", "-O3", "-lineinfo", "-arch=native", "-o", program, str(HERE / "kernels.cu"))
-    yield Step("verdicts", "compile", compiler, 60)
+    program, source = str(folder / "kernels"), str(folder / "kernels.cu")
+    yield Step("verdicts", "source", ("cp", str(HERE / "kernels.cu"), source), 5)  # its path is in every report
+    yield Step("verdicts", "compile", ("nvcc", "-O3", "-lineinfo", "-arch=native", "-o", program, source), 60)
     for fault in FAULTS:
         reports = [str(folder / name) for name in (fault, f"{fault}_fixed")]
         for report in reports:
@@ -97,38 +104,46 @@ def _verdicts(folder: Path) -> Iterator[Step]:
             yield _reading("verdicts", f"{name}-kernel", "kernel", f"{report}.ncu-rep")
         broken, fixed = (f"{report}.ncu-rep" for report in reports)
         yield _reading("verdicts", f"{fault}-source", "source", broken, "--top", "5")
-        yield _reading("verdicts", f"{fault}-against", "kernel", broken, "--against", fixed)
+        pair = ("--against", fixed, "--pair", f"{fault}={fault}_fixed")
+        yield _reading("verdicts", f"{fault}-against", "kernel", broken, *pair)
 
 
 def _samples(folder: Path) -> Iterator[Step]:
     """A training step of ResNet-18 as ncu prints it in every layout: live, and from the report of the same launches."""
-    few = (*NCU, "--launch-count", "40")
+    few = (*NCU, "--launch-count", "24")
     model = (*PROGRAM, "model", "resnet18", "--batch-size", "8")
     report = str(folder / "report")
     yield Step("samples", "report", (*few, "--set", "roofline", "--nvtx", "--export", report, *model), 60)
     yield Step("samples", "with-output", (*few, "--csv", "--metrics", METRICS, *model), 60)
     triton = str(HERE.parents[1] / "docs/examples/triton_softmax.py:softmax")
     yield Step("samples", "triton", profile(folder / "triton", "--metrics", "flops,dram", triton), 60)
-    conflicts = str(folder.parent / "verdicts" / "conflicts.ncu-rep")
+    kernels = str(folder.parent / "verdicts" / "kernels")
+    sections = ("--set", "detailed", "--section", "WarpStateStats", "--import-source", "yes")
+    for name in ("conflicts", "conflicts_fixed"):
+        yield Step("samples", name, (*NCU, *sections, "--export", str(folder / name), kernels, name), 30)
+    for replayed, options in (("graph", ("--graph-profiling", "graph")), ("range", ("--replay-mode", "range"))):
+        command = (*NCU, *options, "--set", "basic", "--export", str(folder / replayed), kernels, replayed)
+        yield Step("samples", replayed, command, 30)
+    conflicts = str(folder / "conflicts.ncu-rep")
     pages: dict[str, tuple[str, ...]] = {
         "raw-base": (f"{report}.ncu-rep", "--csv", "--page", "raw", "--print-units", "base"),
         "raw-scaled": (f"{report}.ncu-rep", "--csv", "--page", "raw"),
         "details": (f"{report}.ncu-rep", "--csv", "--page", "details"),
         "summary": (f"{report}.ncu-rep", "--csv", "--page", "details", "--print-summary", "per-kernel"),
-        "full-details": (conflicts, "--csv", "--page", "details", "--print-details", "all"),
-        "full-text": (conflicts, "--page", "details"),
-        "full-instances": (conflicts, "--csv", "--page", "raw", "--print-metric-instances", "details"),
-        "session": (conflicts, "--csv", "--page", "session"),
-        "source": (conflicts, "--csv", "--page", "source", "--print-source", "sass"),
+        "conflicts-details": (conflicts, "--csv", "--page", "details", "--print-details", "all"),
+        "conflicts-text": (conflicts, "--page", "details"),
+        "conflicts-instances": (conflicts, "--csv", "--page", "raw", "--print-metric-instances", "details"),
+        "conflicts-session": (conflicts, "--csv", "--page", "session"),
+        "conflicts-source": (conflicts, "--csv", "--page", "source", "--print-source", "sass"),
     }
     for name, words in pages.items():
-        written = ("--log-file", str(folder / f"{name}.{'txt' if name == 'full-text' else 'csv'}"))
+        written = ("--log-file", str(folder / f"{name}.{'txt' if name.endswith('text') else 'csv'}"))
         yield Step("samples", name, ("ncu", "--import", *words, *written), 30)
 
 
 def _ceilings(folder: Path) -> Iterator[Step]:
     del folder
-    yield Step("ceilings", "measure", ours("machines", "measure", "--on", "cuda"), 90)
+    yield Step("ceilings", "measure", ours("machines", "measure", "--on", "cuda", "--seconds", "0.3"), 90)
 
 
 def _activity(folder: Path) -> Iterator[Step]:
@@ -142,31 +157,39 @@ def _activity(folder: Path) -> Iterator[Step]:
     yield Step("activity", "energy", ours(*energy), 60)
 
 
-def _cost(folder: Path) -> Iterator[Step]:
-    """The same program plain, under our plans, and under sections of ncu: what each adds to the wall time."""
-    for name, alive in COST:
-        program = (*PROGRAM, "model", name, "--alive-gigabytes", str(alive))
-        title = f"{name}-{alive}GB"
-        yield Step("cost", f"{title}-plain", program, 40)
-        for plan in ("auto", "one-run", "two-runs"):
-            asked = ("--metrics", "flops,dram", "--plan", plan, "--", *program)
-            yield Step("cost", f"{title}-{plan}", profile(folder / f"{title}-{plan}", *asked), 90)
-        for sections in ("roofline", "full"):
-            report = str(folder / f"{title}-{sections}")
-            yield Step("cost", f"{title}-{sections}", (*NCU, "--set", sections, "--export", report, *program), 90)
-
-
 def _truth(folder: Path) -> Iterator[Step]:
-    for model, dtype in TRUTH:
-        name = f"{model.removeprefix('hf:')}-{dtype}"
-        asked = ("--dtype", dtype, "--batch-size", "8", *COUNTED, model)
+    for model, dtype in TRUTH_TYPES:
+        name = f"{model}-{dtype}"
+        asked = ("--dtype", dtype, "--metrics", "flops,dram", *TRUTH[model])
         yield Step("truth", name, profile(folder / name, *asked), 90)
         yield _reading("truth", f"{name}-expected", "expected", str(folder / name))
-    sizes = ("--phase", "prefill,decode", "--prompt-length", "512", "--context-length", "512")
-    for dtype in ("bf16", "tf32", "fp32"):
-        name = f"llama-{dtype}"
-        yield Step("truth", name, profile(folder / name, "--dtype", dtype, *sizes, *COUNTED, LLAMA), 90)
-        yield _reading("truth", f"{name}-expected", "expected", str(folder / name))
+
+
+def _cost(folder: Path) -> Iterator[Step]:
+    """The first launches of a program plain, under our plans and under sets of ncu: what each adds to the wall time.
+
+    `--set full` takes seconds for each launch, so that it gets a sixth of them.
+    """
+    yield from _costs(folder, "resnet18", alive_gigabytes=0, launches=60)
+    yield from _costs(folder, "vit_b_16", alive_gigabytes=0, launches=60)
+
+
+def _memory(folder: Path) -> Iterator[Step]:
+    """What 40 GB that stay alive add to it, since ncu may have to save them."""
+    yield from _costs(folder, "resnet18", alive_gigabytes=40, launches=8)
+
+
+def _costs(folder: Path, name: str, alive_gigabytes: int, launches: int) -> Iterator[Step]:
+    group, program = folder.name, (*PROGRAM, "model", name, "--alive-gigabytes", str(alive_gigabytes))
+    few = ("--launch-count", str(launches))
+    yield Step(group, f"{name}-plain", program, 40)
+    for plan in ("auto", "two-runs", "one-run"):
+        asked = ("--metrics", "flops,dram", "--plan", plan, *few, "--", *program)
+        yield Step(group, f"{name}-{plan}", profile(folder / f"{name}-{plan}", *asked), 60)
+    for sections, part in (("roofline", launches), ("full", launches // 6)):
+        asked = ("--launch-count", str(part), "--set", sections, "--export", str(folder / f"{name}-{sections}"))
+        if part > 1:
+            yield Step(group, f"{name}-{sections}", (*NCU, *asked, *program), 60)
 
 
 def _studies(folder: Path) -> Iterator[Step]:

@@ -21,7 +21,9 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
-GROUPS = ["machine", "flops", "bytes", "verdicts", "samples", "ceilings", "activity", "truth", "cost", "studies"]
+GROUPS = [
+    "machine", "flops", "bytes", "verdicts", "samples", "ceilings", "activity", "truth", "cost", "memory", "studies",
+]  # fmt: skip
 
 
 def test_every_command_of_ours_is_accepted_by_ncu_bench() -> None:
