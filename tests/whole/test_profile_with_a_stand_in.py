@@ -327,7 +327,7 @@ class TestOnAKnownGpu:
         assert result.code == 0, result.err
         manifest = with_gpu.manifest()
         assert manifest["expected"]["flops"] == pytest.approx(3.628e9 * 2.935, rel=0.01)
-        assert "to start again (estimated)" in manifest["plan"]
+        assert "to start again and replay nothing (estimated)" in manifest["plan"]
         assert (with_gpu.run / "expected.jsonl").is_file()
         assert "FLOP measured" in result.err
         shown = with_gpu.call([*MAIN, "expected", str(with_gpu.run), "--format", "json"], with_gpu.environment("good"))

@@ -15,11 +15,14 @@ from ncu_launch.counters.pass_counts import Passes
 
 PLANS = ("auto", "one-run", "two-runs")
 
-# Assumed rates, not measured: a copy within device memory (read and write), a copy to host memory over PCIe, and ncu's
-# overhead per pass of a launch. Used only to compare the two plans.
-DEVICE_COPY_BYTES_PER_S = 5e11
+PASS_S = 0.04
+"""What ncu adds to each pass of a launch that it replays: 0.03 to 0.045 s on an H100 (docs/gpu-validation.md)."""
+SINGLE_PASS_S = 0.02
+"""What it adds to a launch that is not replayed, since nothing is saved, restored or flushed: likewise measured."""
+DEVICE_COPY_BYTES_PER_S = 1.2e11
+"""How fast ncu saves and restores memory on the GPU: 40 GB took 0.7 s a launch on the H100."""
 HOST_COPY_BYTES_PER_S = 1.2e10
-PASS_S = 0.01
+"""The same where it has to copy to the host: assumed of PCIe, not measured."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +92,16 @@ _ALWAYS = frozenset(("sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_secon
 
 
 def _cheaper(together: RunPlan, apart: tuple[NcuRun, ...], passes: Passes, program: Program) -> RunPlan:
+    """The plan whose estimate is lower. What both need, as the first start of the program, is left out of both."""
     fits = program.gpu_bytes is None or 2 * program.alive_bytes <= program.gpu_bytes
     rate = DEVICE_COPY_BYTES_PER_S if fits else HOST_COPY_BYTES_PER_S
-    saving = program.launches * 2 * program.alive_bytes / rate
-    replaying = program.launches * PASS_S * ((passes.in_ncu or 0) - len(apart))
+    replaying = program.launches * (2 * program.alive_bytes / rate + PASS_S * (passes.in_ncu or 0))
+    again = program.start_s + program.launches * SINGLE_PASS_S * len(apart)
     amount = f"{program.alive_bytes / 1e9:.2g} GB allocated at {program.launches} launches"
-    costs = f"about {saving + replaying:.2g} s to save memory and replay ({amount})"
-    costs += f" against {program.start_s:.2g} s to start again"
+    costs = f"about {replaying:.2g} s to save memory and replay ({amount})"
+    costs += f" against {again:.2g} s to start again and replay nothing"
     where = "" if fits else ", and two copies do not fit the GPU"
-    if saving + replaying > program.start_s:
+    if replaying > again:
         return RunPlan(apart, f"{_apart(passes)}: {costs}{where} (estimated)")
     return RunPlan(together.runs, f"{together.why}: {costs} (estimated)")
 
