@@ -23,12 +23,18 @@ AS_IT_IS = ("--clock-control", "none")
 NCU = ("ncu", *AS_IT_IS, "--target-processes", "all", "--force-overwrite")
 FULL = ("--set", "full", "--import-source", "yes")
 COUNTED = ("--metrics", "flops,tensor,dram")
-LAYERS = ("--set", "num_hidden_layers=4")
-"""Fewer layers than the model has: one is like the other, and each takes time to replay."""
 TRUTH: dict[str, tuple[str, ...]] = {
     "resnet18": ("resnet18", "--batch-size", "8"),
-    "bert-base": ("hf:bert-base", "--batch-size", "8", *LAYERS),
-    "llama": ("hf:tinyllama-1.1b", *LAYERS, "--phase", "prefill,decode", "--prompt-length", "512"),
+    "bert-base": ("hf:bert-base", "--batch-size", "8", "--phase", "forward"),
+    "llama": (
+        "hf:tinyllama-1.1b",
+        "--set",
+        "num_hidden_layers=4",
+        "--phase",
+        "prefill,decode",
+        "--prompt-length",
+        "512",
+    ),
     "vit_b_16": ("vit_b_16", "--batch-size", "8", "--phase", "forward"),
     "resnet50": ("resnet50", "--batch-size", "8", "--phase", "forward"),
 }
@@ -184,8 +190,8 @@ def _costs(folder: Path, name: str, alive_gigabytes: int, launches: int) -> Iter
     few = ("--launch-count", str(launches))
     yield Step(group, f"{name}-plain", program, 40)
     for plan in ("auto", "two-runs", "one-run"):
-        asked = ("--metrics", "flops,dram", "--plan", plan, *few, "--", *program)
-        yield Step(group, f"{name}-{plan}", profile(folder / f"{name}-{plan}", *asked), 60)
+        run = profile(folder / f"{name}-{plan}", "--metrics", "flops,dram", "--plan", plan, *few, "--", *program)
+        yield Step(group, f"{name}-{plan}", run, 60)
     for sections, part in (("roofline", launches), ("full", launches // 6)):
         asked = ("--launch-count", str(part), "--set", sections, "--export", str(folder / f"{name}-{sections}"))
         if part > 1:

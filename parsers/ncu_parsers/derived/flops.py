@@ -8,8 +8,7 @@ adding them up:
   are. Full sets, for example, count `hfma` and neither `hadd` nor `hmul`, but list every opcode. Counts per opcode are
   those that a report lists, or the sums of what it counts per instruction.
 * Tensor cores: counters are sm__ops_path_tensor_*. A total and its parts by sparsity or instruction are one count.
-  Without them, opcode shapes give the same number (of wgmma an estimate), and on Volta 512 operations per instruction
-  an estimate.
+  Without them, opcode shapes give the same number, and on Volta 512 operations per instruction an estimate.
 * If tensor instructions ran and their operations are not known, total FLOPs are unknown: null.
 * FP16 FMAs that may be constant moves count as such unless they outweigh all other operations of the launch. The same
   instructions cause tensor pipe activity without tensor work.
@@ -47,7 +46,7 @@ def flops_columns(counters: Counters) -> dict[str, Floats | pa.Array]:
     """The columns of FLOPs (float64, one per launch; NaN if unknown), and `flops_basis` as an Arrow array."""
     tensor, complete = counted_operations(counters)
     filled = fill_without_counters(counters, tensor, complete)
-    complete = complete | filled.by_shape | filled.unchecked | filled.estimated | filled.by_instruction
+    complete = complete | filled.by_shape | filled.unchecked | filled.by_instruction
     tensor_flops = sum_known([tensor[f"tensor_flops_{precision}"] for precision in known.TENSOR_FLOAT_PRECISIONS])
     cores = _core_flops(counters, ~np.isnan(tensor_flops))
     doubtful = _doubtful_fp16(counters, cores, tensor_flops)
@@ -68,7 +67,6 @@ def flops_columns(counters: Counters) -> dict[str, Floats | pa.Array]:
         BasisMark.COMPLETE: complete,
         BasisMark.BY_SHAPE: filled.by_shape,
         BasisMark.BY_UNCHECKED_SHAPE: filled.unchecked,
-        BasisMark.BY_GROUP_SHAPE: filled.estimated,
         BasisMark.BY_INSTRUCTION: filled.by_instruction,
         BasisMark.IDLE: idle,
         BasisMark.UNCOUNTED: uncounted,
@@ -243,41 +241,37 @@ def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
 class FilledIn(NamedTuple):
     """Launches whose tensor operations were not counted completely (bool, one per launch each), by what gave them.
 
-    `by_shape`: opcodes with their shapes. `unchecked`: the same, of an input type of which no launch could be checked.
-    `estimated`: the same, where that of an opcode is an estimate. `by_instruction`: the number of tensor instructions,
-    on Volta. At most one is true.
+    `by_shape`: opcodes with their shapes. `unchecked`: the same, of an instruction that no launch could check.
+    `by_instruction`: the number of tensor instructions, on Volta. At most one is true.
     """
 
     by_shape: Mask
     unchecked: Mask
-    estimated: Mask
     by_instruction: Mask
 
 
 def fill_without_counters(counters: Counters, tensor: dict[str, Floats], complete: Mask) -> FilledIn:
     """Fill the tensor columns of launches whose operation counters are not `complete`, in place.
 
-    Where some were collected, only opcodes without estimates fill the others; a counter that holds a part of its type
-    is a lower bound, so the larger number counts.
+    Where some were collected, opcodes fill the others; a counter that holds a part of its type is a lower bound, so the
+    larger number counts.
     """
     missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
-    by_shape, unchecked, estimated = (np.zeros(counters.rows, dtype=bool) for _ in range(3))
+    by_shape, unchecked = (np.zeros(counters.rows, dtype=bool) for _ in range(2))
     for row, executed in enumerate(counters.lists.warps):
         counted = tensor_operations(executed) if executed and not complete[row] else None
-        if counted is None or (counted.estimated and not missing[row]):
+        if counted is None:
             continue
-        (estimated if counted.estimated else unchecked if counted.unchecked else by_shape)[row] = True
+        (unchecked if counted.unchecked else by_shape)[row] = True
         for precision, amount in counted.amounts.items():
             column = tensor[tensor_column(precision)]
             column[row] = np.fmax(column[row], amount)
     executed_on_volta = np.where(counters.where(partial(eq, VOLTA)), _tensor_instructions(counters), np.nan)
-    by_instruction = np.asarray(
-        missing & ~by_shape & ~unchecked & ~estimated & ~np.isnan(executed_on_volta), dtype=bool
-    )
+    by_instruction = np.asarray(missing & ~by_shape & ~unchecked & ~np.isnan(executed_on_volta), dtype=bool)
     tensor["tensor_flops_fp16"] = np.where(
         by_instruction, executed_on_volta * OPERATIONS_PER_VOLTA_INSTRUCTION, tensor["tensor_flops_fp16"]
     )
-    return FilledIn(by_shape, unchecked, estimated, by_instruction)
+    return FilledIn(by_shape, unchecked, by_instruction)
 
 
 def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:
@@ -382,7 +376,6 @@ class BasisMark(Enum):
     COMPLETE = auto()
     BY_SHAPE = auto()
     BY_UNCHECKED_SHAPE = auto()
-    BY_GROUP_SHAPE = auto()
     BY_INSTRUCTION = auto()
     IDLE = auto()
     UNCOUNTED = auto()
@@ -449,8 +442,6 @@ def _of_tensor_cores(marks: set[AnyMark]) -> str:
         return "tensor ops from the shapes of opcodes"
     if BasisMark.BY_UNCHECKED_SHAPE in marks:
         return "tensor ops estimated from the shapes of opcodes"
-    if BasisMark.BY_GROUP_SHAPE in marks:
-        return "tensor ops estimated from the shapes of opcodes of wgmma"
     if BasisMark.BY_INSTRUCTION in marks:
         return "tensor ops estimated: 512 per instruction"
     if BasisMark.TENSOR in marks:

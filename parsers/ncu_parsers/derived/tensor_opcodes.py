@@ -1,11 +1,10 @@
 """Tensor operations without operation counters: from opcodes, or on Volta from the instruction count.
 
 ncu before 2023.2 does not count tensor operations. An opcode of mma.sync contains its shape: HMMA.16816.F32 multiplies
-16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. Input types of which no launch could be checked are
-marked as estimates. One of wgmma does, too: HGMMA.64x128x16.F32 is the
-product of a group of four warps, each of which executes it, so a warp instruction does a quarter of it. No report with
-both counts was at hand to check that all four are counted, so this is an estimate. Opcodes of tcgen05 (UTCHMMA) do not
-contain their shape.
+16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. One of wgmma does, too: HGMMA.64x128x16.F32 is the
+product of a group of four warps, each of which executes it, so a warp instruction does a quarter of it. Instructions
+and input types that no launch could check are marked as estimates. Opcodes of tcgen05 (UTCHMMA) do not contain their
+shape.
 
 On Volta, and only there, every tensor instruction (a step of HMMA.884) does 512 operations on fp16 inputs.
 """
@@ -21,36 +20,34 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 VOLTA = "7.0"
 OPERATIONS_PER_VOLTA_INSTRUCTION = 512
 WARPS_OF_A_GROUP = 4
-CHECKED = frozenset({"fp16", "bf16", "int8"})
-"""Input types whose operations by shape agree with the activity of the tensor pipe, in products on an A40."""
+CHECKED = frozenset(
+    {
+        ("HMMA", "fp16"), ("HMMA", "bf16"), ("IMMA", "int8"), ("DMMA", "fp64"),
+        ("HGMMA", "fp16"), ("HGMMA", "bf16"), ("HGMMA", "tf32"), ("QGMMA", "fp8"),
+    }
+)  # fmt: skip
+"""Instructions and input types whose operations by shape were checked. On an H100 those of products, convolutions and
+attention equal the operation counters exactly (docs/gpu-validation.md); HMMA agreed with the tensor pipe of an A40."""
 
-_SHAPED = r"(?P<unit>[HIDBQO]MMA)(?P<sparse>\.SP)?(?:\.SF)?\.(?P<m>16|8)(?P<n>8)(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
+_SHAPED = r"(?P<unit>[HIDBQO]MMA)(?P<sparse>\.SP)?(?:\.SF)?\.(?P<m>16|8)x?(?P<n>8)x?(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
 _OF_A_GROUP = r"(?P<unit>[HIQB]GMMA)(?P<sparse>\.SP)?\.(?P<m>64)x(?P<n>\d+)x(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
 _TENSOR = r"(?:[HIDBQO]|HG|IG|QG|BG|UTC[HIQO])MMA\b"
 _FP8, _FP6, _FP4 = {"E4M3", "E5M2"}, {"E3M2", "E2M3"}, {"E2M1"}
 
 
 class WarpOperations(NamedTuple):
-    """What one warp instruction does: operations on inputs of a type.
-
-    `estimated`: it is not even sure how many warps share the work of the opcode's shape.
-    """
+    """What one warp instruction does: operations on inputs of a type; `checked` if a launch could confirm it."""
 
     precision: str
     amount: int
-    estimated: bool = False
+    checked: bool
 
 
 class TensorOperations(NamedTuple):
-    """WarpOperations of a launch per input type (0 if unused); `estimated` if that of an opcode is."""
+    """Operations of a launch per input type (0 if unused); `unchecked` if no launch could check those of an opcode."""
 
     amounts: dict[str, float]
-    estimated: bool
-
-    @property
-    def unchecked(self) -> bool:
-        """Whether no launch could check the operations of a type that was used."""
-        return any(amount > 0 and precision not in CHECKED for precision, amount in self.amounts.items())
+    unchecked: bool
 
 
 def operations(opcode: str) -> WarpOperations | None:
@@ -66,9 +63,8 @@ def operations(opcode: str) -> WarpOperations | None:
     if precision is None:
         return None
     whole = 2 * int(match["m"]) * int(match["n"]) * int(match["k"])
-    return (
-        WarpOperations(precision, whole // WARPS_OF_A_GROUP, True) if of_a_group else WarpOperations(precision, whole)
-    )
+    amount = whole // WARPS_OF_A_GROUP if of_a_group else whole
+    return WarpOperations(precision, amount, (match["unit"], precision) in CHECKED)
 
 
 def _precision(unit: str, words: set[str]) -> str | None:
@@ -89,12 +85,12 @@ def is_tensor_opcode(opcode: str) -> bool:
 
 
 def tensor_operations(executed: Mapping[str, float]) -> TensorOperations | None:
-    """WarpOperations per input type from warp instructions per opcode with modifiers.
+    """Operations per input type from warp instructions per opcode with modifiers.
 
     None if a tensor opcode does not contain its shape, because the sum would be too small.
     """
     amounts = dict.fromkeys((*TENSOR_FLOAT_PRECISIONS, *TENSOR_INTEGER_PRECISIONS), 0.0)
-    estimated = False
+    unchecked = False
     for opcode, count in executed.items():
         if not is_tensor_opcode(opcode):
             continue
@@ -102,5 +98,5 @@ def tensor_operations(executed: Mapping[str, float]) -> TensorOperations | None:
         if found is None:
             return None
         amounts[found.precision] += count * found.amount
-        estimated |= found.estimated and count > 0
-    return TensorOperations(amounts, estimated)
+        unchecked |= not found.checked and count > 0
+    return TensorOperations(amounts, unchecked)

@@ -274,17 +274,18 @@ def test_opcodes_complete_tensor_counters_of_which_some_are_missing() -> None:
     assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops from the shapes of opcodes"
 
 
-def test_tensor_operations_from_opcodes_of_wgmma_are_an_estimate() -> None:
+def test_tensor_operations_from_opcodes_of_wgmma_are_complete() -> None:
     found = row(kernel(listed({"HGMMA.64x128x16.F32": 4}, WARPS_BY_FULL_NAME), sass(), capability="9.0"))
     assert found["tensor_flops_fp16"] == 2 * 64 * 128 * 16
-    assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops estimated from the shapes of opcodes of wgmma"
+    assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops from the shapes of opcodes"
 
 
 @pytest.mark.parametrize(
     ("opcode", "mark"),
     [
         ("HMMA.16816.F32", "from"), ("HMMA.16816.F32.BF16", "from"), ("IMMA.16832.S8.S8", "from"),
-        ("HMMA.1688.F32.TF32", "estimated from"), ("DMMA.884", "estimated from"),
+        ("DMMA.16x8x8", "from"), ("QGMMA.64x128x32.F32.E4M3.E4M3", "from"), ("HGMMA.64x256x8.F32.TF32", "from"),
+        ("HMMA.1688.F32.TF32", "estimated from"), ("IGMMA.64x64x32.S8.S8", "estimated from"),
         ("IMMA.16864.S4.S4", "estimated from"), ("BMMA.168256.XOR.POPC", "estimated from"),
         ("QMMA.16832.F32.E4M3.E4M3", "estimated from"), ("OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X", "estimated from"),
     ],
@@ -296,15 +297,15 @@ def test_operations_on_a_type_that_no_launch_could_check_are_an_estimate(opcode:
 
 
 def test_a_type_that_no_launch_could_check_and_that_did_not_run_makes_no_estimate() -> None:
-    found = kernel(listed({"DMMA.884": 0, "FFMA": 1}, WARPS_BY_FULL_NAME), sass())
+    found = kernel(listed({"HMMA.1688.F32.TF32": 0, "FFMA": 1}, WARPS_BY_FULL_NAME), sass())
     assert row(found)["flops_basis"].endswith("tensor ops from the shapes of opcodes")
 
 
-def test_an_estimate_does_not_complete_counters_that_are_there() -> None:
+def test_opcodes_of_wgmma_complete_tensor_counters_of_which_some_are_missing() -> None:
     some = {"sm__ops_path_tensor_src_fp16.sum": metric(4096.0)}
     found = row(kernel(listed({"HGMMA.64x128x16.F32.BF16": 4}, WARPS_BY_FULL_NAME), sass() | some, capability="9.0"))
-    assert found["tensor_flops_bf16"] is None
-    assert "tensor ops (not every type)" in found["flops_basis"]
+    assert (found["tensor_flops_fp16"], found["tensor_flops_bf16"]) == (4096, 2 * 64 * 128 * 16)
+    assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops from the shapes of opcodes"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ REPORT = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_prof
     [
         ("HMMA.16816.F32", ("fp16", 4096)), ("HMMA.1688.F16", ("fp16", 2048)), ("HMMA.16816.F32.BF16", ("bf16", 4096)),
         ("HMMA.1688.F32.TF32", ("tf32", 2048)), ("HMMA.884.F32.F32.STEP0", ("fp16", 512)), ("DMMA.884", ("fp64", 512)),
+        ("DMMA.16x8x8", ("fp64", 2048)), ("DMMA.16x8x16", ("fp64", 4096)),
         ("IMMA.8816.S8.S8.SAT", ("int8", 2048)), ("IMMA.16832.S8.S8", ("int8", 8192)),
         ("IMMA.16864.S4.S4", ("int4", 16384)), ("BMMA.168256.XOR.POPC", ("int1", 65536)),
         ("QMMA.16832.F32.E4M3.E4M3", ("fp8", 8192)), ("QMMA.SF.16832.F32.E4M3.E2M1.E8", ("fp8", 8192)),
@@ -34,7 +35,8 @@ REPORT = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_prof
     ],
 )  # fmt: skip
 def test_an_opcode_gives_its_type_and_2mnk(opcode: str, found: tuple[str, int] | None) -> None:
-    assert operations(opcode) == (None if found is None else (*found, False))
+    counted = operations(opcode)
+    assert (None if counted is None else (counted.precision, counted.amount)) == found
 
 
 @pytest.mark.parametrize(
@@ -45,10 +47,26 @@ def test_an_opcode_gives_its_type_and_2mnk(opcode: str, found: tuple[str, int] |
         ("QGMMA.64x128x32.F32.E4M3.E5M2", "fp8", 2 * 64 * 128 * 32), ("BGMMA.64x8x256.AND.POPC", "int1", 2 * 64 * 8 * 256),
     ],
 )  # fmt: skip
-def test_an_opcode_of_wgmma_is_the_product_of_four_warps_and_an_estimate(
-    opcode: str, precision: str, whole: int
+def test_an_opcode_of_wgmma_is_the_product_of_four_warps(opcode: str, precision: str, whole: int) -> None:
+    assert operations(opcode) == (precision, whole // 4, precision not in ("int8", "int1"))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "warps", "operations"),
+    [
+        ("DMMA.16x8x8", 268435456 / 32, 2 * 2048**3), ("HGMMA.64x256x8.F32.TF32", 8388608 / 32, 2 * 2048**3),
+        ("HGMMA.64x128x16.F32", 8388608 / 32, 2 * 2048**3), ("HGMMA.64x128x16.F32.BF16", 8388608 / 32, 2 * 2048**3),
+        ("IMMA.16832.S8.S8.SAT", 67108864 / 32, 2 * 2048**3), ("QGMMA.64x128x32.F32.E4M3.E4M3", 4194304 / 32, 2 * 2048**3),
+        ("HGMMA.64x64x16.F32", 7225344 / 32, 2 * 32 * 64 * 64 * 56**2 * 9),
+    ],
+)  # fmt: skip
+def test_the_opcodes_of_products_and_a_convolution_give_what_an_h100_counted(
+    opcode: str, warps: float, operations: float
 ) -> None:
-    assert operations(opcode) == (precision, whole // 4, True)
+    """Warp instructions and sm__ops_path_tensor_* of an H100: 2048 x 2048 matrices, 64 channels on 32 x 56 x 56."""
+    found = tensor_operations({opcode: warps})
+    assert found is not None
+    assert (sum(found.amounts.values()), found.unchecked) == (operations, False)
 
 
 @pytest.mark.parametrize("opcode", ["HGMMA.SP.64x128x32.F32", "QGMMA.64x128x32.F16", "HGMMA"])
@@ -59,16 +77,16 @@ def test_an_opcode_of_wgmma_that_is_sparse_or_lacks_its_type_or_shape_stays_unkn
 def test_opcodes_are_summed_by_type_with_zero_for_unused_types() -> None:
     found = tensor_operations({"HMMA.16816.F32": 10, "HMMA.1688.F16": 1, "IMMA.8816.S8.S8": 2, "FFMA": 1000})
     assert found is not None
-    assert not found.estimated
+    assert not found.unchecked
     counted = found.amounts
     assert (counted["fp16"], counted["int8"], counted["bf16"]) == (43008, 4096, 0)
 
 
-def test_an_opcode_of_wgmma_that_did_not_run_makes_no_estimate() -> None:
-    for count, estimated in ((0, False), (1, True)):
-        found = tensor_operations({"HMMA.16816.F32": 10, "HGMMA.64x128x16.F32": count})
+def test_an_unchecked_opcode_that_did_not_run_makes_no_estimate() -> None:
+    for count, unchecked in ((0, False), (1, True)):
+        found = tensor_operations({"HMMA.16816.F32": 10, "IGMMA.64x64x32.S8.S8": count})
         assert found is not None
-        assert found.estimated is estimated
+        assert found.unchecked is unchecked
 
 
 def test_an_opcode_without_shape_makes_the_sum_unknown() -> None:
