@@ -13,8 +13,9 @@ import click
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.gpu.run_all import run
+from benchmarks.gpu.run_all import done_before, run
 from benchmarks.gpu.steps import FAULTS, NCU_BENCH, Step, steps
+from benchmarks.gpu.tables import main as write_tables
 from benchmarks.gpu.wheels import THERE, download, needed
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
@@ -78,6 +79,28 @@ def test_a_machine_without_a_gpu_lists_what_could_not_run(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "out" / "account.jsonl").read_text("utf-8").splitlines()]
     assert [row["step"] for row in rows] == ["gpu", "ncu", "doctor"]
+
+
+def test_a_step_that_was_done_before_is_not_done_again(tmp_path: Path) -> None:
+    rows = [{"group": "a", "step": "done", "exit_code": 0}, {"group": "a", "step": "cut off", "exit_code": None}]
+    (tmp_path / "account.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    assert done_before(tmp_path) == {("a", "done")}
+
+
+def test_tables_are_written_of_the_groups_that_ran_and_the_others_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = {"scope": "layer", "module": "gemms.gemm_8x8x8_fp32", "measured_flops": 1040, "expected_flops": 1024,
+             "flops_ratio": 1.015625}  # fmt: skip
+    logs = tmp_path / "out" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "flops-gemms-expected.txt").write_text(json.dumps({"rows": [{"scope": "model"}, layer]}), "utf-8")
+    write_tables(tmp_path / "out", tmp_path / "tables")
+    assert (tmp_path / "tables" / "gemms.csv").read_text("utf-8").splitlines() == [
+        "layer,measured,expected,ratio", "gemm_8x8x8_fp32,1040,1024,1.015625",
+    ]  # fmt: skip
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["gemms.csv"]
+    assert "convs: left out" in capsys.readouterr().out
 
 
 def test_each_fault_is_a_kernel_with_a_fixed_one_beside_it() -> None:

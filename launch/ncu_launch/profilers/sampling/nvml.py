@@ -1,7 +1,7 @@
 """One GPU as NVIDIA's management library (NVML) reports it, through the package nvidia-ml-py (extra `nvml`).
 
-Written from NVIDIA's NVML API reference and tested with a stand-in: no GPU has run this yet. A function that a driver
-or GPU does not have gives None, and so does any other error of one reading.
+Written from NVIDIA's NVML API reference, tested with a stand-in and run on an H100. A function that a driver or GPU
+does not have gives None, and so does any other error of one reading.
 """
 
 from __future__ import annotations
