@@ -127,8 +127,8 @@ def main(out: Path, folder: Path) -> None:
     for name, rows_of in TABLES.items():
         try:
             rows = list(rows_of(out))
-        except FileNotFoundError as missing:
-            print(f"{name}: left out, since there is no {Path(missing.filename).name}\n")
+        except FileNotFoundError:
+            print(f"{name}: left out, since its reports are not there\n")
             continue
         with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
             writer = csv.DictWriter(stream, rows[0].keys(), lineterminator="\n")
