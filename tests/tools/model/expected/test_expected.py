@@ -485,6 +485,14 @@ class TestCommand:
         assert "note: forward model.conv: Fits: Winograd convolution (1 of 1 launch" in shown.err
         assert "not judged" in shown.err
 
+    def test_rows_with_the_same_causes_share_a_note(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        names = ("model.a", "model.b")
+        launches = [kernel("winograd", 0.5 * FLOPS, module=name) for name in names]
+        assert run(["expected", run_folder(tmp_path, launches, [operator(module=name) for name in names])]) == 0
+        (note,) = [line for line in capsys.readouterr().err.splitlines() if "forward model.a" in line]
+        assert "forward model.a, forward model.b: Fits: Winograd" in note
+        assert "Does not fit" not in note
+
     def test_json_and_csv_have_every_row_with_its_causes(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["expected", folder, "--format", "json"]) == 0
         document = json.loads(capsys.readouterr().out)
