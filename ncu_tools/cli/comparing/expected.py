@@ -90,7 +90,7 @@ def command(
     --phase which phases of it, or a trace joined with counts (ncu-bench join), which holds the shapes of its operators,
     or a program that marked ranges with ncu_tools.range: these stand beside the FLOPs and bytes it gave them.
     Expected FLOPs are those of contractions, from the shapes of its operators, and beside them those of all operators.
-    Where measured / expected leaves 0.97 to 1.05, a note says which known cause fits, or why none does.
+    Where measured / expected leaves 0.97 to 1.03, a note says which known cause fits, or why none does.
 
     Prefill and decode of a language model, ours or a serving engine's, have a table of their own: time of a step,
     token/s, bytes as they have to be read, MFU and MBU.

@@ -21,7 +21,7 @@ from ncu_tools.model.expected.padded_kernels import PaddedKernel, PaddedKernels
 from ncu_tools.model.expected.tile_padding import ATTENTION, SLICE, TILES, padded_flops
 from ncu_tools.numbers.number_format import counted, digits, scaled
 
-LOW, HIGH = 0.97, 1.05
+LOW, HIGH = 0.97, 1.03
 """Ratios of measured to expected FLOPs that need no explanation."""
 
 TELLING_SHARE = 0.1

@@ -44,7 +44,7 @@ def evidence(*launches: tuple[str, float], basis: str = "", filters: tuple[str, 
     return Evidence(work, np.arange(len(made)), np.array([0]), EXPECTED, measured / EXPECTED)
 
 
-@pytest.mark.parametrize("measured", [970.0, 1000.0, 1050.0])
+@pytest.mark.parametrize("measured", [970.0, 1000.0, 1030.0])
 def test_a_ratio_near_one_needs_no_explanation(measured: float) -> None:
     assert explain(evidence(("gemm", measured))) == Explanation()
 
