@@ -39,7 +39,7 @@ FITTING = Column("fitting", "what fits", prose=True)
 MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"), Column(ALL_LOWER, "all lower bound"))
 NOT_THE_SAME_BYTES = (
     "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
-    "so their ratio is not judged"
+    "tiles that read inputs again make it greater, so their ratio is not judged"
 )
 NOT_THE_SAME_FLOPS = (
     "expected FLOPs are those of products, convolutions and attention; all operators are those of element-wise ones "
@@ -90,7 +90,7 @@ def command(
     --phase which phases of it, or a trace joined with counts (ncu-bench join), which holds the shapes of its operators,
     or a program that marked ranges with ncu_tools.range: these stand beside the FLOPs and bytes it gave them.
     Expected FLOPs are those of contractions, from the shapes of its operators, and beside them those of all operators.
-    Where measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
+    Where measured / expected leaves 0.97 to 1.03, a note says which known cause fits, or why none does.
 
     Prefill and decode of a language model, ours or a serving engine's, have a table of their own: time of a step,
     token/s, bytes as they have to be read, MFU and MBU.
@@ -194,8 +194,15 @@ def _cells(row: Row) -> dict[str, object]:
 
 
 def _notes(comparison: ExpectedComparison, rows: list[Row]) -> list[str]:
-    """The notes of the comparison, then the causes of every row that has any, the model first."""
+    """The notes of the comparison, then the causes of the rows that have any, the model first, equal ones once.
+
+    Why the others do not fit is in a note only where none fits, and always in machine-readable tables.
+    """
     from ncu_tools.model.expected.measured_vs_expected import title
 
-    causes = [f"{title(row)}: {' '.join(row.causes)}" for row in rows if row.causes]
+    alike: dict[str, list[str]] = {}
+    for row in rows:
+        if row.causes:
+            alike.setdefault(" ".join(row.causes[:1] if row.fitting else row.causes), []).append(title(row))
+    causes = [f"{', '.join(titles)}: {words}" for words, titles in alike.items()]
     return [*comparison.notes, NOT_THE_SAME_FLOPS, NOT_THE_SAME_BYTES, *causes]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_launch.counters.metrics import TENSOR_INTEGER_PRECISIONS
+from ncu_launch.counters.metrics import CUDA_CORE_PRECISIONS, TENSOR_INTEGER_PRECISIONS, flop_weights
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, CONTRACTIONS_BASIS, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
@@ -125,6 +125,27 @@ class MeasuredLaunches:
     def cuda_core_flops(self) -> Floats:
         """FLOPs outside the tensor cores, one per launch."""
         return np.asarray(self.flops - np.nan_to_num(tables.floats(self.table, "tensor_flops")))
+
+    @cached_property
+    def on_tensor_cores(self) -> Mask:
+        """Mask of launches that computed on tensor cores."""
+        return np.asarray(np.nan_to_num(tables.floats(self.table, "tensor_flops")) > 0)
+
+    @cached_property
+    def product_flops(self) -> Floats:
+        """FLOPs of products, one per launch: those of tensor cores, else of CUDA cores without single operations.
+
+        Matrix products are multiply-adds; additions and multiplications beside them scale, convert or reduce.
+        """
+        single = np.zeros(self.rows)
+        for precision in CUDA_CORE_PRECISIONS:
+            in_flops = ~self._says(f"{precision} left out")
+            for opcode, weight in flop_weights(precision).items():
+                if "fma" not in opcode:
+                    counter = f"smsp__sass_thread_inst_executed_op_{opcode}_pred_on.sum"
+                    single += in_flops * weight * np.nan_to_num(tables.floats(self.table, counter))
+        cores = np.maximum(self.cuda_core_flops - single, 0.0)
+        return np.where(self.on_tensor_cores, tables.floats(self.table, "tensor_flops"), cores)
 
     @cached_property
     def integer_operations(self) -> Floats:

@@ -2,7 +2,7 @@
 
 Expected FLOPs are those of contractions, from the shapes of one iteration's operators, and beside them those of all
 operators. Tensor counters see contractions alone; counters of CUDA cores see element-wise additions and multiplications
-too, but no functions and comparisons, which formulas count. So a ratio to contractions outside 0.97 to 1.05 is
+too, but no functions and comparisons, which formulas count. So a ratio to contractions outside 0.97 to 1.03 is
 explained by the known causes that fit, and the ratio to all operators is shown. Expected bytes are the least of every
 operator, as if no cache existed; measured bytes are DRAM traffic. Their ratio is shown without a verdict.
 

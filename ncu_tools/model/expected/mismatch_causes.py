@@ -1,8 +1,9 @@
 """Why measured FLOPs differ from expected ones: the known causes, each with the evidence for or against it.
 
 A cause can lower the measured count, raise it, or both. A cause fits if there is evidence for it and its effect could
-explain a good part of the difference; the others state why they do not fit. None of this is proof: kernel names show
-which algorithm ran, and shapes show how much padding is possible.
+explain a good part of the difference; the others state why they do not fit. Kernel names show which algorithm ran.
+Where they have a tile, its padding for the operator's shapes is held against the counters. What no cause explains has
+no known one.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ import numpy as np
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.model.expected.both_sides import Collection, Mask, MeasuredLaunches, Operators, Places
-from ncu_tools.model.expected.tile_padding import SLICE, TILES, padded_flops
+from ncu_tools.model.expected.padded_kernels import PaddedKernel, PaddedKernels
+from ncu_tools.model.expected.tile_padding import ATTENTION, SLICE, TILES, padded_flops
 from ncu_tools.numbers.number_format import counted, digits, scaled
 
-LOW, HIGH = 0.97, 1.05
+LOW, HIGH = 0.97, 1.03
 """Ratios of measured to expected FLOPs that need no explanation."""
 
 TELLING_SHARE = 0.1
 """A cause with a known effect fits from this share of the difference on."""
+
+TILES_TOLD = 3
+"""Different tiles that a sentence names; it sums up more."""
 
 BELOW, ABOVE, EITHER = "below", "above", "either"
 
@@ -71,6 +76,17 @@ class BothSides:
         return elsewhere & (np.nan_to_num(self.operators.flops) > 0)
 
     @cached_property
+    def contractions(self) -> Mask:
+        """Mask of launches that may compute contractions, and whose FLOPs are not in doubt."""
+        other = self.outside_formulas | self.launches.named(SPLIT_K_SUM) | (self.launches.doubtful_flops > 0)
+        return np.asarray(~other)
+
+    @cached_property
+    def kernels(self) -> PaddedKernels:
+        """The launches with a tile in their name, beside their operators."""
+        return PaddedKernels(self.launches, self.operators, self.iterations)
+
+    @cached_property
     def padded(self) -> dict[int, Floats]:
         """Tile size -> FLOPs of each operator padded to it."""
         calls = list(zip(self.operators.names, self.operators.shapes, self.operators.flops.tolist(), strict=True))
@@ -90,6 +106,14 @@ class Evidence:
     def count(self, where: Mask) -> int:
         """The number of launches of this row in `where`."""
         return int(np.count_nonzero(where[self.launches]))
+
+    @cached_property
+    def kernels(self) -> list[PaddedKernel]:
+        """The launches of this row with a tile in their name, beside their operators."""
+        mine = set(self.launches.tolist())
+        places = dict.fromkeys(self.work.launches.places[row] for row in self.launches.tolist())
+        found = [kernel for place in places for kernel in self.work.kernels.at(place) if kernel.launch in mine]
+        return [kernel for kernel in found if self.work.contractions[kernel.launch]]
 
     def named(self, pattern: re.Pattern[str]) -> int:
         """The number of launches of this row whose kernel name matches."""
@@ -120,10 +144,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a cause fits, with the evidence."""
+    """Whether a cause fits, with the evidence, and the FLOPs that it explains, None if not known."""
 
     fits: bool
     reason: str
+    flops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -189,15 +214,61 @@ def _sparse(evidence: Evidence) -> Verdict:
     return Verdict(True, f"{evidence.of_all(number)} are sparse; products with zeros may be left out")
 
 
+def _causal_mask(evidence: Evidence) -> Verdict:
+    skipping = [kernel for kernel in evidence.kernels if kernel.direction == ATTENTION and kernel.skips]
+    if not skipping:
+        return Verdict(False, "no attention kernel left out tiles")
+    return Verdict(True, _tiles_told(skipping))
+
+
 def _padding(evidence: Evidence) -> Verdict:
+    """By the tiles in the names of kernels; where none has one, by usual tiles."""
+    if not evidence.kernels:
+        return _padding_to_usual_tiles(evidence)
+    more = sum(kernel.padded - kernel.expected for kernel in evidence.kernels if kernel.matches and not kernel.skips)
+    more /= evidence.work.iterations
+    return Verdict(evidence.tells(more), _tiles_told(evidence.kernels), more)
+
+
+def _tiles_told(kernels: list[PaddedKernel]) -> str:
+    """Tiles with what they give and what was measured, each as a ratio to the operator's FLOPs; their sums if many."""
+    told = list(dict.fromkeys(_tile_told(kernel) for kernel in kernels))
+    if len(told) <= TILES_TOLD:
+        return "; ".join(told)
+    matching = [kernel for kernel in kernels if kernel.matches]
+    words = []
+    if matching:
+        expected, padded, measured = np.array([(one.expected, one.padded, one.measured) for one in matching]).sum(
+            axis=0
+        )
+        given = f"{padded / expected:.3f} of their operators' FLOPs, measured {measured / expected:.3f}"
+        words.append(f"the tiles of {counted(len(matching), 'kernel', 'kernels')} give {given}")
+    if others := len(kernels) - len(matching):
+        words.append(f"{counted(others, 'kernel has', 'kernels have')} other FLOPs than their tile gives")
+    return "; ".join(words)
+
+
+def _tile_told(kernel: PaddedKernel) -> str:
+    """ "the dgrad tile of 128x64x32 in clusters of 2x1 gives 1.020, measured 1.020"."""
+    of_direction = f"{kernel.direction} " if kernel.direction else ""
+    padded, measured = kernel.padded / kernel.expected, kernel.measured / kernel.expected
+    but = "" if kernel.matches else "but "
+    return f"the {of_direction}tile of {kernel.tile}{kernel.words} gives {padded:.3f}, {but}measured {measured:.3f}"
+
+
+def _padding_to_usual_tiles(evidence: Evidence) -> Verdict:
     expected = evidence.expected_flops
     factors = {tile: evidence.expected(padded) / expected for tile, padded in evidence.work.padded.items()}
-    launches = evidence.work.launches
-    other = evidence.work.outside_formulas | launches.named(SPLIT_K_SUM) | (launches.doubtful_flops > 0)
-    contractions = evidence.measured(launches.flops, ~other)
+    products = evidence.measured(evidence.work.launches.product_flops, evidence.work.contractions)
     reason = " and ".join(f"tiles of {tile} would give {factor:.3f}" for tile, factor in factors.items())
-    reason += f"; the contractions alone are at {contractions / expected:.3f}"
-    return Verdict(evidence.tells(contractions - expected) and contractions <= max(factors.values()) * expected, reason)
+    reason += f"; the contractions alone are at {products / expected:.3f}"
+    return Verdict(evidence.tells(products - expected) and products <= max(factors.values()) * expected, reason)
+
+
+def _beside_products(evidence: Evidence) -> Verdict:
+    launches, contractions = evidence.work.launches, evidence.work.contractions
+    flops = evidence.measured(launches.flops - launches.product_flops, contractions)
+    return Verdict(evidence.tells(flops), evidence.share(flops) if flops else "none was counted", flops)
 
 
 def _recomputation(evidence: Evidence) -> Verdict:
@@ -214,7 +285,7 @@ def _recomputation(evidence: Evidence) -> Verdict:
     extra = plain * (FUSED_OVER_PLAIN_BACKWARD - 1)
     if not extra:
         return Verdict(True, reason)
-    return Verdict(evidence.tells(extra), f"{reason}: five products for four, {evidence.share(extra)}")
+    return Verdict(evidence.tells(extra), f"{reason}: five products for four, {evidence.share(extra)}", extra)
 
 
 def _split_k(evidence: Evidence) -> Verdict:
@@ -225,7 +296,7 @@ def _split_k(evidence: Evidence) -> Verdict:
     sums = evidence.measured(launches.flops, launches.named(SPLIT_K_SUM))
     if sums:
         reason = f"{evidence.of_all(number)} are split-K kernels; adding up their parts took {evidence.share(sums)}"
-        return Verdict(evidence.tells(sums), reason)
+        return Verdict(evidence.tells(sums), reason, sums)
     # One addition per result and part; a part is at least one slice of the inner dimension deep.
     most = evidence.measured(launches.flops, launches.named(SPLIT_K)) / (2 * SLICE)
     reason = (
@@ -241,10 +312,12 @@ def _elementwise(evidence: Evidence) -> Verdict:
     reason = evidence.share(flops) if flops else "no launch outside the contractions has FLOPs"
     everything = evidence.expected(np.nan_to_num(work.operators.all_flops))
     if everything <= evidence.expected_flops:
-        return Verdict(bool(flops) and evidence.tells(flops), reason)
+        return Verdict(bool(flops) and evidence.tells(flops), reason, flops)
     ratio = evidence.ratio * evidence.expected_flops / everything
     reason += f"; with element-wise operators by their shapes the ratio is {ratio:.3f}"
-    return Verdict(LOW <= ratio <= HIGH or (bool(flops) and evidence.tells(flops)), reason)
+    if LOW <= ratio <= HIGH:
+        return Verdict(True, reason)
+    return Verdict(bool(flops) and evidence.tells(flops), reason, flops)
 
 
 def _constant_moves(evidence: Evidence) -> Verdict:
@@ -253,7 +326,7 @@ def _constant_moves(evidence: Evidence) -> Verdict:
     if not number:
         return Verdict(False, "no launch is in doubt")
     flops = evidence.measured(launches.doubtful_flops, launches.doubtful_flops > 0)
-    return Verdict(evidence.tells(flops), f"{evidence.of_all(number)} may be such, with {evidence.share(flops)}")
+    return Verdict(evidence.tells(flops), f"{evidence.of_all(number)} may be such, with {evidence.share(flops)}", flops)
 
 
 CAUSES = (
@@ -262,10 +335,12 @@ CAUSES = (
     Cause("not collected", "tensor or other FLOP metrics not collected", BELOW, _not_collected),
     Cause("filtered out", "launches filtered out", BELOW, _filtered),
     Cause("sparse", "sparse kernels", BELOW, _sparse),
+    Cause("causal mask", "attention under a causal mask", BELOW, _causal_mask),
     Cause("padding", "padding to tile size", ABOVE, _padding),
     Cause("recomputation", "recomputation", ABOVE, _recomputation),
     Cause("split-K", "split-K", ABOVE, _split_k),
     Cause("element-wise", "element-wise work beside contractions", ABOVE, _elementwise),
+    Cause("beside products", "additions and scaling beside the products", ABOVE, _beside_products),
     Cause("constant moves", "constant moves counted as FP16", ABOVE, _constant_moves),
 )
 
@@ -278,6 +353,15 @@ class Explanation:
     sentences: tuple[str, ...] = ()
 
 
+def _without_cause(evidence: Evidence, verdicts: list[Verdict]) -> str:
+    """The share of a difference that no cause explains, as text: "" if it is small, or a cause's share is not known."""
+    if any(verdict.fits and verdict.flops is None for verdict in verdicts):
+        return ""
+    known = sum(verdict.flops or 0.0 for verdict in verdicts)
+    left = (evidence.ratio - 1) * evidence.expected_flops - known
+    return f" No known cause for {evidence.share(left)}." if evidence.ratio > 1 and evidence.tells(left) else ""
+
+
 def explain(evidence: Evidence) -> Explanation:
     """Explain a ratio outside `LOW` to `HIGH` by the known causes; empty for one inside."""
     if LOW <= evidence.ratio <= HIGH:
@@ -286,9 +370,10 @@ def explain(evidence: Evidence) -> Explanation:
     possible = [cause for cause in CAUSES if cause.direction in (direction, EITHER)]
     verdicts = [(cause, cause.judge(evidence)) for cause in possible]
     fits = [f"{cause.title} ({verdict.reason})" for cause, verdict in verdicts if verdict.fits]
+    unknown = _without_cause(evidence, [verdict for _, verdict in verdicts])
     rest = [f"{cause.title} ({verdict.reason})" for cause, verdict in verdicts if not verdict.fits]
     opposite = ", ".join(cause.title for cause in CAUSES if cause not in possible)
-    first = f"Fits: {'; '.join(fits)}." if fits else "No known cause fits."
+    first = f"Fits: {'; '.join(fits)}.{unknown}" if fits else "No known cause fits."
     second = "; ".join([*rest, f"{opposite} ({'each' if ',' in opposite else 'it'} would {other} the ratio)"])
     return Explanation(
         tuple(cause.name for cause, verdict in verdicts if verdict.fits), (first, f"Does not fit: {second}.")
