@@ -55,6 +55,10 @@ FOLLOW_FROM = {
 OF_CALLS = frozenset({"operator", "location"})
 """Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
 
+SEVERAL_AS_ONE = (
+    "kernels that ncu profiled as one, which has no grid, registers or theoretical occupancy, and whose instructions "
+    "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
+)
 WITHOUT_STACKS = (
     "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
 )
@@ -324,6 +328,7 @@ class _NoteCounts(MergedByField):
         self.failed_names: set[str] = set()
         self.capabilities: set[str | None] = set()
         self.missing: Counter[str] = Counter()
+        self.of_several = 0
         self.lower_bounds: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.estimates: Counter[str] = Counter()
@@ -351,6 +356,9 @@ class _NoteCounts(MergedByField):
             ("DRAM bytes", launches.dram),
         ):
             self.missing[column] += int(weight[np.isnan(values) & counted].sum())
+        of_several = counted & tables.are_of_several_kernels(launches.table)
+        self.of_several += int(weight[of_several].sum())
+        self.missing["FLOP counts"] -= int(weight[of_several & np.isnan(launches.flops)].sum())
         partial, unknown = launches.partial & succeeded, np.isnan(launches.flops)
         for which, counts in ((partial & ~unknown, self.lower_bounds), (partial & unknown, self.unknown)):
             each = np.bincount(launches.basis_codes[which], weight[which], minlength=len(launches.bases))
@@ -377,6 +385,8 @@ class _NoteCounts(MergedByField):
             for column, missing in self.missing.items()
             if missing
         ]
+        if self.of_several:
+            notes.append(f"{self.of_several} of {self.succeeded} launches are ranges or graphs: {SEVERAL_AS_ONE}")
         notes += [
             f"FLOPs of {count} launches are {how} (not collected: {missing})"
             for how, counts in (("at least what is shown", self.lower_bounds), ("not known", self.unknown))

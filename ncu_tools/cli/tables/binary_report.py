@@ -70,9 +70,13 @@ def contents_table(source: Source, output_format: str) -> Table:
 def _lines(found: Contents, most: int | None) -> Iterator[tuple[str, int, int | None, list[str]]]:
     """Ten lines: what it is, how many, how many launches have it, and words on it, with `most` names at most."""
     version = [f"ncu {found.tool_version}"] if found.tool_version else []
-    ranges = [counted(found.ranges, "range", "ranges")] if found.ranges else []
-    kernels = counted(len(found.kernels), "kernel", "kernels")
-    yield "launches", found.launches, None, [kernels, *ranges, *found.processes, *found.devices, *version]
+    parts = (
+        (len(found.kernels), "kernel", "kernels"),
+        (found.ranges, "range", "ranges"),
+        (found.graphs, "graph", "graphs"),
+    )
+    profiled = [counted(*part) for part in parts if part[0]]
+    yield "launches", found.launches, None, [*profiled, *found.processes, *found.devices, *version]
     yield "metrics", len(found.metrics), None, []
     sets = [f"sets {', '.join(found.sets)}"] if found.sets else []
     sections = found.sections

@@ -39,6 +39,7 @@ LOCAL = (
 SPILLS = "sass__inst_executed_register_spilling"
 LOCAL_SECTORS = ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")
 L1_SECTORS = "l1tex__t_sectors.sum"
+LOCAL_THEORETICAL = "memory_l2_theoretical_sectors_local"
 ALL_INSTRUCTIONS = ("smsp__inst_executed.sum", "sm__inst_executed.sum")
 SECTORS_EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 SECTORS_THEORETICAL = "memory_l2_theoretical_sectors_global"
@@ -229,7 +230,12 @@ class DiagnosisSums:
             "excessive_sectors": _share(excessive, theoretical),
             "dram_overfetch": np.maximum(overfetch, 0),
             "conflicts": _first(conflicts),
-            "local_sectors": (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
+            "local_sectors": _first(
+                [
+                    (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
+                    _share(total(LOCAL_THEORETICAL), total(LOCAL_THEORETICAL) + theoretical),
+                ]
+            ),
         }
 
     def _of_instructions(self) -> dict[str, Floats]:
@@ -382,7 +388,7 @@ def diagnosis_metrics() -> frozenset[str]:
     means = (metric for metrics in MEANS.values() for metric, _ in metrics)
     return frozenset((
         *accesses, *pairs, *means, SPILLS, *LOCAL_SECTORS, L1_SECTORS, *ALL_INSTRUCTIONS, *part_metrics().values(),
-        SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, *map(STALL.format, stall_reasons()),
+        LOCAL_THEORETICAL, SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, *map(STALL.format, stall_reasons()),
         *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
         *quantities()[PIPE].metrics,
     ))  # fmt: skip

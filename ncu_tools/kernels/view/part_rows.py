@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ncu_parsers.schema.tables import short_name
+from ncu_parsers.schema.tables import OF_SEVERAL_KERNELS, short_name
 
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.estimated_flops import estimate_notes
+from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult
@@ -76,7 +77,9 @@ def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]
             f"{differ_in}, so other numbers of blocks fit an SM; --launch N shows one"
         )
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles and part in parts]
-    if missing and view.launches:
+    if view.kernel_name in OF_SEVERAL_KERNELS and not view.grids:
+        notes.append(f"a {view.kernel_name} is of {SEVERAL_AS_ONE}")
+    elif missing and view.launches:
         notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
     return [*notes, *estimate_notes(view.estimates)]
 

@@ -31,6 +31,9 @@ CHIP_BY_NUMBER = {
 }  # fmt: skip
 """device__attribute_chip, NVIDIA's chip number in decimal (0x170 is GA100), as seen in reports or lists."""
 
+OF_ONE_KERNEL = ("launch__", "sm__maximum_warps", "smsp__maximum_warps")
+"""Metrics that are of one kernel: of a range or a graph ncu gives the largest or mean value of its kernels."""
+
 FROM_RATES = (
     "duration_ns", "flops", "dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_bytes",
 )  # fmt: skip
@@ -106,8 +109,9 @@ def contract_table(
 
     Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described`
     returns a metric's metadata. `launches` provides measures that the report contains directly. What counters and
-    opcodes disagree on is added to `found`.
+    opcodes disagree on is added to `found`. Ranges and graphs have no metric that is of one kernel.
     """
+    numbers = _without_metrics_of_kernels(numbers, identity, rows)
     counters = Counters(
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
         _listed(identity["compute_capability"], rows),
@@ -127,6 +131,22 @@ def contract_table(
         columns.append(values if isinstance(values, pa.Array) else _array(values, _kind_of(values), rows))
         fields.append(pa.field(name, columns[-1].type, metadata=described[name]))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _without_metrics_of_kernels(
+    numbers: Mapping[str, tables.Floats], identity: Mapping[str, Any], rows: int
+) -> Mapping[str, tables.Floats]:
+    names = identity["kernel_name"]
+    distinct = names.dictionary.to_pylist() if isinstance(names, pa.DictionaryArray) else names
+    if tables.OF_SEVERAL_KERNELS.isdisjoint(distinct):
+        return numbers
+    has_shape = arrays.present(_array(identity["grid"], pa.list_(pa.int32()), rows))
+    has_several = np.array([name in tables.OF_SEVERAL_KERNELS for name in _listed(names, rows)]) & ~has_shape
+    masked = {
+        name: np.where(has_several, np.nan, values) if name.startswith(OF_ONE_KERNEL) else values
+        for name, values in numbers.items()
+    }
+    return {name: values for name, values in masked.items() if not np.isnan(values).all()}
 
 
 def _kind_of(values: Any) -> pa.DataType:

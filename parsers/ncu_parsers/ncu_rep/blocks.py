@@ -1,9 +1,9 @@
 """The blocks of a binary report, and the messages in them.
 
-NVR and a zero byte, a file header, then blocks. A block is a header and a payload: sources, results of kernels, results
-of ranges, and in newer files more. Each message is preceded by its size in four bytes. Headers are read first: they
-hold the names of metrics, which count through the whole file, and which process a block is of. Payloads are then read
-one message at a time, so that memory does not grow with the file.
+NVR and a zero byte, a file header, then blocks. A block is a header and a payload: sources, results of kernels, of
+ranges, and of CUDA graphs that were profiled whole. Each message is preceded by its size in four bytes. Headers are
+read first: they hold the names of metrics, which count through the whole file, and which process a block is of.
+Payloads are then read one message at a time, so that memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Content(Enum):
     SOURCE = "Source"
     KERNEL = "Kernel"
     RANGE = "Range"
+    GRAPH = "Graph"
     UNKNOWN = ""
 
 
@@ -64,15 +65,24 @@ class Block(NamedTuple):
     sources: int
     kernels: int
     ranges: int
+    graphs: int
     process: Process
 
     def content_at(self, place: int) -> Content:
         """What the message at a place of the payload is."""
-        if place < self.sources:
-            return Content.SOURCE
-        if place < self.sources + self.kernels:
-            return Content.KERNEL
-        return Content.RANGE if place < self.sources + self.kernels + self.ranges else Content.UNKNOWN
+        for content, count in self.counts.items():
+            if place < count:
+                return content
+            place -= count
+        return Content.UNKNOWN
+
+    @property
+    def counts(self) -> dict[Content, int]:
+        """How many messages of each kind there are, in their order."""
+        return {
+            Content.SOURCE: self.sources, Content.KERNEL: self.kernels, Content.RANGE: self.ranges,
+            Content.GRAPH: self.graphs,
+        }  # fmt: skip
 
 
 class MetricNames:
@@ -172,7 +182,7 @@ def _take_header(header: Any, stream: BinaryIO, size: int, result: Blocks) -> No
     result.names.add(header.strings.texts)
     result.session.update(islice(_session(header.session), max(0, MOST_ATTRIBUTES - len(result.session))))
     if end > begin:
-        counts = header.sources, header.results, header.ranges
+        counts = header.sources, header.results, header.ranges, header.graphs
         result.blocks.append(Block(begin, min(end, size), *counts, _process(header.process)))
     if end > size:
         raise Damaged("the file ends in a block")
@@ -244,5 +254,5 @@ def messages_of(stream: BinaryIO, block: Block, *wanted: Content) -> Iterator[Me
             longest = memory.longest_message(is_code=content is Content.SOURCE)
             yield Message(content, stream.read(size) if size <= longest else None, block)
         place += 1
-    if place < block.sources + block.kernels + block.ranges:
+    if place < sum(block.counts.values()):
         raise Damaged("the block lacks messages")

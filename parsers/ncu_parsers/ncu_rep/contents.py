@@ -47,6 +47,7 @@ class Contents:
     session: dict[str, str]
     launches: int = 0
     ranges: int = 0
+    graphs: int = 0
     kernels: set[str] = field(default_factory=set)
     processes: dict[str, None] = field(default_factory=dict)
     devices: dict[str, None] = field(default_factory=dict)
@@ -93,14 +94,14 @@ def _add_result(found: Contents, result: Result, names: list[str], codes: npt.ND
     found.sets |= dict.fromkeys(text_of(one.name) for section in message.sections for one in section.sets)
     if result.content is Content.KERNEL:
         found.kernels.add(text_of(message.name or message.function))
-        rules = rules_of(message)
-        found.rules.add(len(rules), [rule.name for rule in rules])
-        for rule in rules:
-            if rule.metrics:
-                found.focus.setdefault(rule.name, set()).update(rule.metrics.split("; "))
-        found.speedups += sum(bool(rule.speedup) for rule in rules)
-    else:
-        found.ranges += 1
+    found.ranges += result.content is Content.RANGE
+    found.graphs += result.content is Content.GRAPH
+    rules = rules_of(message)
+    found.rules.add(len(rules), [rule.name for rule in rules])
+    for rule in rules:
+        if rule.metrics:
+            found.focus.setdefault(rule.name, set()).update(rule.metrics.split("; "))
+    found.speedups += sum(bool(rule.speedup) for rule in rules)
     pushed = [one for thread in message.nvtx.threads for one in thread.domains]
     found.nvtx.add(sum(len(one.ranges) for one in (*message.nvtx.started, *pushed)), [])
     _add_instances(found, result, names, codes)

@@ -1,8 +1,9 @@
 """The messages of a binary report: the number, name and kind of each field that is read.
 
-The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Here every
-field may be missing, since newer writers leave out what older ones require, and unknown fields are skipped. Texts are
-bytes: damaged ones are no UTF-8. Values of metrics stay encoded, since `encoded_values` decodes many at once.
+The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Graphs and
+the rules of ranges are numbered as measured on reports of ncu 2025.3. Here every field may be missing, since newer
+writers leave out what older ones require, and unknown fields are skipped. Texts are bytes: damaged ones are no UTF-8.
+Values of metrics stay encoded, since `encoded_values` decodes many at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Fields = tuple[tuple[int, str, str], ...]
 MESSAGES: dict[str, Fields] = {
     "Header": (
         (1, "sources", "uint32"), (2, "results", "uint32"), (3, "session", "Session"), (4, "strings", "Strings"),
-        (5, "payload_bytes", "uint32"), (6, "process", "Process"), (7, "ranges", "uint32"),
+        (5, "payload_bytes", "uint32"), (6, "process", "Process"), (7, "ranges", "uint32"), (9, "graphs", "uint32"),
     ),
     "Strings": ((1, "texts", "bytes*"),),
     "Process": ((1, "number", "uint32"), (2, "host", "bytes"), (3, "path", "bytes")),
@@ -43,7 +44,11 @@ MESSAGES: dict[str, Fields] = {
     ),
     "Range": (
         (4, "metrics", "Metric*"), (5, "created", "uint64"), (7, "sections", "Section*"), (10, "nvtx", "Nvtx"),
-        (11, "context", "uint32"), (15, "references", "uint64*"),
+        (11, "context", "uint32"), (15, "references", "uint64*"), (20, "rules", "Rule*"),
+    ),
+    "Graph": (
+        (4, "metrics", "Metric*"), (5, "created", "uint64"), (7, "sections", "Section*"), (10, "nvtx", "Nvtx"),
+        (11, "context", "uint32"), (12, "stream", "uint32"), (17, "references", "uint64*"), (22, "rules", "Rule*"),
     ),
     "Shape": ((1, "x", "uint64"), (2, "y", "uint64"), (3, "z", "uint64")),
     "Metric": ((1, "name", "uint32"), (2, "value", "bytes"), (3, "instances", "Instance*"), (4, "series", "uint32")),

@@ -36,7 +36,9 @@ CODES_OF_INSTRUCTIONS = frozenset({"memory_type", "memory_access_type", "memory_
 OPCODE_METRICS = "sass__"
 """The beginning of the names of metrics that are counted by opcode."""
 
-RANGE_NAME = "range"
+NAMES = {Content.RANGE: "range", Content.GRAPH: "graph"}
+"""What ncu calls results that are of no single kernel."""
+
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WIDEST = 1 << 31
 _PRINTED = NumberFormat(".")
@@ -66,9 +68,13 @@ def launches_of(
 
 
 class _Launch(NamedTuple):
-    """What a result says of a launch beside its metrics. Shapes that it does not have are `NO_SHAPE`."""
+    """What a result says of a launch beside its metrics. Shapes that it does not have are `NO_SHAPE`.
+
+    A range or a graph is no kernel: it has no shape, and metrics named `launch__` are the largest of its kernels.
+    """
 
     number: int
+    is_kernel: bool
     process: Process
     name: str
     grid: Shape
@@ -81,17 +87,18 @@ class _Launch(NamedTuple):
 
 
 def _launch_of(result: Result) -> _Launch:
-    message, is_range = result.message, result.content is Content.RANGE
+    message, is_kernel = result.message, result.content is Content.KERNEL
     return _Launch(
         number=result.number,
+        is_kernel=is_kernel,
         process=result.block.process,
-        name=RANGE_NAME if is_range else text_of(message.name or message.function or message.mangled),
-        grid=NO_SHAPE if is_range else _shape(message.grid),
-        block=NO_SHAPE if is_range else _shape(message.block),
+        name=text_of(message.name or message.function or message.mangled) if is_kernel else NAMES[result.content],
+        grid=_shape(message.grid) if is_kernel else NO_SHAPE,
+        block=_shape(message.block) if is_kernel else NO_SHAPE,
         created=_whole(message, "created"),
         context=_whole(message, "context"),
-        stream=None if is_range else _whole(message, "stream"),
-        rules=[] if is_range else rules_of(message),
+        stream=None if result.content is Content.RANGE else _whole(message, "stream"),
+        rules=rules_of(message),
         ranges=nvtx_ranges(message),
     )
 
@@ -165,7 +172,12 @@ class _Batch:
         metrics = result.message.metrics
         ids = [metric.name for metric in metrics]
         lacks_flops = instructions is not None and any(one.isdisjoint(ids) for one in self._flops)
-        if instructions and lacks_flops and not self._by_instruction.isdisjoint(ids):
+        if (
+            instructions
+            and result.content is Content.KERNEL
+            and lacks_flops
+            and not self._by_instruction.isdisjoint(ids)
+        ):
             counted = [metric for metric in metrics if metric.name in self._by_instruction and metric.instances]
             told = instructions.by_opcode(result, counted)
             self._told += [(metric, len(self.launches), text) for metric, text in told.items()]
@@ -189,8 +201,8 @@ class _Batch:
             np.array([launch.process.number for launch in launches], np.int64) if has_process else None,
             {title: _texts(cells) for title, cells in _cells(launches, metrics).items()},
             {
-                "Grid Size": _shapes([launch.grid for launch in launches], metrics, "launch__grid_dim_"),
-                "Block Size": _shapes([launch.block for launch in launches], metrics, "launch__block_dim_"),
+                "Grid Size": _shapes(launches, [launch.grid for launch in launches], metrics, "launch__grid_dim_"),
+                "Block Size": _shapes(launches, [launch.block for launch in launches], metrics, "launch__block_dim_"),
             },
             metrics,
             np.ones(rows, np.int64),
@@ -316,7 +328,7 @@ def _cells(launches: Sequence[_Launch], metrics: dict[str, MetricColumn]) -> dic
         "Kernel Name": [launch.name for launch in launches],
         "Device": _whole_texts(metrics, "launch__device_id", [None] * len(launches)),
         "Context": _whole_texts(metrics, "launch__context_id", [launch.context for launch in launches]),
-        "Stream": _whole_texts(metrics, "launch__stream_id", [launch.stream for launch in launches]),
+        "Stream": _streams(launches, metrics),
         "Process Name": [launch.process.name or "" for launch in launches],
         "Host Name": [launch.process.host or "" for launch in launches],
         "Kernel Time": [_printed_time(launch.created) for launch in launches],
@@ -330,6 +342,15 @@ def _whole_texts(metrics: dict[str, MetricColumn], name: str, others: Sequence[i
     return ["" if number is None else str(number) for number in known]
 
 
+def _streams(launches: Sequence[_Launch], metrics: dict[str, MetricColumn]) -> list[str]:
+    """The stream that each was launched on; kernels of a range may be on several."""
+    texts = _whole_texts(metrics, "launch__stream_id", [launch.stream for launch in launches])
+    own = ["" if launch.stream is None else str(launch.stream) for launch in launches]
+    return [
+        text if launch.is_kernel else own[row] for row, (launch, text) in enumerate(zip(launches, texts, strict=True))
+    ]
+
+
 def _printed_time(created: int | None) -> str:
     """The time of profiling in UTC, formatted as by ncu up to 2022.3, in any time zone and language."""
     try:
@@ -339,12 +360,15 @@ def _printed_time(created: int | None) -> str:
     return "" if moment is None else f"{moment.year}-{MONTHS[moment.month - 1]}-{moment:%d %H:%M:%S}"
 
 
-def _shapes(shapes: Sequence[Shape], metrics: dict[str, MetricColumn], prefix: str) -> Codes:
+def _shapes(
+    launches: Sequence[_Launch], shapes: Sequence[Shape], metrics: dict[str, MetricColumn], prefix: str
+) -> Codes:
     """Shapes (int32, of three sides) by the metrics of their sides, else as the results have them."""
     result = np.array(shapes, np.int64)
     columns = [metrics.get(prefix + axis) for axis in "xyz"]
     sides = np.stack([np.full(len(shapes), np.nan) if one is None else one.values for one in columns], axis=1)
-    is_known = ((sides >= 0) & (sides < WIDEST)).all(axis=1)
+    are_kernels = np.array([launch.is_kernel for launch in launches], bool)
+    is_known = are_kernels & ((sides >= 0) & (sides < WIDEST)).all(axis=1)
     result[is_known] = sides[is_known].astype(np.int64)
     return result.astype(np.int32)
 

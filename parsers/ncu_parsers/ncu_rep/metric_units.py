@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from ncu_launch.files.toml_tables import table_beside
 
-PREFIXES = r"^(?:pmsampling|breakdown):"
+PREFIXES = r"^(?:(?:pmsampling|breakdown):)?(?:\w+\.TriageCompute\.)?"
+"""What stands before the counter: how it was collected, and the group of counters sampled together."""
 
 
 class Counted(NamedTuple):
@@ -30,7 +31,7 @@ _NO_UNIT = Counted("", "", "")
 
 @cache
 def _rules() -> list[tuple[str, Counted]]:
-    """Beginnings of names without what stands in front of a colon; the first that fits decides."""
+    """Beginnings of names without `PREFIXES`; the first that fits decides."""
     kinds = {
         "events": lambda base: Counted(base, f"{base or 1}/cycle", f"{base or 1}/s"),
         "held": lambda base: Counted(base, base, f"{base}/s"),

@@ -20,7 +20,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION
 from ncu_parsers.ncu_rep.blocks import blocks_of, is_plain, opened
-from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES, RANGE_NAME
+from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES
 from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.ncu_rep.result_details import replace_links
 from ncu_parsers.ncu_rep.results import Lost, results_of
@@ -31,7 +31,6 @@ from ncu_parsers.sources.sources import Source
 
 PACKAGE = "ncu_report"
 INSTALL = "pip install 'ncu-bench[ncu-rep]'"
-KERNEL_WORKLOAD = 0
 RULE_KINDS = {0: "", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 SPEEDUP_TYPES = {1: "local", 2: "global"}
 CLOSE = 1e-9
@@ -171,8 +170,6 @@ def _launch(action: Any) -> Launch:
         if counts:
             launch.instances[name] = counts
     launch.rules = [_rule(result) for result in action.rule_results()]
-    if action.workload_type() != KERNEL_WORKLOAD:
-        launch.kernel_name = launch.kernel_name or RANGE_NAME
     ranges = _nvtx_ranges(action.nvtx_state())
     if ranges is not None:
         place(launch, ranges)

@@ -1,4 +1,4 @@
-"""The results of kernels and ranges in a report, one after the other, and what of them could not be read."""
+"""The results of kernels, ranges and graphs in a report, one after the other, and what of them could not be read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_COMPILED = (
 
 
 class Result(NamedTuple):
-    """One launch or range as decoded, its number among those of all processes, its block and its bytes in the file."""
+    """One launch, range or graph as decoded, its number among those of all processes, its block and its bytes."""
 
     message: Any
     content: Content
@@ -74,7 +74,7 @@ def results_of(stream: BinaryIO, blocks: Blocks, lost: Lost) -> Iterator[Result]
     number = 0
     for block in blocks.of_processes():
         try:
-            for message in messages_of(stream, block, Content.KERNEL, Content.RANGE):
+            for message in messages_of(stream, block, Content.KERNEL, Content.RANGE, Content.GRAPH):
                 result = _decoded(message, number, lost)
                 number += 1
                 if result is not None:
@@ -92,22 +92,21 @@ def _decoded(message: Message, number: int, lost: Lost) -> Result | None:
     except Damaged:
         lost.results += 1
         return None
-    if _has_too_many(decoded_message, message.content):
+    if _has_too_many(decoded_message):
         lost.results += 1
         return None
     return Result(decoded_message, message.content, number, message.block, len(message.data))
 
 
-def _has_too_many(result: Any, content: Content) -> bool:
+def _has_too_many(result: Any) -> bool:
     nvtx = result.nvtx
-    lists = [result.sections, nvtx.domains, nvtx.threads, nvtx.started, *([result.rules] * (content is Content.KERNEL))]
+    lists = [result.sections, result.rules, nvtx.domains, nvtx.threads, nvtx.started]
     if len(result.metrics) > MOST_METRICS or any(len(some) > MOST_OTHERS for some in lists):
         return True
-    rules = result.rules if content is Content.KERNEL else ()
     pushed = [thread.domains for thread in nvtx.threads]
-    inner = [*(rule.body.items for rule in rules), *(section.sets for section in result.sections), *pushed]
+    inner = [*(rule.body.items for rule in result.rules), *(section.sets for section in result.sections), *pushed]
     if sum(map(len, inner)) > MOST_OTHERS:
         return True
     ranges = [one.ranges for one in (*nvtx.started, *(domain for domains in pushed for domain in domains))]
-    focus = (item.focus for rule in rules for item in rule.body.items)
+    focus = (item.focus for rule in result.rules for item in rule.body.items)
     return sum(map(len, ranges)) + sum(map(len, focus)) > MOST_OTHERS

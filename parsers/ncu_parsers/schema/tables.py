@@ -32,6 +32,8 @@ FIELD_KEY = b"ncu_bench"
 
 LEAST_BYTES = "least_bytes"
 """The column of what an operator moves at least, by its shapes: never counted, and no DRAM bytes."""
+OF_SEVERAL_KERNELS = frozenset({"range", "graph"})
+"""What ncu calls a range or a CUDA graph that it profiled as one."""
 HOST = "host"
 """The column, beyond the contract, of the host name of a launch of a distributed run."""
 SHAPES_BASIS = "shapes"
@@ -356,6 +358,19 @@ def words(table: pa.Table, name: str) -> list[str | None]:
 
 
 # --------------------------------------------------------------------------------------------------- kernel names
+
+
+def are_of_several_kernels(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which launches are ranges or graphs that ncu profiled as one: they have such a name, and no grid.
+
+    None are, as far as a table tells that has no column of grids.
+    """
+    if not has_column(table, "grid"):
+        return np.zeros(len(table), bool)
+    codes_of_names, names = codes(table, "kernel_name")
+    named = np.array([name in OF_SEVERAL_KERNELS for name in names], bool)[codes_of_names]
+    return named & ~arrays.present(arrays.one(table.column("grid")))
+
 
 _OPERATOR = r"operator\s*(?:\(\)|[^\w\s(]+)"
 _ANGLE = r"([<>])"

@@ -68,7 +68,7 @@ class TestAContradiction:
     def test_about_the_busiest_unit_is_detected(self) -> None:
         dram = rule("SOLBottleneck", "greater than 80.0%. Start by analyzing DRAM in the Memory section.", "INF")
         assert outcome_of(dram, with_cause(AT_ITS_LIMIT)) == AGREED
-        assert outcome_of(dram, with_cause(AT_ITS_LIMIT, resource="l2")) == WITHOUT
+        assert outcome_of(dram, with_cause(AT_ITS_LIMIT, resource="sm")) == WITHOUT
         assert outcome_of(dram, with_cause("tail", resource="l2")) == WITHOUT
 
     def test_needs_that_all_units_were_measured(self) -> None:
@@ -80,16 +80,16 @@ class TestAContradiction:
         dram = rule("SOLBottleneck", "Start by analyzing DRAM in the Memory section.")
         assert outcome_of(dram, replace(with_cause(AT_ITS_LIMIT), busiest_is_certain=False)) == AGREED
 
-    def test_about_l1_as_a_whole_has_its_share_as_the_reason(self) -> None:
-        """L1's own throughput has parts that NVIDIA's throughput of the memory system has not."""
-        ours = with_cause(AT_ITS_LIMIT, "L1 bound: at 90 % of its peak", resource="l1")
+    @pytest.mark.parametrize("level", ["L1", "L2"])
+    def test_about_l1_or_l2_as_a_whole_has_its_share_as_the_reason(self, level: str) -> None:
+        """Their own throughputs have parts that NVIDIA's throughput of the memory system has not."""
+        says = f"{level} bound: at 90 % of its peak"
+        ours = with_cause(AT_ITS_LIMIT, says, resource=level.lower())
         for text in (
             "Start by analyzing DRAM in the Memory section.",
             "below 60.0% of peak typically indicate latency",
         ):
-            assert agreement(rule("SOLBottleneck", text), ours) == Agreement(
-                WITH_REASON, "L1 bound: at 90 % of its peak"
-            )
+            assert agreement(rule("SOLBottleneck", text), ours) == Agreement(WITH_REASON, says)
 
     def test_about_the_busiest_unit_is_none_where_ours_does_not_know_the_busiest(self) -> None:
         ours = replace(with_cause(AT_ITS_LIMIT), busiest=None, busiest_is_certain=False)
@@ -183,6 +183,23 @@ class TestOurs:
     def test_agrees_where_it_costs_as_much(self) -> None:
         assert agreement(self.UNCOALESCED, with_cause("uncoalesced", cost=0.55)).outcome == AGREED
         assert agreement({**self.UNCOALESCED, "speedup": "40"}, with_cause("uncoalesced", cost=0.347)).outcome == FINER
+
+    @pytest.mark.parametrize(
+        ("title", "outcome"),
+        [("pipe shared by FP64, FP16 and tensor", AGREED), ("tensor pipe", FINER), ("ALU pipe", WITHOUT)],
+    )
+    def test_of_the_shared_pipe_is_of_the_tensor_pipe_too(self, title: str, outcome: str) -> None:
+        text = "Shared is the highest-utilized pipeline (71.8%). It is the logical sum of several other pipelines"
+        ours = Diagnosis(BusyResource("sm", title, 0.72, "metric"), [], busiest_is_certain=True)
+        assert outcome_of(rule("HighPipeUtilization", text), ours) == outcome
+
+    @pytest.mark.parametrize("access", ["local loads from L2", "local stores to L1TEX"])
+    def test_of_local_accesses_is_spilling_and_never_uncoalesced(self, access: str) -> None:
+        text = f"The memory access pattern for {access} might not be optimal. On average, only 1.0 of the 32 bytes"
+        found = rule("MemoryCacheAccessPattern", text, speedup="62.63")
+        assert outcome_of(found, with_cause("spilling", cost=0.68)) == AGREED
+        assert outcome_of(found, with_cause("local memory", cost=0.4)) == FINER
+        assert outcome_of(found, with_cause("uncoalesced", cost=0.9)) == SILENT
 
     @pytest.mark.parametrize(("speedup", "cost"), [("", 0.05), ("59.1", None)])
     def test_agrees_where_one_of_both_gives_no_cost(self, speedup: str, cost: float | None) -> None:

@@ -158,6 +158,14 @@ class TestRatiosOfSums:
         }
         assert of({**local, "l1tex__t_sectors.sum": 400.0})["local_sectors"] == 0.1
 
+    def test_are_local_sectors_of_those_asked_of_l2_where_l1_did_not_count_all(self) -> None:
+        """Full reports of an H100 hold no count of all sectors of L1."""
+        asked = {"memory_l2_theoretical_sectors_local": 96.0, "memory_l2_theoretical_sectors_global": 4.0}
+        assert of(asked)["local_sectors"] == 0.96
+        l1 = {f"l1tex__t_sectors_pipe_lsu_mem_local_op_{one}.sum": 10.0 for one in ("ld", "st")}
+        assert of({**asked, **l1, "l1tex__t_sectors.sum": 400.0})["local_sectors"] == 0.05
+        assert math.isnan(of({"memory_l2_theoretical_sectors_local": 96.0})["local_sectors"])
+
     @pytest.mark.parametrize("instructions", ["smsp__inst_executed.sum", "sm__inst_executed.sum"])
     def test_are_spilling_instructions_of_all(self, instructions: str) -> None:
         found = of({SPILLS: 10.0, instructions: 40.0})

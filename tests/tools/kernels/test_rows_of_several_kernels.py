@@ -22,7 +22,7 @@ from ncu_tools.ceilings.machine_files import machines
 from ncu_tools.kernels.diagnosis.rules import rules
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues
-from ncu_tools.kernels.hotspots import Hotspots, hotspots
+from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE, Hotspots, hotspots
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
 from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
 from ncu_tools.kernels.view.columns.column_sums import ColumnSums
@@ -233,3 +233,14 @@ def test_a_column_of_a_category_has_no_mean_of_a_small_part_of_its_time(share: f
         assert by_name.values(column) == {COUNTED: 50.0, UNCOUNTED: None}
         assert sums.leaves_out(column) == (expected is None)
         assert not by_name.leaves_out(column)
+
+
+def test_a_range_or_a_graph_is_not_asked_for_counters_that_only_a_kernel_has() -> None:
+    found = hotspots(launches := table(launch("range", ns=1e6), launch("k", ns=1e3)), ceilings_of(launches))
+    assert any(note.startswith("1 of 2 launches have no FLOP counts") for note in found.notes)
+    assert f"1 of 2 launches are ranges or graphs: {SEVERAL_AS_ONE}" in found.notes
+
+
+def test_a_kernel_named_graph_is_a_kernel_where_it_has_a_grid() -> None:
+    found = hotspots(launches := table(launch("graph", ns=1e6, grid=(4, 1, 1))), ceilings_of(launches))
+    assert not any(SEVERAL_AS_ONE in note for note in found.notes)

@@ -44,6 +44,12 @@ def rows(of: KernelView, part: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------- rows
 
 
+def test_of_a_range_the_view_says_what_it_is_and_asks_for_nothing_that_only_a_kernel_has() -> None:
+    found = notes_of(kernel_view(table(launch("range", {SM_WHOLE: metric(30.0)}, ns=1e5))))
+    assert any(note.startswith("a range is of kernels that ncu profiled as one") for note in found)
+    assert not any(note.startswith("not collected") for note in found)
+
+
 def test_a_count_stands_beside_its_ideal_and_a_rate_beside_its_most() -> None:
     found = view({**UNCOALESCED, "smsp__issue_active.avg.per_cycle_active": 0.25})
     assert rows(found, "memory")["sectors asked of L2 by global accesses"]["against"] == "ideal 40, 2.5 x"
