@@ -61,7 +61,7 @@ class KernelCause:
     def text(self) -> str:
         """The sentence on the cause, with its cost."""
         return (
-            self.says if self.cost is None or self.rule == AT_ITS_LIMIT else f"{self.says}: up to {percent(self.cost)}"
+            self.says if self.cost is None or self.rule == AT_ITS_LIMIT else f"{self.says}: about {percent(self.cost)}"
         )
 
 

@@ -1,11 +1,13 @@
-"""How busy each resource of the GPU is during a kernel, and therefore what fixing a cause can save at most.
+"""How busy each resource of the GPU is during a kernel, and therefore about what fixing a cause can save.
 
 A kernel that keeps a resource busy for a share u of its time cannot become faster than u of that time by a change that
 leaves this resource's work as it is. So where fixing a cause removes a share w of the work of each resource,
 
 new time / time >= max over resources of u x (1 - w),
 
-and the cause costs at most 1 minus that, and at most what its own mechanism explains.
+and the cause costs at most 1 minus that. Of this the estimate is what its own mechanism explains, the time for which a
+resource is busy with it. Waits for that resource come on top: on an H100 the removal of spills saved 96 % of the time
+where 68 % was the estimate, that of bank conflicts 41 % where 53 % was (docs/diagnosis.md).
 """
 
 from __future__ import annotations

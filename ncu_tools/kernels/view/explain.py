@@ -21,7 +21,7 @@ SIGNS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 RULES_FILE = "ncu_tools/kernels/diagnosis/rules.toml"
 GUIDE = "NVIDIA, Kernel Profiling Guide (Metrics Reference); ncu_tools/kernels/view/parts.toml"
 WHEN, ONLY_IF, CERTAIN_IF, EVIDENCE = "found when", "a cause only if", "certain if", "its other numbers"
-COSTS, BUSY = "costs at most", "busy"
+COSTS, BUSY = "costs about", "busy"
 LEFT = "left"
 LEFT_TITLE = (
     "what busy resources leave to gain: 1 - max over resources of busy x (1 - share of its work that a fix removes)"
@@ -137,7 +137,7 @@ def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
 
 
 def _formulas(rule: CauseRule) -> list[str]:
-    """What a rule costs at most, as a formula of its quantities."""
+    """What a rule costs about, as a formula of its quantities."""
     if rule.costs:
         return [f"{rule.costs}, and no more than {LEFT}"]
     freed = ", ".join(f"{resource}_busy x {quantity}" for resource, quantity in rule.frees.items())

@@ -201,7 +201,7 @@ def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
     if not view.launches:
         yield {"title": ALL_FAILED, "value": "failed"}
     for cause in ours.causes if ours else ():
-        yield {"title": cause.says, "value": None if cause.cost is None else f"up to {percent(cause.cost)}"}
+        yield {"title": cause.says, "value": None if cause.cost is None else f"about {percent(cause.cost)}"}
     if ours and not ours.causes and ours.unexplained:
         yield {"title": ours.unexplained, "value": "no cause"}
     for one in ours.ruled_out if ours else ():

@@ -108,7 +108,7 @@ def kernel_change_digest(
         statements.append(Statement("change", text, 90.0 - 0.5 * place, about=key, kernel_id=key, values=values))
     for place, cause in enumerate(one for one in change.causes if one.changed):
         sides = (cause.base, cause.new)
-        before, after = ("no cause" if one is None else f"up to {percent(one)} of the time" for one in sides)
+        before, after = ("no cause" if one is None else f"about {percent(one)} of the time" for one in sides)
         text = f"{cause.rule}: {before} -> {after}"
         values = {"rule": cause.rule, "base": cause.base, "new": cause.new}
         statements.append(

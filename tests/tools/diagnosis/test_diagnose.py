@@ -216,23 +216,23 @@ SM = BusyResource("sm", "SM", 0.424, "m")
 class TestTheSentence:
     def test_names_three_causes_besides_the_limit(self) -> None:
         five = [cause(f"c{number}") for number in range(5)]
-        assert Diagnosis(None, five).text == "c0: up to 20 %; c1: up to 20 %; c2: up to 20 %"
+        assert Diagnosis(None, five).text == "c0: about 20 %; c1: about 20 %; c2: about 20 %"
         limited = Diagnosis(SM, [cause(AT_ITS_LIMIT), *five]).text
-        assert limited == f"{AT_ITS_LIMIT}; c0: up to 20 %; c1: up to 20 %; c2: up to 20 %"
+        assert limited == f"{AT_ITS_LIMIT}; c0: about 20 %; c1: about 20 %; c2: about 20 %"
 
     def test_gives_no_cost_where_it_is_unknown_or_that_of_the_limit(self) -> None:
         assert cause("c", None).text == "c"
         assert cause(AT_ITS_LIMIT, 0.1).text == AT_ITS_LIMIT
-        assert cause("c", 0.0).text == "c: up to 0 %"
+        assert cause("c", 0.0).text == "c: about 0 %"
 
     def test_names_the_busiest_resource_unless_its_limit_is_named(self) -> None:
-        assert Diagnosis(SM, [cause("c")]).text == "c: up to 20 %; busiest is SM, at 42 %"
+        assert Diagnosis(SM, [cause("c")]).text == "c: about 20 %; busiest is SM, at 42 %"
         assert Diagnosis(SM, [cause("c")], busiest_is_certain=False).text.endswith(
             "; busiest of what was collected is SM, at 42 %"
         )
-        assert Diagnosis(SM, [cause("c"), cause(AT_ITS_LIMIT)]).text == f"c: up to 20 %; {AT_ITS_LIMIT}"
+        assert Diagnosis(SM, [cause("c"), cause(AT_ITS_LIMIT)]).text == f"c: about 20 %; {AT_ITS_LIMIT}"
         hidden = Diagnosis(SM, [*(cause(f"c{number}") for number in range(3)), cause(AT_ITS_LIMIT)]).text
-        assert hidden.endswith("c2: up to 20 %; busiest is SM, at 42 %")
+        assert hidden.endswith("c2: about 20 %; busiest is SM, at 42 %")
 
     def test_says_that_nothing_explains_the_kernel_and_whether_something_was_not_collected(self) -> None:
         assert Diagnosis(SM, []).text == "no cause stands out: busiest is SM, at 42 %"
@@ -243,7 +243,7 @@ class TestTheSentence:
         assert Diagnosis(None, []).text == ""
 
     def test_has_its_first_part_alone_for_tables(self) -> None:
-        assert Diagnosis(SM, [cause("c"), cause("d")]).first == "c: up to 20 %"
+        assert Diagnosis(SM, [cause("c"), cause("d")]).first == "c: about 20 %"
         assert Diagnosis(SM, []).first == "no cause stands out: busiest is SM, at 42 %"
         assert Diagnosis(None, [], collect=["x"]).first == ""
 

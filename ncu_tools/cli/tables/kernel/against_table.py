@@ -159,7 +159,7 @@ def _cause_row(one: CauseChange) -> Row:
     before, after = ("no cause" if cost is None else percent(cost) for cost in (one.base, one.new))
     known = one.base is not None and one.new is not None
     difference = f"{100 * (one.new or 0) - 100 * (one.base or 0):+.1f} points" if known else ""
-    return {"title": f"{one.rule}, costs at most", "base": before, "new": after, "change": difference}
+    return {"title": f"{one.rule}, costs about", "base": before, "new": after, "change": difference}
 
 
 def _row(one: ValueChange) -> Row:

@@ -79,7 +79,7 @@ def _headline(found: ExplainedName) -> str:
 
 
 def _endings(found: ExplainedName) -> list[str]:
-    word = "costs at most" if found.kind == "rule" else "taken from"
+    word = "costs about" if found.kind == "rule" else "taken from"
     formulas = [f"{word} {', '.join(found.formulas)}"] if found.formulas else []
     return [*formulas, f"source: {found.source}"]
 

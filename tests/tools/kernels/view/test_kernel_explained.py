@@ -90,7 +90,7 @@ def test_conditions_have_their_limit_value_unit_and_metrics() -> None:
     assert (first.role, first.condition, first.unit, first.holds) == ("found when", "empty_sms > 0", "fraction", True)
     assert first.value == pytest.approx(0.2)
     assert "launch__grid_size" in first.metrics
-    assert found.says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work: up to 20 %"
+    assert found.says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work: about 20 %"
 
 
 @needs_shared_reports
@@ -128,7 +128,7 @@ def test_the_command_prints_formula_threshold_source_and_this_kernels_numbers() 
     result = ran("kernel", str(SILU), "--explain", "uncoalesced")
     assert result.exit_code == 0, result.stderr
     assert "excessive_sectors > 0  60.0 %, holds" in result.stdout
-    assert "costs at most  the most of l1_busy x unused_of_l1, l2_busy x excessive_sectors," in result.stdout
+    assert "costs about  the most of l1_busy x unused_of_l1, l2_busy x excessive_sectors," in result.stdout
     assert "source: NVIDIA's uncoalesced access rule" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     found: dict[str, Any] = json.loads(ran("kernel", str(SILU), "--explain", "uncoalesced", "--format", "json").stdout)
