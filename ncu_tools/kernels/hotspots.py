@@ -42,7 +42,7 @@ from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_tit
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.named_sums import NamedSums, or_none
-from ncu_tools.numbers.number_format import percent
+from ncu_tools.numbers.number_format import counted, percent
 
 FOLLOW_FROM = {
     "flops": ("flops_per_s", "unit"),
@@ -59,6 +59,7 @@ SEVERAL_AS_ONE = (
     "kernels that ncu profiled as one, which has no grid, registers or theoretical occupancy, and whose instructions "
     "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
 )
+SOME_TYPES = "some tensor types"
 WITHOUT_STACKS = (
     "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
 )
@@ -349,21 +350,25 @@ class _NoteCounts(MergedByField):
         self.clocks |= clocks_of(launches.table)
         self.coverage.add(launches.table, launches.seconds * launches.weight)
         self.estimates += estimates_in(launches.table)
-        counted = np.array([source == "ncu" for source in sources], bool)[codes]
+        by_ncu = np.array([source == "ncu" for source in sources], bool)[codes]
         for column, values in (
             ("times", launches.seconds),
             ("FLOP counts", launches.flops),
             ("DRAM bytes", launches.dram),
         ):
-            self.missing[column] += int(weight[np.isnan(values) & counted].sum())
-        of_several = counted & tables.are_of_several_kernels(launches.table)
+            self.missing[column] += int(weight[np.isnan(values) & by_ncu].sum())
+        of_several = by_ncu & tables.are_of_several_kernels(launches.table)
         self.of_several += int(weight[of_several].sum())
         self.missing["FLOP counts"] -= int(weight[of_several & np.isnan(launches.flops)].sum())
         partial, unknown = launches.partial & succeeded, np.isnan(launches.flops)
+        some_types = np.array([_lacks_only_tensor_types(basis) for basis in launches.bases], bool)
+        if partial.any():
+            told_below = partial & unknown & by_ncu & some_types[launches.basis_codes]
+            self.missing["FLOP counts"] -= int(weight[told_below].sum())
         for which, counts in ((partial & ~unknown, self.lower_bounds), (partial & unknown, self.unknown)):
             each = np.bincount(launches.basis_codes[which], weight[which], minlength=len(launches.bases))
             for code in np.flatnonzero(each).tolist():
-                missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
+                missing = (launches.bases[code] or "").partition("not collected: ")[2] or SOME_TYPES
                 counts[missing] += int(each[code])
 
     def notes(self) -> list[str]:
@@ -387,15 +392,23 @@ class _NoteCounts(MergedByField):
         ]
         if self.of_several:
             notes.append(f"{self.of_several} of {self.succeeded} launches are ranges or graphs: {SEVERAL_AS_ONE}")
-        notes += [
-            f"FLOPs of {count} launches are {how} (not collected: {missing})"
+        partial = [
+            f"FLOPs of {counted(count, 'launch', 'launches')} are {how} (not collected: {missing})"
             for how, counts in (("at least what is shown", self.lower_bounds), ("not known", self.unknown))
             for missing, count in sorted(counts.items())
         ]
+        if SOME_TYPES in (*self.lower_bounds, *self.unknown):
+            partial[-1] += "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
+        notes += partial
         notes += estimate_notes(self.estimates)
         if self.rounded:
             notes.append(f"{self.rounded} launches print a time of 0: shorter than the report's digits can show")
         return notes
+
+
+def _lacks_only_tensor_types(basis: str | None) -> bool:
+    """True if operations of CUDA cores were counted, and those of some input types of tensor cores."""
+    return "not every" in (basis or "") and "not collected" not in (basis or "")
 
 
 def _capabilities(table: pa.Table, where: npt.NDArray[np.bool_]) -> set[str | None]:

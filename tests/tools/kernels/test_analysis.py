@@ -246,7 +246,7 @@ def test_launches_with_unknown_flops_are_not_counted_as_zero() -> None:
     found = spots(launch("gemm", {**sass(ffma=5), **busy}, ns=10, dram=1))
     assert found.rows[0].flops is None
     (note,) = [note for note in found.notes if "tensor, which was busy" in note]
-    assert note == "FLOPs of 1 launches are not known (not collected: tensor, which was busy)"
+    assert note == "FLOPs of 1 launch are not known (not collected: tensor, which was busy)"
 
 
 def test_lower_bounds_and_unknown_flops_are_counted_apart_in_notes() -> None:
@@ -254,8 +254,17 @@ def test_lower_bounds_and_unknown_flops_are_counted_apart_in_notes() -> None:
     found = spots(launch("gemm", sass(ffma=5), ns=10, dram=1), *[launch("copy", sass(), ns=10, dram=1)] * 2)
     assert {row.kernel: row.flops for row in found.rows} == {"gemm": 10, "copy": None}
     assert [note for note in found.notes if "not collected" in note] == [
-        "FLOPs of 1 launches are at least what is shown (not collected: tensor)",
+        "FLOPs of 1 launch are at least what is shown (not collected: tensor)",
         "FLOPs of 2 launches are not known (not collected: tensor)",
+    ]
+
+
+def test_launches_that_lack_some_tensor_types_are_told_once_with_what_counts_them() -> None:
+    some = {"sm__ops_path_tensor_src_tf32_dst_fp32.sum": metric(0.0)}
+    found = spots(*[launch("copy", sass() | some, ns=10, dram=1, capability="9.0")] * 2)
+    assert [note for note in found.notes if "FLOP" in note] == [
+        "FLOPs of 2 launches are not known (not collected: some tensor types); ncu-bench profile --metrics "
+        "flops,tensor,dram counts every type, in more passes"
     ]
 
 
