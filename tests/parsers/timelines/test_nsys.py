@@ -137,6 +137,14 @@ class TestMissingTables:
             read(path)
         assert "nsys says" not in str(caught.value)
 
+    def test_a_timeline_of_a_gpu_without_its_work_may_be_of_an_nsys_older_than_the_driver(self, tmp_path: Path) -> None:
+        """As nsys 2022.4 wrote it on an H100 under a driver of 2025."""
+        gpus = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
+        path = database(tmp_path / "t.sqlite", {RANGES: [pushed("a", 1, 2)], "TARGET_INFO_GPU": gpus})
+        with pytest.raises(NoGpuWork, match=r"names NVIDIA H100 80GB HBM3: an nsys older than the driver") as caught:
+            read(path)
+        assert "Record with an nsys as new as the driver" in str(caught.value)
+
     def test_an_operation_without_api_call_has_no_path_and_is_counted(self, tmp_path: Path) -> None:
         tables = {KERNELS: [kernel(5, 1), kernel(20, 2)], CALLS: [call(1, 2)], RANGES: [pushed("a", 0, 9)]}
         report = read(database(tmp_path / "t.sqlite", tables))

@@ -33,6 +33,7 @@ from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSit
 from ncu_parsers.timelines.nsys.tables import cuda_graphs, gpu_metrics, nvtx, python_backtraces
 from ncu_parsers.timelines.nsys.tables.api_calls import CALLS, ApiCallIndex, LaunchingCalls
 from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys.tables.devices import TABLE as DEVICES
 from ncu_parsers.timelines.nsys.tables.devices import Devices, read_devices
 from ncu_parsers.timelines.nsys.tables.nvtx import (
     Codes,
@@ -389,11 +390,19 @@ def _no_gpu_work(database: Database, name: str, ranges: NvtxRanges | None) -> No
     """The error for a timeline without GPU operations, with the likely reason."""
     held = f"{count} NVTX ranges" if ranges is not None and (count := ranges.count()) else "no NVTX range"
     message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and _says_why_not(text)), None)
-    cause = f'nsys says: "{message.strip()[:200]}".' if message else (
-        "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."
-    )  # fmt: skip
+    gpu = next((title for title in database.texts(DEVICES, "name") if title), None)
+    advice = "Record on a machine with a GPU"
+    cause = "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."
+    if message:
+        cause = f'nsys says: "{message.strip()[:200]}".'
+    elif gpu is not None:
+        cause = (
+            f"It names {gpu}: an nsys older than the driver records no kernel there; else CUDA was not traced, or the "
+            "program launched nothing."
+        )
+        advice = "Record with an nsys as new as the driver"
     return NoGpuWork(
         f"{name} is a timeline without GPU work: it holds {held}, and no {ACTIVITIES[KERNEL]} table or rows.",
         cause,
-        "Record on a machine with a GPU: nsys profile --trace cuda,nvtx PROGRAM",
+        f"{advice}: nsys profile --trace cuda,nvtx PROGRAM",
     )
