@@ -19,7 +19,7 @@ from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instanc
 from tests.support.pages.options_page import with_options
 from tests.support.pages.printed_outputs import reports_by_short_names, with_outputs
 from tests.support.reports import sample_files, shared_reports, summed_up
-from tests.whole.test_samples import GOLDEN, golden_of
+from tests.whole.test_samples import golden_file, golden_of, kept_of
 
 EXPECTATIONS = ROOT / "tests" / "expectations" / "ncu_csv.json"
 
@@ -100,7 +100,7 @@ def main() -> None:
     readme.write_text(with_outputs(readme.read_text("utf-8")), encoding="utf-8")
     del os.environ["NCU_BENCH_WIDTH"]
     for sample in sample_files():
-        write(GOLDEN / f"{sample.name}.json", golden_of(sample))
+        write(golden_file(sample), kept_of(sample))
     write_mistakes()
     full = shared_reports("ncu_rep_full")
     if full:

@@ -17,11 +17,13 @@ from ncu_parsers.sources.sources import Source
 from tests.conftest import SAMPLES, SHARED
 
 REPORT_SUFFIXES = {".csv", ".txt"}
+MEASURED = SAMPLES / "h100"
+"""The samples that ncu printed, not `sample_reports/generate.py`."""
 
 
 def sample_files() -> list[Path]:
-    """Every sample report of the project."""
-    return sorted(path for path in SAMPLES.iterdir() if path.suffix in REPORT_SUFFIXES)
+    """Every sample report of the project: the generated ones, and those of an H100."""
+    return sorted(path for path in (*SAMPLES.iterdir(), *MEASURED.iterdir()) if path.suffix in REPORT_SUFFIXES)
 
 
 def shared_reports(folder: str) -> list[Path]:

@@ -51,7 +51,7 @@ WAVEFRONTS = (
 )
 """Shared-memory wavefronts added by conflicts, and all of them; the first pair that a report has counts."""
 
-PER_CENT, PER_CYCLE = 0.01, 1.0
+PER_CENT, PER_CYCLE, OF_FOUR_SCHEDULERS = 0.01, 1.0, 0.25
 MEANS: dict[str, tuple[tuple[str, float], ...]] = {
     "theoretical": (("sm__maximum_warps_per_active_cycle_pct", PER_CENT),),
     "achieved": (("sm__warps_active.avg.pct_of_peak_sustained_active", PER_CENT),),
@@ -59,6 +59,7 @@ MEANS: dict[str, tuple[tuple[str, float], ...]] = {
         ("smsp__issue_active.avg.per_cycle_active", PER_CYCLE),
         ("smsp__issue_active.avg.pct_of_peak_sustained_active", PER_CENT),
         ("sm__inst_issued.avg.pct_of_peak_sustained_active", PER_CENT),
+        ("sm__inst_issued.avg.per_cycle_active", OF_FOUR_SCHEDULERS),
     ),
     "eligible": (("smsp__warps_eligible.avg.per_cycle_active", 1.0),),
     "latency": (("smsp__average_warp_latency_per_inst_issued.ratio", 1.0),),

@@ -44,11 +44,13 @@ class Counters:
     compute_capability: Sequence[str | None]
     device_name: Sequence[str | None]
     lists: OpcodeLists = NO_LISTS
+    nanoseconds: Floats = field(init=False)
     seconds: Floats = field(init=False)
     cycles: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        self.seconds = _duration_ns(self) / 1e9
+        self.nanoseconds = _duration_ns(self)
+        self.seconds = self.nanoseconds / 1e9
         self.cycles = self.first(known.table("ceilings")["cycles"]["sm"])
         clock = self.first(known.clock_metrics("sm")[:2])
         if clock is not self.nothing:
@@ -163,7 +165,7 @@ def sum_known(parts: list[Floats]) -> Floats:
 def bytes_clocks_and_ceilings(counters: Counters) -> dict[str, Floats]:
     """Time, bytes by level, clocks and ceilings by column (float64: ns, byte, hz, rates per s; one per launch, NaN if
     missing)."""
-    result: dict[str, Floats] = {"duration_ns": counters.seconds * 1e9}
+    result: dict[str, Floats] = {"duration_ns": counters.nanoseconds}
     for column, level in (
         ("dram_bytes", "dram"), ("dram_read_bytes", "dram_read"), ("dram_write_bytes", "dram_write"),
         ("l2_bytes", "l2"), ("l1_bytes", "l1"),

@@ -96,6 +96,8 @@ def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
         return LabelledMetric(label, section, label)
     known = _known().get(section, {}).get(label)
     if known:
+        if "elapsed cycles" in body:  # ncu 2025.3 prints the use of pipes over both
+            known = re.sub("_active$", "_elapsed", known)
         return LabelledMetric(known, section, label)
     return LabelledMetric(": ".join(part for part in (section, body, label) if part), section, label)
 

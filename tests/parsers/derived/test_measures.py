@@ -59,3 +59,7 @@ def test_a_ceiling_is_the_peak_per_cycle_times_the_clock_of_the_launch() -> None
     assert found["peak_dram_bytes"] == 1024.0 * 1.5e9
     assert found["peak_tensor_flops_bf16"] == 1024.0 * 108 * 1.0e9
     assert found["peak_tensor_flops_fp16"] is None
+
+
+def test_a_time_is_the_printed_nanoseconds() -> None:
+    assert row(launch(ns=61632.0))["duration_ns"] == 61632.0  # / 1e9 x 1e9 is a bit less

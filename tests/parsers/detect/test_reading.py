@@ -209,6 +209,13 @@ class TestLabels:
     def test_a_label_with_a_fixed_metric_becomes_that_metric(self, section: str, label: str, metric: str) -> None:
         assert metric_of_label(section, "", label).name == metric
 
+    def test_a_pipe_in_a_table_over_elapsed_cycles_is_not_that_over_active_cycles(self) -> None:
+        name = "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained"
+        table = "Pipe Utilization (% of peak instructions executed over {} cycles)"
+        section = "Compute Workload Analysis"
+        assert metric_of_label(section, table.format("elapsed"), "LSU").name == f"{name}_elapsed"
+        assert metric_of_label(section, table.format("active"), "LSU").name == f"{name}_active"
+
     def test_any_other_label_becomes_a_column_named_by_section_body_and_label(self) -> None:
         assert metric_of_label("Some Section", "", "New Thing").name == "Some Section: New Thing"
         assert metric_of_label("Some Section", "A Chart", "New Thing").name == "Some Section: A Chart: New Thing"

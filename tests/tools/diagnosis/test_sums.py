@@ -50,6 +50,7 @@ class TestMeans:
             ({"smsp__issue_active.avg.per_cycle_active": 0.5}, "issue", 0.5),
             ({"smsp__issue_active.avg.pct_of_peak_sustained_active": 50.0}, "issue", 0.5),
             ({"sm__inst_issued.avg.pct_of_peak_sustained_active": 50.0}, "issue", 0.5),
+            ({"sm__inst_issued.avg.per_cycle_active": 2.0}, "issue", 0.5),
             ({"smsp__warps_eligible.avg.per_cycle_active": 1.5}, "eligible", 1.5),
             ({"smsp__average_warp_latency_per_inst_issued.ratio": 12.0}, "latency", 12.0),
             ({"smsp__thread_inst_executed_per_inst_executed.ratio": 24.0}, "lanes", 24.0),

@@ -613,13 +613,13 @@ class TestInChromium:
         found.close()
 
 
-@pytest.mark.parametrize("sample", [file.name for file in sample_files()])
-def test_a_page_needs_only_the_columns_that_are_read_for_it(sample: str) -> None:
+@pytest.mark.parametrize("sample", sample_files(), ids=lambda path: path.name)
+def test_a_page_needs_only_the_columns_that_are_read_for_it(sample: Path) -> None:
     try:
-        whole = parse([Source(str(SAMPLES / sample))]).table
+        whole = parse([Source(str(sample))]).table
     except NcuBenchError:
         whole = None
     if whole is None:
         return
     read = whole.select([name for name in whole.column_names if is_reported(name)])
-    assert content([ReportedRun(sample, read)]) == content([ReportedRun(sample, whole)])
+    assert content([ReportedRun(sample.name, read)]) == content([ReportedRun(sample.name, whole)])
