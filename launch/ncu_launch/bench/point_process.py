@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,10 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import Built, build
+from ncu_launch.targets.user_functions import is_function
 from ncu_launch.workload.cpu_load import DISTURBS, CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.meta_device_count import estimate
+from ncu_launch.workload.meta_device_process import expectation_of
 from ncu_launch.workload.module_attribution import tensors_in
 from ncu_launch.workload.quantised_weights import stored_bytes
 from ncu_launch.workload.workload import CHANGES_ITS_INPUTS, Step, assembled, cpu_name, device_here, placed
@@ -333,17 +335,30 @@ def _sizes(workload: Workload, built: Built) -> Row:
 
 
 def expected_work(workload: Workload) -> Row:
-    """FLOPs and bytes per iteration, by formulas from the operators' shapes; whose FLOPs, `flops_columns` says."""
+    """FLOPs and bytes per iteration, by formulas from the operators' shapes; whose FLOPs, `flops_columns` says.
+
+    Where there is a GPU, a user's function is counted in a process that does not see it, and anything else here.
+    """
+    import torch
+
+    if is_function(workload.target) and torch.cuda.is_available():
+        expectation = expectation_of(replace(workload, device=device_here(workload.device)))
+        if expectation.why_not:
+            return {"expected_why_not": expectation.why_not}
+        return _work_columns(expectation.summary)
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as folder:
         operators, summary = Path(folder) / "operators", Path(folder) / "summary"
         try:
             estimate(workload, operators, summary)
         except NcuBenchError as error:
             return {"expected_why_not": error.what}
-        found = json.loads(summary.read_text("utf-8"))
-    if not found["operators"]:
+        return _work_columns(json.loads(summary.read_text("utf-8")))
+
+
+def _work_columns(summary: dict[str, Any]) -> Row:
+    if not summary["operators"]:
         return {"expected_why_not": NO_OPERATOR}
-    return {**flops_columns(found), "expected_bytes": float(found["bytes"])}
+    return {**flops_columns(summary), "expected_bytes": float(summary["bytes"])}
 
 
 def _gpu(iteration: Iteration, device: str) -> Row:

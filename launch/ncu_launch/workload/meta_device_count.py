@@ -5,7 +5,8 @@
 The model is built and run once on the meta device, under the operator collector, with tensors that have a shape and a
 type and no memory: PyTorch's fake tensors, which pretend to be on a CPU. So it takes seconds and neither a GPU nor much
 memory, whatever the size of the model. Operators are those that PyTorch takes on a CPU. Nothing of this is measured,
-there are no times, and every row says so (source: estimate).
+there are no times, and every row says so (source: estimate). What a model asks of a GPU by name (device="cuda") it gets
+elsewhere, and an address of a tensor, as a kernel of Triton needs it, is an error: nothing runs on a GPU.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, TextIO
 
 from ncu_launch.errors import NcuBenchError
@@ -31,6 +33,12 @@ from ncu_launch.workload.workload import Step, assembled, exit_code_of, placed, 
 from ncu_launch.workload_spec import Workload
 
 STARTED = time.perf_counter()
+KERNEL_LIBRARIES = {"triton": "Triton", "cupy": "CuPy", "numba": "Numba"}
+"""Packages that start kernels of their own, and what they are called."""
+NO_ADDRESS = "Cannot access data pointer"
+"""How PyTorch's error begins where code asks for the address of a fake tensor."""
+OF_GPUS = ("CUDA", "NVIDIA")
+"""Words in PyTorch's errors where it finds no GPU."""
 
 
 @dataclass
@@ -83,7 +91,9 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         on_meta = placed(workload, built, "meta")
-        with FakeTensorMode(allow_non_fake_inputs=True), _without_fast_paths():
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        fake._allow_unsafe_data_ptr_access = False  # else an address is 0, and a kernel of the user's starts with it
+        with fake, _elsewhere("cpu"), _without_fast_paths():
             step = assembled(workload, built, *_pretending(*on_meta), "cpu")
             with replacing(operators_path) as path:
                 watch: AbstractContextManager[dict[int, Any]] = nullcontext({})
@@ -124,12 +134,33 @@ def _explained(workload: Workload) -> Iterator[None]:
             "Keep that call behind: if __name__ == '__main__'.",
         ) from error
     except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
         raise NcuBenchError(
-            f"{workload.target} cannot be run without data: {type(error).__name__}: {first_line}",
-            "What it computes may depend on the values of its inputs, which shapes alone do not say.",
-            "It can still be profiled; only its expected work is not known.",
+            *_reason(workload.target, error), "It can still be profiled; only its expected work is not known."
         ) from error
+
+
+def _reason(target: str, error: Exception) -> tuple[str, str]:
+    """What kept a target from being counted, and the likely cause."""
+    first_line = (str(error).splitlines() or [""])[0][:150]
+    packages = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in walk_tb(error.__traceback__)}
+    libraries = [title for package, title in KERNEL_LIBRARIES.items() if package in packages]
+    if libraries or NO_ADDRESS in first_line:
+        by = f" with {libraries[0]}" if libraries else ""
+        return (
+            f"{target} starts kernels of its own{by}, and only operators of PyTorch are counted",
+            "Shapes do not say what such a kernel does.",
+        )
+    if isinstance(error, ImportError):
+        return f"{target} cannot be run here: {first_line}", "A package that it imports is missing, or does not load."
+    if any(word in first_line for word in OF_GPUS):
+        return (
+            f"{target} cannot be run without a GPU: {type(error).__name__}: {first_line}",
+            "Its work is counted in a process that sees no GPU.",
+        )
+    return (
+        f"{target} cannot be run without data: {type(error).__name__}: {first_line}",
+        "What it computes may depend on the values of its inputs, which shapes alone do not say.",
+    )
 
 
 def _built(workload: Workload) -> Built:
@@ -140,10 +171,37 @@ def _built(workload: Workload) -> Built:
     """
     import torch
 
-    for place in (torch.device("meta"), _parameters_on_meta()):
-        with suppress(Exception), place:
+    for place, name in ((torch.device("meta"), "meta"), (_parameters_on_meta(), "cpu")):
+        with suppress(Exception), place, _elsewhere(name):
             return build(workload)
-    return build(workload)
+    with _elsewhere("cpu"):
+        return build(workload)
+
+
+def _elsewhere(place: str) -> AbstractContextManager[Any]:
+    """Inside, what asks for a tensor on a GPU gets it on `place`."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    def changed(value: Any, *, is_device: bool) -> Any:
+        if isinstance(value, torch.device):
+            return place if value.type == "cuda" else value
+        if is_device and (type(value) is int or (isinstance(value, str) and value.partition(":")[0] == "cuda")):
+            return place  # a number is that of a GPU
+        return value
+
+    class Elsewhere(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped without its extra
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.Tensor.cuda:
+                return args[0].to(place)
+            moves = func is torch.Tensor.to
+            return func(
+                *(changed(value, is_device=moves) for value in args),
+                **{name: changed(value, is_device=name == "device") for name, value in (kwargs or {}).items()},
+            )
+
+    found: AbstractContextManager[Any] = Elsewhere()
+    return found
 
 
 @contextmanager

@@ -6,13 +6,15 @@ import json
 import tempfile
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.counters.replay_plan import Program
 from ncu_launch.errors import NcuBenchError, error_in_line
+from ncu_launch.profilers.installed_tools import gpus
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, lines_of, own_environment, run
+from ncu_launch.targets.reference_kernels import is_known_work
 from ncu_launch.workload_spec import Workload
 
 TIMEOUT_S = 120
@@ -41,12 +43,16 @@ class Expectation:
 
 
 def expectation_of(workload: Workload) -> Expectation:
-    """Count a workload on the meta device: nothing is computed, no GPU is touched."""
+    """Count a workload on the meta device: nothing is computed, and the process that counts it sees no GPU."""
     return expectations_of([workload])[0]
 
 
 def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
     """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
+    environment = own_environment()
+    if not any(map(_needs_gpus, workloads)):
+        workloads = list(map(_with_device, workloads))
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as name:
         folder = Path(name)
         asked = [
@@ -61,7 +67,7 @@ def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
             *(str(path) for paths in asked for path in paths),
         ]
         timeout = TIMEOUT_S * len(workloads)
-        finished = run(command, folder / "log", timeout=timeout, environment=own_environment())
+        finished = run(command, folder / "log", timeout=timeout, environment=environment)
         if finished.interrupted:
             raise KeyboardInterrupt
         errors = iter(said_errors(folder / "log"))
@@ -74,6 +80,16 @@ def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
                 why = why_not(error, folder / "log", timeout if finished.timed_out else None)
                 found.append(Expectation(why_not=why, advice=error.advice if error is not None else ""))
         return found
+
+
+def _needs_gpus(workload: Workload) -> bool:
+    """True of reference kernels that run on a GPU: which of them it can run, it has to be asked. No code is foreign."""
+    return is_known_work(workload.target) and workload.device != "cpu"
+
+
+def _with_device(workload: Workload) -> Workload:
+    """The workload with the device that it will take, for a process that sees no GPU."""
+    return replace(workload, device="cuda" if gpus() else "cpu") if workload.device == "auto" else workload
 
 
 def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> str:

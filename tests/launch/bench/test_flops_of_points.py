@@ -61,3 +61,18 @@ def test_work_that_is_not_of_pytorch_has_no_flops_bytes_and_self_time_rather_tha
     assert expected_work(Workload(f"{tmp_path}/k.py:g", device="cpu", phases=("forward",)))["expected_bytes"] > 0
     idle = Iteration(lambda: None, lambda prepared: None, lambda: None)
     assert self_times(idle, "cpu") == {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
+
+
+@pytest.mark.slow
+def test_where_there_is_a_gpu_a_function_is_counted_in_a_process_that_does_not_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason=WITHOUT_TORCH)
+    from ncu_launch.bench import point_process
+
+    said = "import os\ndef f():\n    raise RuntimeError(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\n"
+    (tmp_path / "k.py").write_text(said, encoding="utf-8")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    found = point_process.expected_work(Workload(f"{tmp_path}/k.py:f", device="cpu", phases=("forward",)))
+    assert found["expected_why_not"].endswith("RuntimeError: ''")

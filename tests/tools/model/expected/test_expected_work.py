@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_launch.workload import meta_device_count
+from ncu_launch.workload import meta_device_count, meta_device_process
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
@@ -175,6 +175,102 @@ class TestOwnModels:
         notes = expected(folder, asked)["notes"]
         assert "unconverted types" in notes[0]
         assert "before compile" in notes[1]
+
+
+GPU_CODE = """
+import torch
+from torch import nn
+
+class OnGpu(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 16)
+        self.register_buffer("scale", torch.ones(16, device="cuda"))
+    def forward(self, x):
+        y = self.layer(x.cuda()) * self.scale + torch.zeros(16, device=torch.device("cuda", 0))
+        return y.to("cuda:0", non_blocking=True) + torch.ones(16).to(0)
+
+def on_gpu():
+    return OnGpu().cuda(), torch.randn(4, 8, device="cuda")
+
+def make_inputs():
+    return torch.randn(4, 8, device="cuda")
+
+def asks_a_gpu(x):
+    raise RuntimeError("No CUDA GPUs are available")
+
+def asks_for_an_address(x):
+    return torch.full((2,), x.data_ptr())
+
+def starts_a_kernel(x):
+    import triton
+    triton.start(x)
+
+def needs_a_package(x):
+    import no_such_package
+"""
+
+
+class TestCodeForGpus:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "k.py").write_text(GPU_CODE)
+        (tmp_path / "triton.py").write_text("def start(x):\n    raise RuntimeError('0 active drivers')\n")
+        return tmp_path
+
+    def why_not(self, folder: Path, function: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delitem(sys.modules, "triton", raising=False)
+            code, said = run(folder, Workload(f"k.py:{function}", phases=("forward",)))
+        assert code == 1
+        found: str = json.loads(said.splitlines()[-1])["ncu_bench_error"]["what"]
+        return found.removeprefix(f"k.py:{function} ")
+
+    def test_what_is_asked_of_a_gpu_by_name_is_counted_without_one(self, folder: Path) -> None:
+        assert expected(folder, Workload("k.py:on_gpu"))["flops"] == 2 * 2 * 4 * 8 * 16
+
+    @pytest.mark.parametrize(("function", "why"), [
+        ("asks_a_gpu", "cannot be run without a GPU: RuntimeError: No CUDA GPUs are available"),
+        ("asks_for_an_address", "starts kernels of its own, and only operators of PyTorch are counted"),
+        ("starts_a_kernel", "starts kernels of its own with Triton, and only operators of PyTorch are counted"),
+        ("needs_a_package", "cannot be run here: No module named 'no_such_package'"),
+    ])  # fmt: skip
+    def test_what_is_not_counted_says_why(self, function: str, why: str, folder: Path) -> None:
+        assert self.why_not(folder, function) == why
+
+
+SAYS = """
+import os
+def work(batch_size=1, device="?"):
+    raise RuntimeError(repr(os.environ.get("CUDA_VISIBLE_DEVICES")) + device)
+"""
+
+
+@pytest.mark.parametrize("there", [[object()], []])
+def test_the_process_that_counts_sees_no_gpu_and_knows_of_it(
+    there: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "k.py").write_text(SAYS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(meta_device_process, "gpus", lambda: there)
+    found = meta_device_process.expectation_of(Workload("k.py:work", phases=("forward",)))
+    assert found.why_not.endswith("RuntimeError: ''cuda" if there else "RuntimeError: ''cpu")
+
+
+def test_only_the_process_that_counts_reference_kernels_of_a_gpu_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def refused(command: Any, log: Path, *, environment: dict[str, str], **others: Any) -> None:
+        seen.append(environment.get("CUDA_VISIBLE_DEVICES"))
+        raise OSError("not started")
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setattr(meta_device_process, "run", refused)
+    for target, device in (("gemms", "auto"), ("gemms", "cpu"), ("resnet18", "cuda")):
+        with pytest.raises(OSError, match="not started"):
+            meta_device_process.expectation_of(Workload(target, device=device))
+    assert seen == ["1", "", ""]
 
 
 def test_an_unknown_name_is_wrong_usage(tmp_path: Path) -> None:
