@@ -194,7 +194,7 @@ def command(
     show(Table("estimate", COLUMNS, [_cells(row) for row in rows], notes, more=MACHINE_READABLE), output_format)
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
-        raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", advice)
+        raise NcuBenchError("Nothing could be estimated.", f"{(rows[0].failed or '').rstrip('.')}.", advice)
 
 
 def one_by_one(workload: Workload) -> list[Workload]:
