@@ -102,7 +102,7 @@ def verdicts(out: Path) -> Iterator[Row]:
             places = json.loads(source.read_text("utf-8"))["rows"] if source.is_file() else []
             yield {
                 "kernel": name, "first cause": causes[0]["says"] if causes else "none",
-                "up to": causes[0]["cost"] if causes else None,
+                "about": causes[0]["cost"] if causes else None,
                 "line": f"{places[0]['line']}: {places[0]['text']}" if places else "",
             }  # fmt: skip
 
