@@ -157,6 +157,8 @@ def test_every_metric_equals_that_of_a_page_exported_by_others(part: str, page: 
     compared = 0
     for row, launch in zip(ours, parsed.reports[0].launches, strict=True):
         for name, metric in launch.metrics.items():
+            if ": " in name:  # a label that means another metric in another version stays a label
+                continue
             there = metric.value
             same = there if isinstance(there, str) else pytest.approx(there, abs=metric.step / 2, rel=1e-9)
             assert row[name] == same, name

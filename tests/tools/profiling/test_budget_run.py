@@ -92,7 +92,7 @@ class TestABudget:
         assert "matched" in result.err
 
     def test_if_small_counts_less(self, traced: Bench) -> None:
-        result = traced.profile("asked", "--budget", "0.05s", "--metrics", "dram")
+        result = traced.profile("asked", "--budget", "0.2s", "--metrics", "dram")
         assert "more do not fit the budget" in result.err
 
     def test_too_small_for_one_launch_is_an_error(self, traced: Bench) -> None:
