@@ -139,7 +139,8 @@ class KernelView:
     `times_ns` that of each launch, NaN where it has none.
     `other_shapes` counts the launches left out by their shape, `not_alike` has what others differ in that fit an SM
     differently, and how many were left out for it; `estimates` counts launches whose FLOPs hold an estimate, by what
-    that follows from, and `conditions` is how the run was collected, by its manifest.
+    that follows from, and `conditions` is how the run was collected, by its manifest. With `of_selection` other
+    launches of the run were left out before, so that its share of the time is of those that were not.
     """
 
     kernel_name: str
@@ -164,6 +165,7 @@ class KernelView:
     not_alike: tuple[str, int] = "", 0
     estimates: Mapping[str, int] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
+    of_selection: bool = False
 
     @property
     def launched(self) -> int:

@@ -147,7 +147,8 @@ def _identity_rows(view: KernelView) -> Iterator[Row]:
     if short != view.kernel_name:
         yield {"title": "short name", "value": None, "against": short}
     if view.hotspot.time_share is not None:
-        yield {"title": "share of the run's time", **_share(view.hotspot.time_share)}
+        of = "selected launches'" if view.of_selection else "run's"
+        yield {"title": f"share of the {of} time", **_share(view.hotspot.time_share)}
     for title, value in view.conditions.items():
         yield {"title": title, "value": value}
 

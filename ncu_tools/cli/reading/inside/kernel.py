@@ -128,7 +128,7 @@ def command(
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
             return
-        view.conditions = _conditions(run)
+        view.conditions, view.of_selection = _conditions(run), only is not None
         if only is None:  # samples of all launches say nothing of some
             view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
     parts = chosen or PART_NAMES

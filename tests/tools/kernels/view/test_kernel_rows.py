@@ -309,3 +309,12 @@ def test_every_part_of_a_full_report_has_rows_and_nvidias_rules_are_judged() -> 
     assert "samples at 0x06a0" in result.stdout
     assert "ours agrees: achieved occupancy" in " ".join(result.stdout.split())
     assert [title for title in PARTS.values() if title not in result.stdout] == []
+
+
+def test_the_share_of_time_is_of_the_selected_launches_where_others_are_left_out() -> None:
+    report = str(SAMPLES / "h100" / "resnet18-raw-base.csv")
+    for words, title in ((("max_pool",), "the run's"), (("--kernel", "max_pool"), "the selected launches'")):
+        rows = [line.split() for line in ran("kernel", report, *words, "--part", "identity").stdout.splitlines()]
+        (shown,) = (row for row in rows if row[:3] == ["share", "of", "the"])
+        assert " ".join(shown[2:-3]) == title
+        assert (shown[-2] == "100.0") == (words[0] == "--kernel")
