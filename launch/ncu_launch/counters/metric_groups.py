@@ -29,7 +29,10 @@ Source: NVIDIA's Kernel Profiling Guide, Metrics Structure (https://docs.nvidia.
 """
 
 HALF_PRECISIONS = ("fp16", "bf16")
+HOPPER = "GH100"
 TYPES_WITHOUT_TENSOR_CORES = ("fp32",)
+TYPES_COUNTED_ALONE = ("bf16", "fp16", "tf32")
+"""On Hopper, the types of a workload whose counters leave room in their pass for the number of all instructions."""
 MIXED = "mixed"
 
 
@@ -280,10 +283,20 @@ def _tensor_counters_of_type(chip: Chip | None, version: Version | None, dtype: 
     """The tensor counters that `flops` needs for one type, chosen to share a pass with time and bytes.
 
     fp32 and fp64 do not use the tensor cores, which the count of tensor instructions confirms. Half types and unknown
-    types use the dense fp16 and bf16 counters; other types use their own total.
+    types use the dense fp16 and bf16 counters; other types use their own total. On Hopper a known type is counted with
+    the number of all tensor instructions, which tells kernels without any from those of other types.
     """
     if chip is not None and not chip.has_tensor_cores:
         return []
+    if chip is not None and chip.family == HOPPER and dtype in TYPES_COUNTED_ALONE:
+        dense = [name for name in chip.tensor_dense if _precision(name) == dtype and "dst_fp16" not in name]
+        there = [name for name in dense if exists(name, chip, version)]
+        every = [f"{base}.sum" for base in metrics.table("tensor")["evidence"]["of_every_type"]]
+        if there and all(exists(name, chip, version) for name in every):
+            meaning = "tensor instructions of any type and constant moves"
+            return [_tensor_counter(name, "flops") for name in there] + [
+                Counter(name, "flops", meaning, "inst") for name in every
+            ]
     totals = [name for name in chip.tensor_totals if exists(name, chip, version)] if chip is not None else []
     of_type = _names_of_type(chip, totals, dtype) if chip is not None else []
     if of_type:

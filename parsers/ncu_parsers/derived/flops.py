@@ -51,6 +51,7 @@ def flops_columns(counters: Counters) -> dict[str, Floats | pa.Array]:
     cores = _core_flops(counters, ~np.isnan(tensor_flops))
     doubtful = _doubtful_fp16(counters, cores, tensor_flops)
     idle, uncounted = tensor_evidence(counters, tensor_flops)
+    complete = complete | (idle & (tensor_flops == 0))
     of_cores = {precision: found.flops for precision, found in cores.items()}
     half = np.where(doubtful.left_out, 0.0, of_cores["fp16"])
     total = sum_known([of_cores["fp64"], of_cores["fp32"], half, tensor_flops])
@@ -326,6 +327,8 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
 def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mask]:
     """Where tensor cores were idle and where busy, in launches without tensor FLOPs (bool, one per launch each).
 
+    Idle is told of launches, too, whose counters of some types are 0.
+
     Tensor pipe instructions explained by hfma (one per 32 thread instructions) are constant moves. On chips with such
     moves, pipe activity alone proves nothing. An idle pipe proves nothing where tensor cores have another one beside
     it, nor idle floating-point instructions where those of warpgroups were not among them.
@@ -333,8 +336,11 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
     moves = counters.where(known.moves_constants_with_hfma)
     one_pipe = ~counters.where(known.has_tensor_work_beside_the_pipe)
     executed = _tensor_instructions(counters)
-    explained = executed <= or_zero(counters.executed_threads("hfma")) / WARP * 1.01 + 1
+    constant_moves = or_zero(counters.executed_threads("hfma")) / WARP * 1.01 + 1
+    explained = executed <= constant_moves
     busy = ~np.isnan(executed) & ~explained
+    hmma, dmma = (counters.total(base) for base in known.table("tensor")["evidence"]["of_every_type"])
+    explained |= counters.where(known.has_warpgroup_instructions) & (hmma <= constant_moves) & (dmma == 0)
 
     floating = _greatest([counters.first(forms) for forms in known.tensor_evidence("floating")])
     pipe = _greatest([counters.first(forms) for forms in known.tensor_evidence("pipe")])
@@ -343,8 +349,7 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
     idle = one_pipe & (explained | ((floating == 0) & all_floating) | (pipe == 0))
     idle |= counters.where_device(known.lacks_tensor_cores)
     busy |= ((floating > 0) | (np.isnan(floating) & (pipe > 0))) & ~moves
-    asked = np.isnan(tensor_flops)
-    return asked & idle, asked & busy & ~idle
+    return idle & ~(tensor_flops > 0), np.isnan(tensor_flops) & busy & ~idle
 
 
 def _tensor_instructions(counters: Counters) -> Floats:

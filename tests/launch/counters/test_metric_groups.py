@@ -10,6 +10,7 @@ import pytest
 from ncu_launch.counters.chips import Chip, chip_of, chips, exists, find_chip
 from ncu_launch.counters.metric_groups import MetricSelection, counters_of, doubt_of, group_names, select
 from ncu_launch.counters.metrics import SASS_PREFIXES
+from ncu_launch.counters.pass_counts import passes_of
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.command_line import Version
 from ncu_launch.profilers.installed_tools import find_tool, listed_metrics
@@ -163,11 +164,22 @@ class TestFlopsCountTheTypeOfTheWorkload:
         }
 
     def test_half_types_use_the_dense_counters_of_every_instruction(self) -> None:
-        assert self.names("gh100", "bf16") == {
+        assert self.names("gh100", None) == {
             "op_hgmma_src_bf16_dst_fp32_sparsity_off", "op_hgmma_src_fp16_sparsity_off",
             "op_hmma_src_bf16_dst_fp32_sparsity_off", "op_hmma_src_fp16_dst_fp32_sparsity_off",
         }  # fmt: skip
-        assert self.names("gh100", None) == self.names("gh100", "fp16") == self.names("gh100", "bf16")
+        assert self.names("ga100", None) == self.names("ga100", "fp16") == self.names("ga100", "bf16")
+
+    @pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32"])
+    def test_a_known_type_on_hopper_is_counted_with_all_tensor_instructions(self, dtype: str) -> None:
+        names = self.names("gh100", dtype)
+        every = {"sm__inst_executed_pipe_tensor_op_hmma", "sm__inst_executed_pipe_tensor_op_dmma"}
+        assert every < names
+        assert len(names - every) == 2
+        assert all(dtype in name for name in names - every)
+        assert passes_of(
+            select(["flops", "dram", "l2", "l1"], find_chip("gh100"), dtype=dtype), find_chip("gh100")
+        ) == (passes_of(select(["flops", "dram", "l2", "l1"], find_chip("gh100"), dtype="fp32"), find_chip("gh100")))
 
     def test_tf32_uses_its_total(self) -> None:
         assert self.names("ga100", "tf32") == {"src_tf32_dst_fp32"}

@@ -205,6 +205,20 @@ class TestTensorWorkThatWasNotCounted:
         assert "not collected" not in row(launch(metrics=sass(ffma=1) | hmma | gmma, capability="9.0"))["flops_basis"]
         assert "not collected" not in row(launch(metrics=sass(ffma=1) | hmma, capability="8.6"))["flops_basis"]
 
+    @pytest.mark.parametrize(("hmma", "dmma", "known"), [(100.0, 0.0, True), (103.0, 0.0, False), (100.0, 1.0, False)])
+    def test_on_hopper_is_ruled_out_if_hfma_explains_all_hmma_and_no_dmma_ran(
+        self, hmma: float, dmma: float, known: bool
+    ) -> None:
+        """On an H100 hmma counts wgmma and HFMA2.MMA: equal to the opcodes in 37 launches."""
+        counted = {
+            "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum": metric(0.0),
+            "sm__inst_executed_pipe_tensor_op_hmma.sum": metric(hmma),
+            "sm__inst_executed_pipe_tensor_op_dmma.sum": metric(dmma),
+        }
+        found = row(launch(metrics=sass(ffma=10**6, hfma=3200) | counted, capability="9.0"))
+        assert found["flops"] == 2 * 10**6
+        assert ("not every" not in found["flops_basis"]) == known
+
     def test_is_integer_work_where_no_floating_instruction_ran(self) -> None:
         integer = {
             "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": metric(0.0, "%"),
