@@ -83,5 +83,8 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "fraction": percent,
     "percent": lambda value: percent(value / 100),
     "hz": lambda value: scaled(value, "Hz"),
+    "joule": lambda value: scaled(value, "J"),
+    "watt": lambda value: scaled(value, "W"),
+    "flop/j": lambda value: scaled(value, "FLOP/J"),
 }
 """Kind of a column -> how its values are formatted. Machine-readable formats print plain values instead."""

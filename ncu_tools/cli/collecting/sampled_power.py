@@ -11,9 +11,9 @@ from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.table import Column
 
 SHOWN = (
-    Column(ENERGY, "~energy", "number", "J", spare=1),
-    Column(FLOPS_PER_J, "~FLOP/J", "number", "FLOP/J", spare=3),
-    Column("power_w", "~power", "number", "W", spare=2),
+    Column(ENERGY, "~energy", "joule", "J", spare=1),
+    Column(FLOPS_PER_J, "~FLOP/J", "flop/j", "FLOP/J", spare=3),
+    Column("power_w", "~power", "watt", "W", spare=2),
     Column("gpm_tensor_active_pct", "~tensor", "percent", "%", spare=5),
     Column("gpm_dram_pct", "~DRAM", "percent", "%", spare=4),
 )

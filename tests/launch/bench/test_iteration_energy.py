@@ -173,6 +173,7 @@ class TestTheCommand:
         shown = ran(*arguments, "--power", "--resume")
         assert shown.exit_code == 0, shown.stderr
         assert "~energy" in shown.stdout
+        assert " 2.5 J " in shown.stdout
         assert "~ is sampled through NVML" in shown.stderr
         as_csv = ran(*arguments, "--resume", "--format", "csv")
         (first,) = csv.DictReader(io.StringIO(as_csv.stdout))
