@@ -69,6 +69,9 @@ const FORMATS = {
   fraction: percent,
   percent: (value) => percent(value / 100),
   hz: (value) => scaled(value, "Hz"),
+  joule: (value) => scaled(value, "J"),
+  watt: (value) => scaled(value, "W"),
+  "flop/j": (value) => scaled(value, "FLOP/J"),
 };
 
 // A cell of a table as people read it: nothing for what is not known, "≥" before a lower bound.
