@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,16 @@ def _in_range(launches: list[Row], name: str) -> list[Row]:
     return [launch for launch in launches if launch["nvtx_path"] and launch["nvtx_path"][-1] == name]
 
 
+def _total(values: Iterable[float | None]) -> float | None:
+    """The sum, None if one of them is not known, or there are none."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return sum(known) if known and len(known) == len(listed) else None
+
+
 def _by_opcodes(launch: Row) -> float | None:
-    found = tensor_operations(named_instances(launch[OPCODES] or ""))
+    """Operations of the tensor cores by the opcodes of a launch; None if the report lists none."""
+    found = None if launch[OPCODES] is None else tensor_operations(named_instances(launch[OPCODES]))
     return None if found is None else sum(found.amounts.values())
 
 
@@ -53,11 +61,12 @@ def known_flops(out: Path) -> Iterator[Row]:
     launches = table.to_pylist() if table is not None else []
     for name, expected in ranges.items():
         inside = _in_range(launches, name)
-        tensor = sum((one["tensor_flops"] or 0) + (one["tensor_ops_int8"] or 0) for one in inside)
-        cores = sum((one["flops_fp64"] or 0) + (one["flops_fp32"] or 0) for one in inside)
+        tensor = _total(one[column] for one in inside for column in ("tensor_flops", "tensor_ops_int8"))
+        cores = _total(one[column] for one in inside for column in ("flops_fp64", "flops_fp32"))
         yield {
-            "work": name, "by sizes": expected.get("flops"), "CUDA cores": cores, "tensor cores": tensor,
-            "tensor cores by opcodes": sum(_by_opcodes(one) or 0 for one in inside),
+            "work": name, "operations by sizes": expected.get("flops"), "FLOPs of CUDA cores": cores,
+            "tensor operations": tensor,
+            "tensor operations by opcodes": _total(map(_by_opcodes, inside)),
             "kernels": "; ".join(dict.fromkeys(one["kernel_short"][:60] for one in inside)),
         }  # fmt: skip
 
@@ -72,7 +81,12 @@ def _suite(name: str) -> Callable[[Path], Iterator[Row]]:
                 kind = "integers" if integers else "flops"
                 measured, expected = row[f"measured_{kind}"], row[f"expected_{kind}"]
                 layer = row["module"].partition(".")[2]
-                yield {"layer": layer, "measured": measured, "expected": expected, "ratio": row[f"{kind}_ratio"]}
+                yield {
+                    "layer": layer,
+                    "measured operations": measured,
+                    "expected operations": expected,
+                    "ratio": row[f"{kind}_ratio"],
+                }
 
     return rows
 
@@ -84,11 +98,12 @@ def bytes_moved(out: Path) -> Iterator[Row]:
         launches = pq.read_table(folder / "launches.parquet").to_pylist()
         for name, expected in _printed(folder / "logs" / "output.txt").items():
             inside = _in_range(launches, name)
-            counted = {column: sum(one[column] or 0 for one in inside) for column in BYTES}
+            counted = {column: _total(one[column] for one in inside) for column in BYTES}
+            moved = counted["dram_bytes"]
             time_ns = sum(one["duration_ns"] for one in inside)
             yield {
-                "work": name, "cache control": cache, "launches": len(inside), "by size": expected["dram_bytes"],
-                **counted, "ratio": counted["dram_bytes"] / expected["dram_bytes"], "time_ns": time_ns,
+                "work": name, "cache control": cache, "launches": len(inside), "bytes by size": expected["dram_bytes"],
+                **counted, "ratio": None if moved is None else moved / expected["dram_bytes"], "time_ns": time_ns,
             }  # fmt: skip
 
 
@@ -102,7 +117,7 @@ def verdicts(out: Path) -> Iterator[Row]:
             places = json.loads(source.read_text("utf-8"))["rows"] if source.is_file() else []
             yield {
                 "kernel": name, "first cause": causes[0]["says"] if causes else "none",
-                "about": causes[0]["cost"] if causes else None,
+                "about, of the time": causes[0]["cost"] if causes else None,
                 "line": f"{places[0]['line']}: {places[0]['text']}" if places else "",
             }  # fmt: skip
 

@@ -97,7 +97,7 @@ def test_tables_are_written_of_the_groups_that_ran_and_the_others_are_named(
     (logs / "flops-gemms-expected.txt").write_text(json.dumps({"rows": [{"scope": "model"}, layer]}), "utf-8")
     write_tables(tmp_path / "out", tmp_path / "tables")
     assert (tmp_path / "tables" / "gemms.csv").read_text("utf-8").splitlines() == [
-        "layer,measured,expected,ratio", "gemm_8x8x8_fp32,1040,1024,1.015625",
+        "layer,measured operations,expected operations,ratio", "gemm_8x8x8_fp32,1040,1024,1.015625",
     ]  # fmt: skip
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["gemms.csv"]
     assert "convs: left out" in capsys.readouterr().out
