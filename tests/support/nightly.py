@@ -13,10 +13,10 @@ NIGHTLY = pytest.mark.nightly
 def by_day(few: Collection[Any], of: Sequence[Any]) -> list[Any]:
     """Parameters for `pytest.mark.parametrize`: those of `of` that are in `few` by day, the others at night.
 
-    A tuple holds the values of several parameters.
+    A plain tuple holds the values of several parameters; a named one is one value.
     """
     return [
-        value if value in few else pytest.param(*(value if isinstance(value, tuple) else [value]), marks=NIGHTLY)
+        value if value in few else pytest.param(*(value if type(value) is tuple else [value]), marks=NIGHTLY)
         for value in of
     ]
 

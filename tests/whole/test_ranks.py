@@ -504,6 +504,7 @@ class TestRealRanks:
         assert all(f"work of rank {rank}".encode() in exported for rank in range(2))
 
     @needs_nsys
+    @pytest.mark.nightly
     def test_are_named_if_they_failed(self, folder: Path) -> None:
         done = profile(
             folder, "--nproc", "3", "--tool", "nsys", "--tool-per", "rank0", "-o", "run", "--", "alone.py", "die"

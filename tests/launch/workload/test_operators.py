@@ -317,7 +317,7 @@ class TestTargets:
         ("name", "parameters"),
         [
             pytest.param("distilbert", 66_362_880, marks=pytest.mark.nightly),
-            ("t5-small", 60_506_624),
+            pytest.param("t5-small", 60_506_624, marks=pytest.mark.nightly),
             pytest.param("gpt2", 124_439_808, marks=pytest.mark.nightly),
             pytest.param("opt-125m", 125_239_296, marks=pytest.mark.nightly),
             pytest.param("vit-base", 86_389_248, marks=pytest.mark.nightly),

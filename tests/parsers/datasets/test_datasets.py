@@ -261,7 +261,7 @@ def nearly(one: Hotspot, other: Hotspot) -> bool:
 
 
 class TestHotspotsOfADataset:
-    @pytest.mark.parametrize("path", one_in(4, sample_files()), ids=lambda path: path.name)
+    @pytest.mark.parametrize("path", one_in(8, sample_files()), ids=lambda path: path.name)
     def test_of_one_report_are_those_of_its_file(self, path: Path, tmp_path: Path) -> None:
         if parse([Source(str(path))]).table is None:
             return

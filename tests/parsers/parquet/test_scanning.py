@@ -23,6 +23,7 @@ from ncu_parsers.sources.sources import Source
 
 from tests.conftest import SAMPLES
 from tests.parsers.datasets.test_datasets import bench, shown
+from tests.support.nightly import one_in
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
 
@@ -143,7 +144,7 @@ def dataset_of(root: Path) -> Dataset:
     return found
 
 
-@pytest.mark.parametrize("sample", ["d01-wide-raw.csv", "d02-long-rules.csv"])
+@pytest.mark.parametrize("sample", one_in(2, ["d01-wide-raw.csv", "d02-long-rules.csv"]))
 def test_a_flipped_bit_in_a_page_is_detected(sample: str, tmp_path: Path) -> None:
     file = tmp_path / "launches.parquet"
     parse_into(file, [Source(str(SAMPLES / sample))])

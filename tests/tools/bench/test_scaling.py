@@ -33,7 +33,7 @@ from ncu_tools.bench.scaling import (
 from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from ncu_tools.report.plot.scaling_plot import _needs_label
-from tests.support.nightly import by_day
+from tests.support.nightly import one_in
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,8 @@ class TestExponents:
         fits = [series(sweep(1.0, noise=0.1, seed=seed))[0].fit for seed in range(400)]
         assert 0.92 < np.mean([fit is not None and fit.low <= 1 <= fit.high for fit in fits]) < 0.98
 
-    @pytest.mark.parametrize("noise", by_day(["falling"], ["alike", "falling"]))
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("noise", ["alike", "falling"])
     def test_94_to_96_of_100_intervals_cover_the_true_exponent_also_if_small_sizes_are_noisier(
         self, noise: str
     ) -> None:
@@ -246,7 +247,7 @@ class TestTheCommand:
         assert len(document["correlations"]) == 9 * 8 // 2
         assert any("out of memory" in note for note in document["notes"])
 
-    @pytest.mark.parametrize("suffix", ["svg", "png"])
+    @pytest.mark.parametrize("suffix", one_in(2, ["svg", "png"]))
     def test_the_command_draws_a_picture(self, folder: Path, suffix: str) -> None:
         assert run(["scaling", str(folder), "-o", str(folder / f"one.{suffix}")]) == 0
         assert (folder / f"one.{suffix}").stat().st_size > 5000

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from ncu_tools.cli import run
 from ncu_tools.report.table import Column, Table, left_out, to_markdown, to_text
 from tests.conftest import SAMPLES
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +56,7 @@ def titles(width: int | None) -> str:
     return "".join(to_text(TABLE, width).splitlines()[0].split()[1:])
 
 
-@pytest.mark.parametrize("terminal", [80, 100, 120, 200], indirect=True)
+@pytest.mark.parametrize("terminal", by_day([80, 200], [80, 100, 120, 200]), indirect=True)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(Path(word).name for word in words))
 def test_no_line_is_wider_than_the_terminal(
     command: list[str], terminal: int, capsys: pytest.CaptureFixture[str]

@@ -68,7 +68,7 @@ def assert_batches_change_nothing(path: Path, folder: Path) -> None:
     assert hotspots_of(run, machine) == of_whole(run, machine=machine)
 
 
-@pytest.mark.parametrize("path", one_in(3, sample_files()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(6, sample_files()), ids=lambda path: path.name)
 def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)
 

@@ -19,6 +19,7 @@ from ncu_parsers.sources.sources import Source
 
 from tests.launch.workload.test_operators import needs, rows
 from tests.support.models.models_here import profiled_here
+from tests.support.nightly import one_in
 
 pytestmark = pytest.mark.slow
 
@@ -246,7 +247,7 @@ def work(batch_size=1, device="?"):
 """
 
 
-@pytest.mark.parametrize("there", [[object()], []])
+@pytest.mark.parametrize("there", one_in(2, [[object()], []]))
 def test_the_process_that_counts_sees_no_gpu_and_knows_of_it(
     there: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

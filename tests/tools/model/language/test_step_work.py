@@ -47,8 +47,8 @@ PUBLISHED = {
 }
 """Parameters of the published checkpoints, and bytes of keys and values per token in 16 bits: 2 x layers x heads of
 keys x depth x 2."""
-BY_DAY = ("hf:gpt2", "hf:llama-3-8b", "hf:mistral-7b", "hf:mixtral-8x7b")
-"""Heads that share nothing, heads of keys for several queries, windows, experts."""
+BY_DAY = ("hf:gpt2", "hf:mixtral-8x7b")
+"""Heads that share nothing; heads of keys for several queries, and experts."""
 
 
 @cache
