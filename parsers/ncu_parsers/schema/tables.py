@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -219,11 +220,12 @@ def column_problem(schema: pa.Schema, columns: Sequence[Field]) -> str:
     Types may differ if values can be read the same: text with or without dictionary, narrower integers, integers for
     floats.
     """
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    count_of = Counter(schema.names)
+    twice = sorted(name for name, count in count_of.items() if count > 1)
     if twice:
         return f"it has the column {twice[0]} twice"
     for column in columns:
-        if column.name in schema.names and not _holds(schema.field(column.name).type, column.type):
+        if column.name in count_of and not _holds(schema.field(column.name).type, column.type):
             return f"its column {column.name} holds {schema.field(column.name).type}, not {column.type}"
     return ""
 
