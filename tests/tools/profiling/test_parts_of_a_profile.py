@@ -25,7 +25,7 @@ from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_cache import hotspots_of
 from ncu_tools.profiling.budgeted_profile import plan_timeline, timeline_folder
 from ncu_tools.profiling.collected_profile import keep_profile, nothing_collected, parsed_reports, why_no_gpu_work
-from ncu_tools.profiling.from_python import profile
+from ncu_tools.profiling.from_python import _with_arguments, profile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.planned_run import launches_when_warm
 from ncu_tools.runs.loading import locate
@@ -168,6 +168,24 @@ class TestWhatPythonRefuses:
         with pytest.raises(NcuBenchError, match=says):
             profile("resnet18", **arguments)
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            ({"budget": "x"}, "x is no time. Write seconds or minutes, as budget='60s' or budget='5m'."),
+            ({"budget": "5s", "tool": "operators"}, "budget uses nsys and then ncu, not operators. Leave out tool."),
+            ({"phases": "decode"}, "Name one of them, or use phases='forward'."),
+        ],
+    )
+    def test_is_told_by_the_names_of_arguments(self, arguments: dict[str, Any], says: str) -> None:
+        with pytest.raises(WrongUsage) as told:
+            profile("resnet18", **arguments)
+        assert says in str(told.value)
+        assert told.value.paragraph == str(told.value)
+
+    @pytest.mark.parametrize("command", ["ncu-bench profile x --tool nsys", "nsys profile -o timeline PROGRAM"])
+    def test_is_told_with_whole_commands_as_they_are_typed(self, command: str) -> None:
+        assert _with_arguments(f"Use --batch-size 8. Type: {command}") == f"Use batch_size=8. Type: {command}"
 
     def test_is_a_rank_of_a_launcher(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
