@@ -148,15 +148,20 @@ class SeriesPoints:
 def point_series(paths: Sequence[str], x: str, ys: Sequence[str], by: Sequence[str] = ()) -> PointSeries:
     """The quantities `ys` against `x` of the points of runs; without `by` everything that differs separates series.
 
-    Raises `WrongUsage` for a quantity that no point has, and `NcuBenchError` if a run has no points.
+    Raises `WrongUsage` for a quantity that no point has or that is asked for beside being `x`, and `NcuBenchError` if a
+    run has no points.
     """
     points = SeriesPoints(paths)
-    across, up = points.quantity(x), [points.quantity(name) for name in ys]
+    across, up = points.quantity(x), [points.quantity(name) for name in dict.fromkeys(ys)]
     numeric = [one for one in up if one.kind == "text"]
     if numeric:
         raise WrongUsage(f"{numeric[0].name} is no number.", advice="Put it behind -x or --by.")
     names = {across.column, *(one.column for one in up)}
-    separating = [points.quantity(name).column for name in by] or _differing(points, names)
+    separating = list(dict.fromkeys(points.quantity(name).column for name in by))
+    for option, columns in (("-y", [one.column for one in up]), ("--by", separating)):
+        if across.column in columns:
+            raise WrongUsage(f"{x} is behind -x and {option}.", advice="Name another column in one of them.")
+    separating = separating or _differing(points, names)
     rows = [_cells(points, row, across, up, separating) for row in points.rows]
     rows.sort(key=lambda row: [_rank(row[name]) for name in (*separating, across.name)])
     return PointSeries(across, up, separating, rows, _notes(points, across, up, separating))

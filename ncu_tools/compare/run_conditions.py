@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ CLOCKS_ALIKE = 0.02
 """Largest relative difference of the median SM clocks of two runs without a note."""
 
 NOT_KNOWN = "not known"
+COMMAND_LINE = "Profiler Command Line"
+"""The attribute of a session in which a report keeps how ncu was called."""
+CONTROLS = {"clock control": "--clock-control", "cache control": "--cache-control", "replay mode": "--replay-mode"}
+"""Conditions that options of ncu set. What it does without them depends on its version and settings."""
 OF_LAUNCHES = ("source", "device_name", "compute_capability", "flops_basis")
 DIGITS_OF_CLOCKS = 4
 """Digits of clocks that are kept, so that memory does not grow with the run."""
@@ -51,6 +56,7 @@ class Observed(MergedByField):
     def __init__(self) -> None:
         self.texts: dict[str, set[str]] = {name: set() for name in OF_LAUNCHES}
         self.tool_versions: set[str] = set()
+        self.controls: dict[str, set[str]] = {name: set() for name in CONTROLS}
         self.failed = 0
         self.times: set[str] = set()
         """Titles of the times of launches: GPU times of kernels ("time"), or self times of operators."""
@@ -63,6 +69,10 @@ class Observed(MergedByField):
         reports = table_metadata(table).get("reports", [])
         versions = (report.get("tool_version") for report in reports)
         self.tool_versions.update(version for version in versions if isinstance(version, str) and version)
+        for line in {str(report.get("session", {}).get(COMMAND_LINE, "")) for report in reports}:
+            for name, option in CONTROLS.items():
+                found = re.search(rf"\s{option}[\s=]+(\w[\w-]*)", line)
+                self.controls[name] |= {found.group(1)} if found else set()
         if "failed" in table.column_names:
             self.failed += int(np.nansum(tables.floats(table, "failed")))
         self.times |= clocks_of(table)
@@ -88,21 +98,35 @@ def _rounded(clocks: Floats) -> Floats:
     return np.round(clocks / step) * step
 
 
+def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, str]:
+    """The conditions of a run that are known: GPU, source, clock control, dtype and so on."""
+    observed = Observed()
+    observed.add(table)
+    return {name: value for name, value in conditions_of(observed, manifest).items() if value is not None}
+
+
 def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Conditions:
-    """The conditions of a run; None if neither its launches nor its manifest have one. A report has no manifest."""
+    """The conditions of a run; None if neither its launches nor its manifest have one. A report has no manifest.
+
+    How ncu was called is in the manifest, or in the session of a report.
+    """
     workload = manifest.workload if manifest else {}
     facts = manifest.facts if manifest else {}
     versions = manifest.versions if manifest else {}
     sources = observed.texts["source"]
+    controls = {name: _listed(found) for name, found in observed.controls.items()}
+    if manifest is not None:
+        asked = manifest.clock_control, manifest.cache_control, manifest.replay_mode
+        controls = {name: own or controls[name] for name, own in zip(CONTROLS, asked, strict=True)}
     return {
         "source": _listed(sources),
         "GPU": _listed(observed.texts["device_name"]) or facts.get("device_name"),
         "compute capability": _listed(observed.texts["compute_capability"]),
         "threads": _text(facts.get("threads")),
-        "clock control": manifest.clock_control if manifest else None,
-        "cache control": manifest.cache_control if manifest else None,
+        "clock control": controls["clock control"],
+        "cache control": controls["cache control"],
         END: ("early" if manifest.partial else "as it should") if manifest else None,
-        "replay mode": manifest.replay_mode if manifest else None,
+        "replay mode": controls["replay mode"],
         "tool version": _listed(versions[source] for source in sources if source in versions)
         or _listed(observed.tool_versions),
         **{f"version of {name}": versions.get(name) for name in ("torch", "torchvision", "transformers", "timm")},

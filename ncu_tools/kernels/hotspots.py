@@ -351,20 +351,19 @@ class _NoteCounts(MergedByField):
         self.coverage.add(launches.table, launches.seconds * launches.weight)
         self.estimates += estimates_in(launches.table)
         by_ncu = np.array([source == "ncu" for source in sources], bool)[codes]
-        for column, values in (
-            ("times", launches.seconds),
-            ("FLOP counts", launches.flops),
-            ("DRAM bytes", launches.dram),
-        ):
-            self.missing[column] += int(weight[np.isnan(values) & by_ncu].sum())
         of_several = by_ncu & tables.are_of_several_kernels(launches.table)
         self.of_several += int(weight[of_several].sum())
-        self.missing["FLOP counts"] -= int(weight[of_several & np.isnan(launches.flops)].sum())
         partial, unknown = launches.partial & succeeded, np.isnan(launches.flops)
         some_types = np.array([_lacks_only_tensor_types(basis) for basis in launches.bases], bool)
-        if partial.any():
-            told_below = partial & unknown & by_ncu & some_types[launches.basis_codes]
-            self.missing["FLOP counts"] -= int(weight[told_below].sum())
+        told_below = partial & some_types[launches.basis_codes]
+        lacking = {
+            "times": np.isnan(launches.seconds),
+            "FLOP counts": unknown & ~of_several & ~told_below,
+            "DRAM bytes": np.isnan(launches.dram),
+        }
+        not_asked = _not_asked(launches.table)
+        for column, lacks in lacking.items():
+            self.missing[column] += 0 if column in not_asked else int(weight[lacks & by_ncu].sum())
         for which, counts in ((partial & ~unknown, self.lower_bounds), (partial & unknown, self.unknown)):
             each = np.bincount(launches.basis_codes[which], weight[which], minlength=len(launches.bases))
             for code in np.flatnonzero(each).tolist():
@@ -409,6 +408,18 @@ class _NoteCounts(MergedByField):
 def _lacks_only_tensor_types(basis: str | None) -> bool:
     """True if operations of CUDA cores were counted, and those of some input types of tensor cores."""
     return "not every" in (basis or "") and "not collected" not in (basis or "")
+
+
+def _not_asked(table: pa.Table) -> set[str]:
+    """What the run did not ask ncu for; nothing is known of that in a report that was only read."""
+    asked = tables.table_metadata(table).get(tables.ASKED_METRICS)
+    if asked is None:
+        return set()
+    are_asked = {
+        "FLOP counts": any(map(counters.counts_flops, asked)),
+        "DRAM bytes": any(counters.counts_bytes(metric, "dram") for metric in asked),
+    }
+    return {column for column, is_asked in are_asked.items() if not is_asked}
 
 
 def _capabilities(table: pa.Table, where: npt.NDArray[np.bool_]) -> set[str | None]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, ""))
+_SI_UNITS = ("J", "W", "Hz")
+"""Units whose thousand is "k"; that of operations and bytes is "K" here."""
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (0.0, "ns"))
 
 
@@ -31,6 +33,7 @@ def scaled(value: float, unit: str) -> str:
     """A value with a decimal prefix: 1.555e12 B/s is "1.555 TB/s"."""
     for step, prefix in _STEPS:
         if abs(value) >= step or step == 1.0:
+            prefix = prefix.replace("K", "k") if unit in _SI_UNITS else prefix
             return f"{digits(value / step)} {prefix}{unit}".rstrip()
     raise AssertionError  # the last step always fits
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,14 @@ from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES, Workload
 if TYPE_CHECKING:
     from ncu_tools.profiling.collected_profile import CollectedProfile
     from ncu_tools.report.notebook.profiled_run import ProfiledRun
+
+ARGUMENTS = {
+    "--metrics": "metrics", "-o": "output", "--tool": "tool", "--batch-size": "batch_size",
+    "--input-size": "input_size", "--seq-len": "sequence_length", "--dtype": "dtype", "--phase": "phases",
+    "--on": "device", "--budget": "budget", "--machine": "machine",
+}  # fmt: skip
+"""Option of `ncu-bench profile` -> argument of `profile`."""
+COMMAND = re.compile("ncu-bench |nsys profile |ncu --")
 
 
 def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
@@ -64,23 +74,52 @@ def profile(
     from ncu_tools.profiling.pipeline import run_profile
     from ncu_tools.profiling.profile_request import ProfileRequest, seconds_of
 
-    _require_one_process()
-    _require_one_of("tool", [tool], TOOLS)
-    if machine is not None:
-        find_machine(machine)  # fail on a wrong name before a run that may take long
-    metrics, phases = _names_in(metrics), _names_in(phases)
-    refuse_unknown(metrics)
-    is_model = isinstance(target, str)
-    sizes = (batch_size, input_size, sequence_length)
-    model = Workload(str(target), *sizes, dtype=dtype, phases=phases, device=device)
-    words = (str(target),) if is_model else _words_of(target)
-    workload, program = (_checked(model), ()) if is_model else (None, words)
-    run = Request(("ncu_tools.profile", *words), metrics, workload, program, tool=tool)
-    seconds = seconds_of(budget) if budget is not None else None
-    folder = Path(output) if output is not None else None
-    request = ProfileRequest(run, folder, seconds, measure=machine is None)
-    collected = run_profile(request, Listener())
-    return _loaded(collected, machine)
+    with _arguments_named():
+        _require_one_process()
+        _require_one_of("tool", [tool], TOOLS)
+        if machine is not None:
+            find_machine(machine)  # fail on a wrong name before a run that may take long
+        metrics, phases = _names_in(metrics), _names_in(phases)
+        refuse_unknown(metrics)
+        is_model = isinstance(target, str)
+        sizes = (batch_size, input_size, sequence_length)
+        model = Workload(str(target), *sizes, dtype=dtype, phases=phases, device=device)
+        words = (str(target),) if is_model else _words_of(target)
+        workload, program = (_checked(model), ()) if is_model else (None, words)
+        run = Request(("ncu_tools.profile", *words), metrics, workload, program, tool=tool)
+        seconds = seconds_of(budget) if budget is not None else None
+        folder = Path(output) if output is not None else None
+        request = ProfileRequest(run, folder, seconds, measure=machine is None)
+        collected = run_profile(request, Listener())
+        return _loaded(collected, machine)
+
+
+@contextmanager
+def _arguments_named() -> Iterator[None]:
+    """Within the block, errors name the arguments of `profile` in place of the options of the command line."""
+    try:
+        yield
+    except NcuBenchError as error:
+        error.what, error.cause, error.advice = map(_with_arguments, (error.what, error.cause, error.advice))
+        error.args = (error.paragraph,)
+        raise
+
+
+def _with_arguments(text: str) -> str:
+    """A text that names options, except in sentences with a whole command to type."""
+    from ncu_launch.profile.plan import TOOLS
+
+    values = "|".join((*TOOLS, *DTYPES, *PHASES, *DEVICES, "[0-9]+[sm]?"))
+    option = re.compile(rf"(?<![\w-])({'|'.join(ARGUMENTS)})(?![\w-])(?: ({values})\b)?")
+    return "".join(
+        sentence if COMMAND.search(sentence) else option.sub(_argument, sentence)
+        for sentence in re.split(r"(?<=\. )", text)
+    )
+
+
+def _argument(found: re.Match[str]) -> str:
+    name, value = ARGUMENTS[found[1]], found[2]
+    return name if value is None else f"{name}={value if value.isdecimal() else repr(value)}"
 
 
 def _names_in(names: str | Sequence[str]) -> tuple[str, ...]:

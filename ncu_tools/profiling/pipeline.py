@@ -103,7 +103,9 @@ def _profile_once(request: ProfileRequest, folder: Path, listener: Listener) -> 
     parsed = parsed_reports(manifest, folder)
     reason = why_no_gpu_work(parsed)
     if reason is not None and failure is None:
-        return CollectedProfile(folder, manifest, idle=f"The timeline is in {folder / REPORTS}. {reason}")
+        where = f"The timeline is in {folder / REPORTS}."
+        after = tuple(note for note in manifest.notes if note not in plan.notes)
+        return CollectedProfile(folder, manifest, announced=plan.notes, notes=after, idle=f"{where} {reason}")
     if parsed is not None and parsed.mismatch and not manifest.partial:
         listener.message(f"{parsed.mismatch} Running it once more, each kernel replayed.")
         manifest = run_replayed(request.run, plan, folder, manifest, listener)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
+from ncu_launch.profilers.sampling.gpu_sampler import summed_up
+from ncu_launch.profilers.sampling.nvml import NvmlReading
 from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import Activity
 
@@ -74,6 +76,25 @@ def readings_of(
 def _plain(uuid: str | None) -> str | None:
     """nsys writes a GPU's UUID without the "GPU-" in front of it."""
     return None if uuid is None else uuid.removeprefix("GPU-").lower()
+
+
+def power_of_whole_run(power: Mapping[str, Sequence[PowerReading]]) -> list[str]:
+    """Mean power and energy of each GPU over all of its readings, a sentence each; none of a GPU with one reading."""
+    readings = {
+        gpu: [
+            NvmlReading(
+                one.utc_ns / NS_PER_S, one.power_w, one.energy_j, one.sm_clock_hz, one.memory_clock_hz,
+                one.temperature_c,
+            )
+            for one in some
+        ]
+        for gpu, some in power.items()
+    }  # fmt: skip
+    return [
+        f"GPU {gpu} sampled through NVML while the whole program ran: {summed_up(some, {}).in_words()}."
+        for gpu, some in readings.items()
+        if len(some) > 1
+    ]
 
 
 def power_note(power: Mapping[str, Sequence[PowerReading]]) -> str:

@@ -41,7 +41,7 @@ from ncu_tools.timeline.gaps import (
     longest_gaps,
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
-from ncu_tools.timeline.step_energy import energy_between, power_note, readings_of
+from ncu_tools.timeline.step_energy import energy_between, power_note, power_of_whole_run, readings_of
 from ncu_tools.timeline.steps import (
     WHOLE,
     GpuWork,
@@ -156,7 +156,7 @@ def timeline(
     `trim` holds nothing.
     """
     if not len(activity.operations):
-        raise _no_gpu_work(activity)
+        raise _no_gpu_work(activity, power or {})
     recording = activity.whole or _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
     calls = launching_calls(activity)
@@ -402,12 +402,13 @@ def _with_energy(
     return found, [power_note(power)]
 
 
-def _no_gpu_work(activity: Activity) -> NcuBenchError:
+def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]) -> NcuBenchError:
     tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
     seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
+    why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."
     return NcuBenchError(
         f"{activity.name} holds no GPU work: no kernel, no copy and no memset.",
-        f"It has {' and '.join(seen)}. " if seen else "The program used no GPU, or its GPU work was not recorded. ",
+        " ".join([why, *power_of_whole_run(power)]),
         "Record a program that uses a GPU, with: nsys profile --trace cuda,nvtx PROGRAM",
     )
 

@@ -229,9 +229,11 @@ def test_a_path_may_be_invalid_utf_8(
         *(["hotspots", one, "--format", "json"] for one in (report, table, folder, fleet)),
         *(["query", one, "SELECT count(*) FROM launches"] for one in (report, table, fleet)),
         ["roofline", table, "-o", folder / "r.svg"], ["report", report, table, fleet, "-o", folder / "r.html"],
-        ["compare", table, report], ["export", table, "-o", folder / "t.csv", "--as", "csv"], ["layers", table],
+        ["compare", table, report], ["export", table, "-o", folder / "t.csv", "--as", "csv"],
     ):  # fmt: skip
         assert run([str(one) for one in command]) == 0, capsys.readouterr().err
+    assert run(["layers", str(table)]) == 1
+    assert "has no layers to show" in capsys.readouterr().err
     ET.parse(folder / "r.svg")  # noqa: S314
     dataset = find_dataset(str(fleet))
     assert dataset is not None

@@ -74,6 +74,20 @@ def packed_fp32_weights() -> dict[str, float]:
     return dict(table("flops")["fp32"]["packed"]["weights"])
 
 
+def counts_flops(metric: str) -> bool:
+    """True if a full name is that of a count of FLOPs on CUDA cores, or of operations on tensor cores."""
+    base, _, suffix = metric.partition(".")
+    weights = packed_fp32_weights().keys() | {name for one in CUDA_CORE_PRECISIONS for name in flop_weights(one)}
+    of_cores = {f"{prefix}{opcode}_pred_on" for prefix in SASS_PREFIXES for opcode in weights}
+    return suffix == "sum" and (base in of_cores or tensor_counter(base) is not None)
+
+
+def counts_bytes(metric: str, level: str) -> bool:
+    """True if a full name is that of a count of which the bytes of a level are made."""
+    base, _, suffix = metric.partition(".")
+    return suffix == "sum" and any(base in alternative for alternative in byte_alternatives(level))
+
+
 def has_packed_fp32(compute_capability: str | None) -> bool:
     """True if the chip counts packed FP32 instructions separately."""
     return compute_capability in table("flops")["fp32"]["packed"]["compute_capabilities"]

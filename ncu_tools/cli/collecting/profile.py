@@ -351,6 +351,7 @@ def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
 
     if collected.table is None:
         click.echo(collected.idle, err=True)
+        echo_notes(collected.notes)
         return
     result = hotspots(collected.table, ceilings_of(collected.table, shown.machine))
     top = rows_shown(shown.top, shown.output_format)

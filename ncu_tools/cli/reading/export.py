@@ -251,8 +251,10 @@ def _sections(run: str, table: pa.Table, notes: list[str]) -> tuple[str, int, li
 
 
 def _no_layers(run: str, notes: list[str]) -> NcuBenchError:
+    from ncu_tools.model.layers.layers import why_no_layers
+
     return NcuBenchError(
         f"{run} has no layers to show.",
-        "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1]),
+        why_no_layers(notes),
         "For its kernels as a table: --as csv --table kernels; a recording as it was: --as perfetto --lanes",
     )

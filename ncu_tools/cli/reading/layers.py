@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,16 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import FILE, MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
+from ncu_tools.cli.options import (
+    FILE,
+    MACHINE_FORMATS,
+    capture_option,
+    echo_notes,
+    format_option,
+    formulas_option,
+    progress,
+    show,
+)
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import percent
@@ -93,7 +103,7 @@ def command(
       ncu-bench layers run -o layers.svg
       ncu-bench layers run --forward-backward --depth 1
     """
-    from ncu_tools.model.layers.layers import NEEDED, layers
+    from ncu_tools.model.layers.layers import NEEDED, layers, why_no_layers
     from ncu_tools.runs.selection import load_only
     from ncu_tools.runs.varied_run import points_summed
 
@@ -109,8 +119,10 @@ def command(
     notes = [*loaded.notes, *result.notes, *operator_notes(result.clocks)]
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
-    if output is not None and not result.rows:
-        raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
+    if not result.rows:
+        echo_notes(loaded.notes)
+        hint = f"Its kernels: ncu-bench hotspots {shlex.quote(run)}"
+        raise NcuBenchError(f"{run} has no layers to show.", why_no_layers(result.notes), hint)
     if output is not None:
         notes += [picture_written(_picture(result, format_of(output), title), output), *note_on_boxes([title])]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:

@@ -90,6 +90,12 @@ def around(code: KernelCode, offset: int, by: str, reach: int) -> list[HotPlace]
     return places(code, SASS, groups, ranked_by(code, by), order)
 
 
+def nearest_offset(code: KernelCode, offset: int) -> int | None:
+    """The offset of the instruction around which `around` shows others; None if no instruction has an offset."""
+    known = [one for one in code.table["offset"].to_pylist() if one is not None]
+    return min(known, key=lambda one: abs(one - offset), default=None)
+
+
 def ranked_by(code: KernelCode, by: str) -> Floats:
     """What instructions are ranked by, float64, one per instruction; NaN where it was not collected."""
     values = code.counts(MEASURE_OF[by])

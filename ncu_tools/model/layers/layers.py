@@ -133,6 +133,11 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
     return result
 
 
+def why_no_layers(notes: Sequence[str]) -> str:
+    """Why there are no layers, as a sentence: the first of the notes on them."""
+    return "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1])
+
+
 def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
     """All launches of `table`, or of a phase, as one layer named `WHOLE`.
 

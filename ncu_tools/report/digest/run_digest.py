@@ -15,7 +15,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
-from ncu_tools.compare.run_conditions import Observed, conditions_of
+from ncu_tools.compare.run_conditions import conditions_of_run
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
@@ -63,13 +63,6 @@ def run_digest(run: Run, budget: int, *, machine: Machine | None = None, manifes
         *_next(run.name, found.rows, table, diagnosed),
     ]
     return fitted(f"Digest of {printable(run.name)}", statements, budget)
-
-
-def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, str]:
-    """The conditions of a run that are known: GPU, source, clock control, dtype and so on."""
-    observed = Observed()
-    observed.add(table)
-    return {name: value for name, value in conditions_of(observed, manifest).items() if value is not None}
 
 
 def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> Iterator[Statement]:

@@ -22,7 +22,7 @@ from ncu_tools.kernels.source.hot_places import MEASURE_OF, VIEWS, hottest
 from ncu_tools.kernels.source.kernel_code import kernel_code
 from ncu_tools.kernels.source.load_instructions import RunInstructions, load_instructions
 from ncu_tools.kernels.source.source_text import source_text
-from ncu_tools.model.layers.layers import layers, layers_table
+from ncu_tools.model.layers.layers import layers, layers_table, why_no_layers
 from ncu_tools.report.notebook.views import Listing, Picture, SourceView, TimelineView, listing_of_kernels
 from ncu_tools.report.plot.layer_bars import draw_bars
 from ncu_tools.report.plot.roofline_plot import draw
@@ -163,8 +163,7 @@ class ProfiledRun:
         _require_not_below_zero("depth", depth)
         found = layers(self._table, depth=depth)
         if not found.rows:
-            why = " ".join(f"{note[:1].upper()}{note[1:]}." for note in found.notes)
-            raise NcuBenchError(f"{self.name} has no layers.", why)
+            raise NcuBenchError(f"{self.name} has no layers.", why_no_layers(found.notes))
 
         def drawn(kind: str) -> bytes:
             times = time_title(found.clocks)

@@ -29,6 +29,8 @@ Floats = npt.NDArray[np.float64]
 
 METADATA_KEY = b"ncu_bench"
 FIELD_KEY = b"ncu_bench"
+ASKED_METRICS = "asked_metrics"
+"""Key of the file's metadata: the metrics that ncu was asked for; a report that was only read has none."""
 
 
 LEAST_BYTES = "least_bytes"
@@ -204,11 +206,10 @@ def metadata_problem(schema: pa.Schema) -> str:
         return f"its metadata is no JSON ({error})"
     if not all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in entries):
         return "the metadata of a column holds no texts"
-    notes, reports = (metadata.get(key, []) if isinstance(metadata, dict) else None for key in ("notes", "reports"))
-    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        return "its metadata holds no list of notes"
-    if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
-        return "its metadata holds no list of reports"
+    for key, kind in {"notes": str, "reports": dict, ASKED_METRICS: str}.items():
+        found = metadata.get(key, []) if isinstance(metadata, dict) else None
+        if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+            return f"its metadata holds no list of {key.replace('_', ' ')}"
     if not isinstance(metadata.get("schema_version", 0), int):
         return "its metadata holds no schema version"
     return ""

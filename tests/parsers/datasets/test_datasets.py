@@ -561,7 +561,7 @@ class TestEveryCommand:
         name, *others = command
         return shown(name, fleet, *others), shown(name, one, *others)
 
-    @pytest.mark.parametrize("command", [["roofline"], ["roofline", "--levels", "all"], ["layers"], ["skew"]])
+    @pytest.mark.parametrize("command", [["roofline"], ["roofline", "--levels", "all"], ["skew"]])
     def test_reads_a_dataset_as_a_file(self, tmp_path: Path, ranks: list[Source], command: list[str]) -> None:
         dataset, file = self.read_back(tmp_path, ranks, *command)
         assert len(dataset["rows"]) == len(file["rows"])
@@ -570,6 +570,10 @@ class TestEveryCommand:
             for name, value in one.items():
                 if name != "run":
                     assert value == (pytest.approx(other[name], rel=1e-12) if isinstance(value, float) else other[name])
+
+    def test_layers_reads_a_dataset_as_a_file(self, tmp_path: Path) -> None:
+        dataset, file = self.read_back(tmp_path, [Source(str(SAMPLES / "h100" / "gemms.csv"))], "layers")
+        assert dataset["rows"] == file["rows"] != []
 
     def test_query_knows_the_run(self, tmp_path: Path, ranks: list[Source]) -> None:
         pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")

@@ -123,7 +123,7 @@ def test_a_dataset_is_written_and_read_as_on_disk(store: Store, tmp_path: Path) 
             here = called_here(*filled, "--format", "json", cwd=tmp_path, environment=store.environment)
             found.append((here.code, without_places(here.out + here.err, root)))
         assert found[0] == found[1], command
-        assert found[0][0] == 0, found
+        assert found[0][0] == (command[0] == "layers"), found  # the report has no modules
 
 
 def test_columns_that_are_not_needed_are_not_fetched(store: Store, tmp_path: Path) -> None:

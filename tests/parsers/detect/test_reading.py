@@ -186,6 +186,14 @@ class TestOneMetricTwice:
             "a__b.sum is printed with different values in one launch (10 and 20); the first is kept"
         ]
 
+    def test_in_the_table_of_mean_maximum_minimum_and_sum_is_the_mean(self, tmp_path: Path) -> None:
+        section, body, label = "GPU and Memory Workload Distribution", "Workload Distribution", "DRAM Active Cycles"
+        cells = [Cell(f"Average {label}", 407247, "cycle", section=section)]
+        cells += [Cell(label, value, "cycle", section=section, body=body) for value in (407247, 407728, 406840)]
+        report = read(dialects.long([Printed(0, "k", cells)], PLAIN, body=True), tmp_path)
+        assert values(report, f"{section}: {body}: {label}") == [407247]
+        assert report.notes == []
+
 
 class TestLabels:
     @pytest.mark.parametrize(

@@ -93,6 +93,15 @@ class TestQuantities:
                 point_series([path], "n", ["memory"])
             assert says in told.value.paragraph
 
+    def test_one_that_is_named_twice_is_one_column(self, sweep: str) -> None:
+        found = point_series([sweep], "n", ["time", "time"], ["kind", "kind"])
+        assert ([one.name for one in found.ys], found.by) == (["time"], ["kind"])
+
+    @pytest.mark.parametrize(("ys", "by", "option"), [(["time", "n"], [], "-y"), (["time"], ["n"], "--by")])
+    def test_what_is_behind_x_is_no_other_column(self, sweep: str, ys: list[str], by: list[str], option: str) -> None:
+        with pytest.raises(WrongUsage, match=f"n is behind -x and {option}"):
+            point_series([sweep], "n", ys, by)
+
     def test_a_text_is_no_height(self, sweep: str) -> None:
         with pytest.raises(WrongUsage, match="kind is no number"):
             point_series([sweep], "n", ["kind"])

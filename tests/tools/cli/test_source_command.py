@@ -47,6 +47,12 @@ def test_around_shows_the_neighbours_of_an_instruction() -> None:
     assert lines[2].split()[0] == "0x0010"
 
 
+def test_around_what_is_no_instruction_says_which_one_is_nearest() -> None:
+    assert "there is no instruction at" not in ran("source", SAMPLE, "--around", "0x90").stderr
+    told = ran("source", SAMPLE, "--around", "0xfff0", "--format", "json").stdout
+    assert "there is no instruction at 0xfff0: these are around the nearest one, at 0x0140" in json.loads(told)["notes"]
+
+
 def test_instructions_are_shown_where_no_line_is_known(tmp_path: Path) -> None:
     page = tmp_path / "sass.csv"
     page.write_text('"Kernel Name","k"\n"Address","Source","# Samples"\n"0x10","EXIT ","3"\n')

@@ -329,6 +329,27 @@ class TestConditions:
         found = {difference.condition: difference.refused for difference in differences(base, new)}
         assert found == {"GPU": True, "compute capability": True, "clock control": True, "dtype": False}
 
+    @pytest.mark.parametrize(
+        ("line", "clocks", "caches", "replay"),
+        [
+            (
+                "/opt/ncu --clock-control none --cache-control=all --replay-mode app-range ./a",
+                "none",
+                "all",
+                "app-range",
+            ),
+            ("ncu --set full ./a", None, None, None),
+            ("", None, None, None),
+        ],
+    )
+    def test_of_a_report_are_those_of_the_command_line_in_its_session(
+        self, line: str, clocks: str | None, caches: str | None, replay: str | None
+    ) -> None:
+        report = with_metadata(table(one()), {"reports": [{"session": {"Profiler Command Line": line}}]})
+        known = known_of(report)
+        assert [known[name] for name in ("clock control", "cache control", "replay mode")] == [clocks, caches, replay]
+        assert known_of(report, self.manifest(clock_control="boost"))["clock control"] == "boost"
+
     def test_different_numbers_of_threads_are_refused(self) -> None:
         base, new = (known_of(table(one()), self.manifest(facts={"threads": threads})) for threads in (1, 8))
         (difference,) = differences(base, new)

@@ -17,7 +17,7 @@ from ncu_parsers.schema.instructions_table import STALLS, instructions_table
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.dependencies import Flow, flow_of, live_registers, producers
-from ncu_tools.kernels.source.hot_places import around, hottest, ranked_by
+from ncu_tools.kernels.source.hot_places import around, hottest, nearest_offset, ranked_by
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.kernels.source.source_text import source_text
@@ -85,6 +85,7 @@ def test_a_line_that_waits_names_what_its_most_stalled_instruction_waits_for(cod
 def test_around_shows_neighbours_in_program_order(code: KernelCode) -> None:
     rows = around(code, 0x90, "samples", 2)
     assert [row.offset for row in rows] == [0x70, 0x80, 0x90, 0xA0, 0xB0]
+    assert [nearest_offset(code, one) for one in (0x90, 0x91, 0xFFF0)] == [0x90, 0x90, 0x140]
 
 
 def test_launches_of_a_kernel_are_summed(instructions: pa.Table) -> None:

@@ -45,9 +45,9 @@ ONE_GPU = (Gpu(0, "NVIDIA H100", "9.0", "570.86"),)
 class Traced(Bench):
     """A machine with a stand-in for nsys, which follows a script, and one for nvidia-smi, which lists an H100."""
 
-    def trace(self, does: str, *options: str, samples: bool = True, gpu: bool = True) -> Result:
+    def trace(self, does: str, *options: str, samples: bool = True, gpu: bool = True, work: bool = True) -> Result:
         times = list(range(0, 2_000 * US, 100 * US))
-        tables: dict[str, Any] = {KERNELS: [kernel(0, 1, end=1_000 * US)]}
+        tables: dict[str, Any] = {KERNELS: [kernel(0, 1, end=1_000 * US)] if work else []}
         tables["TARGET_INFO_GPU"] = [{"id": 0, "cuDevice": 0, "name": "NVIDIA H100"}]
         if samples:
             tables["TARGET_INFO_GPU_METRICS"] = gpu_metric_names("DRAM Read Bandwidth [Throughput %]")
@@ -191,6 +191,20 @@ class TestPower:
         kept = read_readings(bench.run)["0"]
         assert len(kept) == found["readings"]
         assert kept[-1].utc_ns - kept[0].utc_ns == pytest.approx(found["seconds"] * 1e9, rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("behaviour", "says"),
+        [("good", " W by the GPU's energy counter, "), ("old", "no power: its energy counter did not move")],
+    )
+    def test_is_told_where_no_gpu_work_was_traced(
+        self, bench: Traced, monkeypatch: pytest.MonkeyPatch, behaviour: str, says: str
+    ) -> None:
+        monkeypatch.setenv("STAND_IN_NVML", behaviour)
+        result = bench.trace("/bin/sleep 0.3\n" + REPORT, "--power", work=False)
+        assert result.code == 0, result.err
+        assert "timeline without GPU work" in result.err
+        assert "note: GPU 0 sampled through NVML while the whole program ran" in result.err
+        assert says in result.err
 
     def test_is_none_if_not_asked_for(self, bench: Traced) -> None:
         bench.trace(REPORT)

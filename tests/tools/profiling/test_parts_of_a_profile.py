@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from ncu_launch.counters.metrics import counts_bytes, counts_flops
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, ToolRun
 from ncu_launch.profile.launch_count import LaunchCounts
@@ -19,11 +20,15 @@ from ncu_parsers.parse.parse import Parsed
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_cache import hotspots_of
 from ncu_tools.profiling.budgeted_profile import plan_timeline, timeline_folder
 from ncu_tools.profiling.collected_profile import keep_profile, nothing_collected, parsed_reports, why_no_gpu_work
-from ncu_tools.profiling.from_python import profile
+from ncu_tools.profiling.from_python import _with_arguments, profile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.planned_run import launches_when_warm
+from ncu_tools.runs.loading import locate
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
@@ -64,6 +69,39 @@ class TestWhatARunKept:
             "a note", "FLOPs of these operators are not known, and are left empty: my_op (2 calls)",
             "1 of 2 launches belong to no module (sums of gradients, the optimizer)", "read",
         )  # fmt: skip
+
+
+class TestWhatWasNotAskedFor:
+    """Neither the command that profiles nor a later one tells people to collect what they left out on purpose."""
+
+    ASKED: ClassVar = {
+        "FLOP counts": ["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"],
+        "DRAM bytes": ["dram__bytes_read.sum", "dram__bytes_write.sum"],
+    }
+
+    @pytest.mark.parametrize("asked", [(), ("FLOP counts",), ("DRAM bytes",), ("FLOP counts", "DRAM bytes")])
+    def test_is_not_said_to_be_missing(self, tmp_path: Path, asked: tuple[str, ...]) -> None:
+        launches = with_metadata(table(launch("gemm", ns=10.0)), {"schema_version": SCHEMA_VERSION})
+        metrics = ["gpu__time_duration.sum", *(metric for one in asked for metric in self.ASKED[one])]
+        result = keep_profile(launches, [], manifest(metrics=metrics), tmp_path)
+        assert result.table is not None
+        for found in (hotspots(result.table, ceilings_of(result.table)), hotspots_of(locate(str(tmp_path)))):
+            advised = [note for note in found.notes if "ask ncu for" in note]
+            assert [note.partition("have no ")[2].partition(";")[0] for note in advised] == list(asked)
+
+    @pytest.mark.parametrize(
+        ("metric", "is_flops"),
+        [
+            ("sm__ops_path_tensor_src_tf32_dst_fp32.sum", True),
+            ("sm__sass_thread_inst_executed_op_ffma_pred_on.sum", True),
+            ("sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", False),
+            ("smsp__sass_thread_inst_executed_op_integer_pred_on.sum", False),
+            ("dram__bytes.sum", False),
+        ],
+    )
+    def test_are_counts_and_not_their_peaks(self, metric: str, is_flops: bool) -> None:
+        assert counts_flops(metric) == is_flops
+        assert counts_bytes(metric, "dram") == (metric == "dram__bytes.sum")
 
 
 class TestReportsOfARun:
@@ -130,6 +168,24 @@ class TestWhatPythonRefuses:
         with pytest.raises(NcuBenchError, match=says):
             profile("resnet18", **arguments)
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            ({"budget": "x"}, "x is no time. Write seconds or minutes, as budget='60s' or budget='5m'."),
+            ({"budget": "5s", "tool": "operators"}, "budget uses nsys and then ncu, not operators. Leave out tool."),
+            ({"phases": "decode"}, "Name one of them, or use phases='forward'."),
+        ],
+    )
+    def test_is_told_by_the_names_of_arguments(self, arguments: dict[str, Any], says: str) -> None:
+        with pytest.raises(WrongUsage) as told:
+            profile("resnet18", **arguments)
+        assert says in str(told.value)
+        assert told.value.paragraph == str(told.value)
+
+    @pytest.mark.parametrize("command", ["ncu-bench profile x --tool nsys", "nsys profile -o timeline PROGRAM"])
+    def test_is_told_with_whole_commands_as_they_are_typed(self, command: str) -> None:
+        assert _with_arguments(f"Use --batch-size 8. Type: {command}") == f"Use batch_size=8. Type: {command}"
 
     def test_is_a_rank_of_a_launcher(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):

@@ -42,11 +42,13 @@ def test_fewer_than_two_readings_say_nothing(watts: list[float | None]) -> None:
     assert energy_between(some, BEGAN, BEGAN + S) is None
 
 
-def run_folder(folder: Path, *readings: PowerReading, uuid: str | None = UUID, began: int | None = BEGAN) -> str:
+def run_folder(
+    folder: Path, *readings: PowerReading, uuid: str | None = UUID, began: int | None = BEGAN, work: bool = True
+) -> str:
     """A run of nsys with two steps of 1 s on one GPU, and readings beside it."""
     (folder / REPORTS).mkdir()
     tables = {
-        KERNELS: [kernel(at * S, at + 1, end=at * S + S // 2) for at in range(2)],
+        KERNELS: [kernel(at * S, at + 1, end=at * S + S // 2) for at in range(2)] if work else [],
         CALLS: [{**call(at * S, at + 1), "nameId": 2} for at in range(2)],
         RANGES: [pushed(f"train_step {at}", at * S, (at + 1) * S) for at in range(2)],
         "TARGET_INFO_GPU": [{"id": 0, "cuDevice": 0, "name": "NVIDIA H100", **({"uuid": uuid} if uuid else {})}],
@@ -111,6 +113,13 @@ def test_a_recording_that_does_not_say_when_it_began_has_no_energy(tmp_path: Pat
     path = run_folder(tmp_path, *TENTHS, began=None)
     assert [row["energy_j"] for row in steps(path)] == [None] * 3
     assert "does not say when it began" in ran("timeline", path).stderr
+
+
+def test_a_recording_without_gpu_work_tells_the_power_of_the_whole_run(tmp_path: Path) -> None:
+    told = ran("timeline", run_folder(tmp_path, *TENTHS, work=False))
+    assert told.exit_code == 1
+    words = "GPU 0 sampled through NVML while the whole program ran: 20 readings over 1.9 s, 400 W by power readings"
+    assert f"ranges of the host. {words}, 760 J, SMs at 1500 MHz, at most 60 degrees Celsius. Record" in told.stderr
 
 
 def test_readings_are_written_with_the_time_of_day_and_read_back(

@@ -58,8 +58,11 @@ class SampledGpu:
     def in_words(self) -> str:
         """Rate, time, power and what else is known, as the end of a sentence."""
         parts = [f"{self.readings} readings over {self.seconds:.3g} s"]
-        if self.power_w is not None:
-            parts.append(f"{self.power_w:.3g} W by {self.power_basis}, {self.energy_j:.3g} J")
+        if self.power_w is None:
+            parts.append(f"no power: its energy counter did not move twice, none was read after {AVERAGED_S:g} s")
+        elif self.energy_j is not None:
+            energy = f"{self.energy_j:.3g}" if self.energy_j < 1000 else f"{self.energy_j:,.0f}"
+            parts.append(f"{self.power_w:.3g} W by {self.power_basis}, {energy} J")
         if self.sm_clock_hz is not None:
             parts.append(f"SMs at {self.sm_clock_hz / 1e6:.0f} MHz")
         if self.temperature_c is not None:

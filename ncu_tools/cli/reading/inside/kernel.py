@@ -24,6 +24,8 @@ from ncu_tools.cli.options import (
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
     from ncu_tools.kernels.view.next_step import NextStep
@@ -128,7 +130,7 @@ def command(
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
             return
-        view.conditions, view.of_selection = _conditions(run), only is not None
+        view.conditions, view.of_selection = _conditions(run, loaded.table), only is not None
         if only is None:  # samples of all launches say nothing of some
             view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
     parts = chosen or PART_NAMES
@@ -143,15 +145,14 @@ def command(
         _show_text(view, parts, _step_rows(step), notes)
 
 
-def _conditions(run: str) -> dict[str, str]:
-    """How a run folder was collected, by its manifest; {} for reports, which do not say."""
+def _conditions(run: str, launches: pa.Table) -> dict[str, str]:
+    """How clocks and caches were controlled, by the manifest of a run folder or the session of a report."""
     from ncu_launch.files.manifest import folder_of, manifest_in
 
-    manifest = manifest_in(folder_of(run))
-    if manifest is None:
-        return {}
-    found = {"clock control": manifest.clock_control, "cache control": manifest.cache_control}
-    return {title: value for title, value in found.items() if value}
+    from ncu_tools.compare.run_conditions import conditions_of_run
+
+    known = conditions_of_run(launches, manifest_in(folder_of(run)))
+    return {title: known[title] for title in ("clock control", "cache control") if title in known}
 
 
 def _compare(

@@ -92,7 +92,11 @@ def command(
     code = kernel_code(loaded.table, patterns, launch)
     by, ranked_note = what_to_rank_by(code, order)
     if around is not None:
-        rows, notes = hot_places.around(code, _offset(around), by, REACH), []
+        offset = _offset(around)
+        nearest = hot_places.nearest_offset(code, offset)
+        rows, notes = hot_places.around(code, offset, by, REACH), []
+        if nearest not in (offset, None):
+            notes = [f"there is no instruction at {around}: these are around the nearest one, at 0x{nearest:04x}"]
     else:
         view, view_notes = view_to_show(code, view)
         shown = rows_shown(top, output_format)

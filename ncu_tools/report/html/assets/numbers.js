@@ -10,6 +10,8 @@ const STEPS = [
   [1e3, "K"],
   [1, ""],
 ];
+// Units whose thousand is "k"; that of operations and bytes is "K" here.
+const SI_UNITS = ["J", "W", "Hz"];
 const TIME_STEPS = [
   [1e9, "s"],
   [1e6, "ms"],
@@ -41,7 +43,8 @@ function digits(value) {
 
 function scaled(value, unit) {
   const [step, prefix] = STEPS.find(([from]) => Math.abs(value) >= from) ?? [1, ""];
-  return `${digits(value / step)} ${prefix}${unit}`.trim();
+  const written = SI_UNITS.includes(unit) ? prefix.replace("K", "k") : prefix;
+  return `${digits(value / step)} ${written}${unit}`.trim();
 }
 
 function duration(nanoseconds) {

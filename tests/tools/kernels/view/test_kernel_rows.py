@@ -159,6 +159,16 @@ def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path)
     assert "clock control" not in ran("kernel", str(sample), "--part", "identity").stdout
 
 
+def test_a_report_says_it_too_where_its_session_has_the_command_line(tmp_path: Path) -> None:
+    for name in ("report.csv", "report-session.csv"):
+        sample = SAMPLES / ("d22-session-page.csv" if "session" in name else "d01-wide-raw.csv")
+        (tmp_path / name).write_text(
+            sample.read_text("utf-8").replace("ncu --metrics", "ncu --clock-control none --metrics")
+        )
+    assert "clock control" in ran("kernel", str(tmp_path), "--part", "identity").stdout
+    assert "clock control none" in ran("digest", str(tmp_path)).stdout
+
+
 def test_a_rules_result_says_what_ours_makes_of_it() -> None:
     result = RuleResult("CPIStall", "S", "It waits.\nFor 3 cycles.", 12.5, "local", 1, "OPT", WITH_REASON, "ruled out")
     (row,) = [

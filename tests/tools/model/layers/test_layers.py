@@ -166,6 +166,16 @@ class TestTheCommand:
         result = CliRunner().invoke(cli, ["layers", str(tmp_path), "-o", str(tmp_path / "bars.svg")])
         assert "the bars leave out 25.0 % of the time" in result.stderr
 
+    @pytest.mark.parametrize("options", [[], ["--format", "json"], ["-o", "bars.svg"]])
+    def test_of_a_report_without_modules_is_one_paragraph(self, tmp_path: Path, options: list[str]) -> None:
+        launches = with_metadata(table(launch(ns=5)), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
+        write_table(launches, tmp_path / "launches.parquet")
+        error = CliRunner().invoke(cli, ["layers", str(tmp_path), *options]).exception
+        assert str(error) == (
+            f"{tmp_path} has no layers to show. No launch knows its module: profile a model target, or use NVTX "
+            f"ranges. Its kernels: ncu-bench hotspots {tmp_path}"
+        )
+
     def test_refuses_an_unknown_picture_format(self, run: Path) -> None:
         result = CliRunner().invoke(cli, ["layers", str(run), "-o", "bars.gif"])
         assert "no suffix of a picture" in str(result.exception)
