@@ -244,7 +244,10 @@ class TestTheReportsOwnCeiling:
         assert found.per_launch["fp32"].tolist() == pytest.approx([128 * 108 * clock * 1e9 for clock in clocks])
         assert drawn(found, "fp32").value == pytest.approx(128 * 108 * middle * 1e9)
         low, high = min(clocks), max(clocks)
-        assert drawn(found, "fp32").source == f"report, SM clock {middle:.2f} GHz, the median of {low:.2f} to {high:.2f} GHz"
+        assert (
+            drawn(found, "fp32").source
+            == f"report, SM clock {middle:.2f} GHz, the median of {low:.2f} to {high:.2f} GHz"
+        )
 
     def test_says_one_clock_where_launches_differ_by_no_more_than_two_per_cent(self) -> None:
         found = of(*(launch("k", FFMA | at_clock(clock), ns=LONG) for clock in (1e9, 1.019e9)))
