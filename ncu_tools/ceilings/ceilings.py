@@ -202,11 +202,11 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
             result.notes += _on_the_choice(result, device, machine, at)
         _add_others(result, title, at, attributes)
         _draw_measured(result, title, device)
-        bandwidth = middle(shared[at])
+        showing = _showing_clocks(attributes, at[~np.isnan(shared[at])])
+        bandwidth = middle(shared[showing])
         if bandwidth is not None:
-            result.drawn.append(
-                Ceiling(title, "shared", bandwidth, f"report, {_clock(attributes, at, 'shared')}", PROFILED_CLOCK)
-            )
+            source = f"report, {_clock(attributes, showing, 'shared')}"
+            result.drawn.append(Ceiling(title, "shared", bandwidth, source, PROFILED_CLOCK))
     return result
 
 
@@ -292,14 +292,19 @@ def _draw_report(result: Ceilings, title: str, at: Rows, attributes: DeviceAttri
     """Add the report's own ceilings at the profiled clock, one per unit."""
     for unit, values in result.per_launch.items():
         profiled = at[(result.origin_of[unit][at] == result.origins.index(OWN)) & ~np.isnan(values[at])]
-        steady = profiled[attributes.steady[profiled]]
-        profiled = steady if steady.size else profiled
+        profiled = _showing_clocks(attributes, profiled)
         value = middle(values[profiled])
         if value is not None:
             source = f"report, {_clock(attributes, profiled, unit)}"
             result.drawn.append(
                 Ceiling(title, unit, value, source, PROFILED_CLOCK, instruction=_fastest(unit, attributes, at))
             )
+
+
+def _showing_clocks(attributes: DeviceAttributes, at: Rows) -> Rows:
+    """Those of these launches that are long enough to show their clocks; all of them where none is."""
+    steady = at[attributes.steady[at]]
+    return steady if steady.size else at
 
 
 def _fill_from_board(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
@@ -328,11 +333,12 @@ def _add_others(result: Ceilings, title: str, at: Rows, attributes: DeviceAttrib
     for peak in attributes.peaks:
         if peak.instruction and not _is_slower(peak, attributes, at):
             continue
-        for clock, source, kind in (
-            (attributes.sm_clock, f"report, {_clock(attributes, at, peak.unit)}", PROFILED_CLOCK),
-            (attributes.highest_clock, BOARD_SAYS, BOARD_LIMIT),
+        showing = _showing_clocks(attributes, at[~np.isnan((peak.per_cycle * attributes.sm_clock)[at])])
+        for clock, rows, source, kind in (
+            (attributes.sm_clock, showing, f"report, {_clock(attributes, showing, peak.unit)}", PROFILED_CLOCK),
+            (attributes.highest_clock, at, BOARD_SAYS, BOARD_LIMIT),
         ):
-            value = middle((peak.per_cycle * clock)[at])
+            value = middle((peak.per_cycle * clock)[rows])
             if value is not None and not (peak.is_plain and (peak.unit, kind) in drawn):
                 result.others.append(Ceiling(title, peak.unit, value, source, kind, peak.sparse, peak.instruction))
 
@@ -374,8 +380,11 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
     clock = middle(attributes.sm_clock[at])
     if clock is None:
         return "at the profiled clock"
-    short = "" if attributes.steady[at].any() else f", which reads low in launches under {LONG_ENOUGH_NS / 1e6:g} ms"
-    return f"SM clock {clock / 1e9:.2f} GHz{short}"
+    if not attributes.steady[at].any():
+        return f"SM clock {clock / 1e9:.2f} GHz, which reads low in launches under {LONG_ENOUGH_NS / 1e6:g} ms"
+    low, high = np.nanmin(attributes.sm_clock[at]), np.nanmax(attributes.sm_clock[at])
+    differ = f", the median of {low / 1e9:.2f} to {high / 1e9:.2f} GHz" if low < (1 - 2 * CLOCK_ERROR) * high else ""
+    return f"SM clock {clock / 1e9:.2f} GHz{differ}"
 
 
 def _fallback(

@@ -19,7 +19,16 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.compare.comparison_sums import LAUNCHES, SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import Pairing
-from ncu_tools.numbers.statistics import Codes, Estimate, Totals, mean_of, paired_ratio_interval, ratio_interval, totals
+from ncu_tools.numbers.statistics import (
+    Codes,
+    Estimate,
+    Totals,
+    mean_of,
+    paired_ratio_interval,
+    ratio_interval,
+    totals,
+    totals_with_single_launches,
+)
 
 PER_LAUNCH = "per launch"
 OF_COMMON_SIGNATURES = "per launch, of the grids, blocks and ranges in both runs"
@@ -27,8 +36,9 @@ OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
 
 WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
 BETWEEN_SIGNATURES = "how the changes of its shapes and ranges differ"
+SINGLE_AS_OTHERS = "launches of the same shape and range; one launched once is taken to scatter as the others"
 """Launches whose scatter the interval uses; that of all launches includes differences between signatures, and stands
-where some have a single launch and one of them takes most of the time."""
+where those with a single launch take most of the time and are few."""
 OF_ITERATIONS = "iterations"
 """The scatter that comes first where all launches of both runs know their iterations."""
 
@@ -76,8 +86,10 @@ class _Side:
         moments = self.run.moments[column].only(self.weight > 0)
         pair_of, weight_of = np.zeros(strata, np.int64), np.zeros(strata)
         pair_of[self.strata], weight_of[self.strata] = self.pair, self.weight
+        within = moments.joined(self.strata, strata)
         return {
-            WITHIN_SIGNATURES: totals(moments.joined(self.strata, strata), pair_of, pairs, weight_of),
+            WITHIN_SIGNATURES: totals(within, pair_of, pairs, weight_of),
+            SINGLE_AS_OTHERS: totals_with_single_launches(within, pair_of, pairs, weight_of),
             OF_ALL: totals(moments.joined(self.pair, pairs), np.arange(pairs), pairs),
         }
 
@@ -107,16 +119,16 @@ class Mix:
         for number in range(len(self.compares)):
             if number in found:
                 continue
-            (base, of_base), (new, of_new) = (
-                [_around(float(mean[number]), side[basis], number) for basis in (WITHIN_SIGNATURES, OF_ALL)]
-                for mean, side in zip(means, sides, strict=True)
-            )
-            basis, interval = WITHIN_SIGNATURES, ratio_interval(base, new)
-            if not np.isfinite([base[1], new[1]]).all():
-                basis, interval = OF_ALL, ratio_interval(of_base, of_new)
-                paired = interval and paired_ratio_interval(*works[number])
-                if paired is not None:
-                    basis, interval = BETWEEN_SIGNATURES, paired
+            for basis in (WITHIN_SIGNATURES, SINGLE_AS_OTHERS, OF_ALL):
+                base, new = (
+                    _around(float(mean[number]), side[basis], number) for mean, side in zip(means, sides, strict=True)
+                )
+                interval = ratio_interval(base, new)
+                if np.isfinite([base[1], new[1]]).all() and (interval or basis == WITHIN_SIGNATURES):
+                    break
+            paired = interval and basis != WITHIN_SIGNATURES and paired_ratio_interval(*works[number])
+            if paired:
+                basis, interval = BETWEEN_SIGNATURES, paired
             if interval is not None:
                 found[number] = (*interval, basis)
         return found

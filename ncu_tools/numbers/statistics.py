@@ -97,6 +97,28 @@ def totals(strata: Moments, groups: Codes, count: int, weights: Floats | None = 
     return Totals(_summed(of_group, weight * strata.total[there], count), variance, freedom)
 
 
+def totals_with_single_launches(strata: Moments, groups: Codes, count: int, weights: Floats) -> Totals:
+    """As `totals`, with strata of one launch taken to scatter as the others of their group, relative to their values.
+
+    NaN in groups in which strata of several launches have less than half of the sum. The scatter of all single launches
+    is one estimate, with the degrees of freedom of the launches that it is from.
+    """
+    there = strata.size > 0
+    size, of_group, several = strata.size[there], groups[there], strata.size[there] > 1
+    total, squares = weights[there] * strata.total[there], weights[there] ** 2 * strata.squares[there]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pooled = _summed(of_group, size - 1, count)
+        relative = _summed(of_group, squares / (total / size) ** 2, count) / pooled
+        spread = np.where(several, size * squares / (size - 1), 0.0)
+        of_single = relative * _summed(of_group, np.where(several, 0.0, total**2), count)
+        variance = _summed(of_group, spread, count) + of_single
+        parts = _summed(of_group, np.where(several, spread**2 / (size - 1), 0.0), count) + of_single**2 / pooled
+        whole = _summed(of_group, total, count)
+        enough = _summed(of_group, np.where(several, total, 0.0), count) >= whole / 2
+        freedom = np.minimum(variance**2 / parts, pooled)
+    return Totals(whole, np.where(enough, variance, np.nan), np.where(enough, freedom, np.nan))
+
+
 def _mean(total: Floats, size: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         return total / size

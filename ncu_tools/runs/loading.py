@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import LOGS, REPORTS
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 CACHED_FROM_BYTES = 4_000_000
 KERNELS = "kernels.parquet"
 ENDED_EARLY = "the run ended early; this is what it had collected until then"
+NO_TABLES = "the run wrote no tables: it still runs, or was stopped before its end; this is what its reports hold"
 
 
 @dataclass
@@ -102,7 +104,10 @@ def locate(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",
         )
-    return found or _parsed(path, reading, ranges=ranges)
+    run = found or _parsed(path, reading, ranges=ranges)
+    if found is None and (Path(path) / REPORTS).is_dir() and (Path(path) / LOGS).is_dir():
+        run.notes.insert(0, NO_TABLES)
+    return run
 
 
 def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:

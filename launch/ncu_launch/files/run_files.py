@@ -8,6 +8,10 @@ and a run folder for each.
 MANIFEST = "manifest.json"
 REPORTS = "reports"
 LOGS = "logs"
+NCU_CSV = "ncu.csv"
+NCU_INSTRUCTIONS_CSV = "ncu-instructions.csv"
+"""Reports of ncu: of the only run of the program or the first of two, and of the second: SASS counters for the launches
+of the first."""
 LAUNCHES = "launches.parquet"
 BENCH_FILE = "bench.parquet"
 """Measured points of a sweep."""

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError, error_in_line
 from ncu_launch.files.manifest import Manifest, ToolRun
-from ncu_launch.files.run_files import LOGS, REPORTS
+from ncu_launch.files.run_files import LOGS, NCU_CSV, REPORTS
 from ncu_launch.profilers.subprocesses import lines_of
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 
-NCU_CSV = "ncu.csv"
 KILLED = (-9, 137)
 """Exit codes after SIGKILL: as its parent sees it, and as a shell or tool in between reports it."""
 

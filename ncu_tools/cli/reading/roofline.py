@@ -363,8 +363,8 @@ def _cells(point: Point, label: str, view: str, output_format: str, *, several: 
         row["run"] = point.run
     elif view == RUNS and output_format != "csv":
         row["kernel"] = label
-    elif several:
-        row["run"] = label
+    elif several or output_format == "csv":
+        row["run"] = label or point.run
     return row
 
 

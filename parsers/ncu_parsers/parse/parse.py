@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import folder_beside
-from ncu_launch.files.run_files import MANIFEST, RANKS, REPORTS, STATE
+from ncu_launch.files.run_files import MANIFEST, NCU_CSV, NCU_INSTRUCTIONS_CSV, RANKS, REPORTS, STATE
 from ncu_launch.files.typed_json import object_in
 
 from ncu_parsers.derived.table_builder import launches_table
@@ -104,6 +104,8 @@ def stream_into(
         return None
     if any(origin_of(source.path) for source in sources):
         return None  # streamed launches have no ranks
+    if join and _second_runs([source.path for source in sources]):
+        return None
     if len(sources) == 1:
         return _stream_one(path, sources[0], reading, ranges=ranges)
     from ncu_parsers.parse.parallel_parse import begin_alike, read_parts
@@ -183,6 +185,7 @@ def parse(
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)
     if join:
+        profiles = _with_second_runs_joined(profiles, result)
         for together in by_origin([report for report in profiles if report.table is None]):
             _join(together, result)
     return _tabulated(profiles, result)
@@ -196,17 +199,43 @@ def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) 
     result = parse([first, second], join=False)
     if len(result.reports) < 2:
         return result
+    one, other = result.reports
+    result.mismatch = _join_second_run(one, other, result, ended_early=ended_early)
+    return _tabulated([one], result)
+
+
+def _join_second_run(one: Report, other: Report, result: Parsed, *, ended_early: bool) -> str:
+    """Add the counters of the second run to the launches of the first; a sentence on how they differ, or ""."""
     from ncu_parsers.parse.two_run_join import join_runs
 
-    one, other = result.reports
     joined = join_runs(one.launches, other.launches, ended_early=ended_early)
     one.labels = {**other.labels, **one.labels}
-    result.mismatch = joined.mismatch
     result.notes.append(
         f"{joined.matched} of {len(one.launches)} launches were collected in two runs of the program, and joined by "
         "their order within kernel, shape and range"
     )
-    return _tabulated([one], result)
+    return joined.mismatch
+
+
+def _second_runs(paths: Sequence[str]) -> dict[str, str]:
+    """The report of the first run of each report of a second one, as a run folder without tables holds them."""
+    given = set(paths)
+    firsts = {path: str(Path(path).with_name(NCU_CSV)) for path in paths if _is_second_run(Path(path))}
+    return {second: first for second, first in firsts.items() if first in given}
+
+
+def _is_second_run(path: Path) -> bool:
+    return path.name == NCU_INSTRUCTIONS_CSV and path.parent.name == REPORTS
+
+
+def _with_second_runs_joined(profiles: list[Report], result: Parsed) -> list[Report]:
+    """The reports without those of second runs, whose counters their first runs get. The run may have ended early."""
+    by_path = {report.source: report for report in profiles if report.table is None}
+    seconds = _second_runs(list(by_path))
+    for second, first in seconds.items():
+        mismatch = _join_second_run(by_path[first], by_path[second], result, ended_early=True)
+        result.notes += [mismatch] if mismatch else []
+    return [report for report in profiles if report.source not in seconds]
 
 
 def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:

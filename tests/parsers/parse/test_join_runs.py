@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_parsers.parse import parse as parsing
+from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.parse.two_run_join import join_runs
 from ncu_parsers.report_data.report import Launch, Metric
+from ncu_parsers.sources.sources import find_sources
 
 BYTES, ADDS = "dram__bytes.sum", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
 
@@ -84,3 +89,59 @@ def test_a_launch_that_failed_in_either_run_failed() -> None:
     second[0].failed = True
     join_runs(first, second)
     assert first[0].failed
+
+
+class TestARunFolderWithoutTables:
+    """A run of `profile` that was stopped before it wrote them leaves the reports of its two runs."""
+
+    @staticmethod
+    def folder(path: Path, first: list[str], second: list[str], under: str = "reports") -> list[str]:
+        (path / under).mkdir()
+        for name, process, metric, kernels in (
+            ("ncu.csv", 1, BYTES, first),
+            ("ncu-instructions.csv", 2, ADDS, second),
+        ):
+            lines = [
+                f'"ID","Process ID","Kernel Name","Block Size","Grid Size","Device","CC","{metric}"',
+                '"","","","","","","",""',
+                *(
+                    f'"{number}","{process}","{kernel}","(32, 1, 1)","(1, 1, 1)","0","9.0","{number + 1}"'
+                    for number, kernel in enumerate(kernels)
+                ),
+            ]
+            (path / under / name).write_text("\n".join(lines) + "\n", "utf-8")
+        return [str(path)]
+
+    def test_has_each_launch_once_with_the_counters_of_both_runs(self, tmp_path: Path) -> None:
+        parsed = parse(find_sources(self.folder(tmp_path, ["a", "b", "a"], ["a", "b", "a"])))
+        assert parsed.table is not None
+        assert parsed.table.column("kernel_name").to_pylist() == ["a", "b", "a"]
+        assert parsed.table.column(BYTES).to_pylist() == parsed.table.column(ADDS).to_pylist() == [1, 2, 3]
+        assert any("3 of 3 launches were collected in two runs of the program" in note for note in parsed.notes)
+
+    def test_whose_second_run_was_stopped_keeps_the_launches_of_the_first(self, tmp_path: Path) -> None:
+        parsed = parse(find_sources(self.folder(tmp_path, ["a", "b", "a"], ["a"])))
+        assert parsed.table is not None
+        assert parsed.table.column(ADDS).to_pylist() == [1, None, None]
+        assert not any("not deterministic" in note for note in parsed.notes)
+
+    def test_whose_second_run_launched_more_says_that_the_counters_do_not_belong_together(self, tmp_path: Path) -> None:
+        parsed = parse(find_sources(self.folder(tmp_path, ["a"], ["a", "a"])))
+        assert parsed.table is not None
+        assert len(parsed.table) == 1
+        assert any("not deterministic" in note for note in parsed.notes)
+
+    def test_is_read_alike_where_reports_are_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        sources = find_sources(self.folder(tmp_path, ["a", "b"], ["a", "b"]))
+        monkeypatch.setattr(parsing, "STREAMED_FROM_BYTES", 1)
+        assert parse_into(tmp_path / "out.parquet", sources).table is not None
+
+    def test_is_no_reason_to_join_other_files_or_with_separate(self, tmp_path: Path) -> None:
+        sources = find_sources(self.folder(tmp_path, ["a"], ["a"]))
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        kept = parse(sources, join=False).table
+        other = parse(find_sources(self.folder(elsewhere, ["a"], ["a"], under="kept"))).table
+        assert kept is not None
+        assert other is not None
+        assert len(kept) == len(other) == 2

@@ -243,7 +243,15 @@ class TestTheReportsOwnCeiling:
         found = of(*(launch("k", FFMA | at_clock(clock * 1e9), ns=LONG) for clock in clocks))
         assert found.per_launch["fp32"].tolist() == pytest.approx([128 * 108 * clock * 1e9 for clock in clocks])
         assert drawn(found, "fp32").value == pytest.approx(128 * 108 * middle * 1e9)
-        assert drawn(found, "fp32").source == f"report, SM clock {middle:.2f} GHz"
+        low, high = min(clocks), max(clocks)
+        assert (
+            drawn(found, "fp32").source
+            == f"report, SM clock {middle:.2f} GHz, the median of {low:.2f} to {high:.2f} GHz"
+        )
+
+    def test_says_one_clock_where_launches_differ_by_no_more_than_two_per_cent(self) -> None:
+        found = of(*(launch("k", FFMA | at_clock(clock), ns=LONG) for clock in (1e9, 1.019e9)))
+        assert drawn(found, "fp32").source == "report, SM clock 1.01 GHz"
 
     def test_is_drawn_at_the_clock_of_launches_long_enough_to_show_it(self) -> None:
         found = of(
@@ -312,6 +320,15 @@ class TestTheInstructionOfATensorCeiling:
     def test_is_named_if_another_instruction_is_slower_by_more_than_a_per_cent(self) -> None:
         assert self.named(4096, 4096 * 2 / 3) == ("wgmma", ["mma.sync"])
         assert self.named(1000, 985) == ("wgmma", ["mma.sync"])
+
+    def test_and_of_a_slower_one_are_at_the_clock_of_the_same_launches(self) -> None:
+        """Short launches print a clock that is too low, and would set mma.sync lower than it is."""
+        peaks = tensor_peak(self.FAST, 4096) | tensor_peak(self.SLOW, 4096 * 2 / 3)
+        clocks = ((1.4e9, LONG), (1e9, SHORT), (1e9, SHORT))
+        found = of(*(launch("k", peaks | at_clock(clock), ns=ns, capability="9.0") for clock, ns in clocks))
+        (slower,) = [ceiling for ceiling in found.others if ceiling.unit == "tensor_bf16"]
+        assert slower.value / drawn(found, "tensor_bf16").value == pytest.approx(2 / 3)
+        assert slower.source == drawn(found, "tensor_bf16").source
 
     def test_is_not_named_if_all_are_as_fast(self) -> None:
         for slow in (100, 99.5, 99):

@@ -474,6 +474,16 @@ def test_a_run_that_ended_early_has_a_note_and_is_not_compared(call: Any, tmp_pa
     assert call("compare", whole, cut, "--anyway").code == 0
 
 
+def test_a_run_folder_without_tables_says_that_its_run_did_not_end(call: Any, tmp_path: Path) -> None:
+    for folder in ("run/reports", "run/logs", "reports"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("run/reports", "reports"):
+        (tmp_path / folder / "ncu.csv").write_bytes(Path(RAW).read_bytes())
+    said = "the run wrote no tables: it still runs, or was stopped before its end"
+    assert said in call("hotspots", str(tmp_path / "run")).err
+    assert said not in call("hotspots", str(tmp_path / "reports")).err
+
+
 def test_a_file_redirected_by_the_shell_is_read_by_its_own_path(tmp_path: Path) -> None:
     with Path(RAW).open("rb") as stream:
         done = subprocess.run(

@@ -81,3 +81,11 @@ def test_json_written_in_pieces_equals_the_whole_json(rows: list[dict[str, Any]]
 def test_csv_quotes_cells_with_separators() -> None:
     lines = list(to_csv(Table("x", (Column("a", "a"), Column("b", "b")), [{"a": 'x,"y"', "b": 1.5}, {"a": "z"}])))
     assert "".join(lines) == 'a,b\n"x,""y""",1.5\nz,'
+
+
+@pytest.mark.usefixtures("folder")
+def test_rows_of_a_roofline_name_their_run_in_csv_also_where_it_is_the_only_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, _ = shown(capsys, ["roofline"], "--format", "csv")
+    assert {row["run"] for row in csv.DictReader(io.StringIO(out))} == {"run.parquet"}

@@ -28,6 +28,7 @@ from ncu_tools.compare.per_launch import (
     OF_ITERATIONS,
     OF_OTHER_SIGNATURES,
     PER_LAUNCH,
+    SINGLE_AS_OTHERS,
     WITHIN_SIGNATURES,
 )
 from ncu_tools.compare.run_conditions import conditions_of
@@ -88,6 +89,20 @@ class TestPerLaunch:
         assert (time.base, time.new) == (pytest.approx(507.55), pytest.approx((2 * 9.05 + 2 * 905) / 4))
         assert (time.outcome, time.compares) == ("less", PER_LAUNCH)
         assert gated("kernel:gemm:time>5%", base, new).outcome == "passed"
+
+    def test_one_launch_of_another_shape_does_not_hide_a_slower_kernel(self) -> None:
+        """Of a real convolution kernel: four launches of one grid, one of half of it."""
+        base = several("conv", 68.9, 68.35, 68.3, 68.4, grid=LARGE) + several("conv", 47.62)
+        new = several("conv", *(1.2 * ns for ns in (68.4, 68.9, 68.3, 68.35)), grid=LARGE) + several("conv", 57.1)
+        time = compared(base, new).kernels[0].changes["time"]
+        assert (time.outcome, time.basis) == ("more", SINGLE_AS_OTHERS)
+        assert gated("kernel:conv:time>5%", base, new).outcome == "tripped"
+        assert gated("kernel:conv:time>5%", base, base[::-1]).outcome == "passed"
+
+    def test_equal_times_of_one_shape_do_not_say_that_a_single_launch_of_another_has_no_noise(self) -> None:
+        base = several("conv", 68, 68, grid=LARGE) + several("conv", 47)
+        new = several("conv", 72, 72, grid=LARGE) + several("conv", 50)
+        assert compared(base, new).kernels[0].changes["time"].outcome == "no change shown"
 
     def test_launches_of_a_grid_that_one_run_lacks_are_left_out_with_a_note(self) -> None:
         new = several("gemm", 9, 9.1) + several("gemm", 900, grid=LARGE)

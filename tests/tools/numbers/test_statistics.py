@@ -20,6 +20,7 @@ from ncu_tools.numbers.statistics import (
     ratio_interval,
     student_quantile,
     totals,
+    totals_with_single_launches,
 )
 from tests.support.nightly import one_in
 
@@ -244,3 +245,47 @@ class TestPairedRatioInterval:
         held = [one[0] <= 1.3 <= one[1] for one in found if one is not None]
         assert len(held) > 1900
         assert 0.94 <= sum(held) / len(held) <= 0.98
+
+
+class TestTotalsWithSingleLaunches:
+    """A stratum of one launch scatters as the others of its group, relative to its own time."""
+
+    ONE = np.zeros(2, np.int64)
+
+    def test_add_the_relative_scatter_of_the_others_to_that_within_them(self) -> None:
+        strata = of_values(np.array([99.0, 101.0, 50.0]), np.array([0, 0, 1]), 2)
+        found = totals_with_single_launches(strata, self.ONE, 1, np.ones(2))
+        assert found.total.tolist() == [250]
+        assert found.variance.tolist() == pytest.approx([2 * 2 + (2 / 100**2) * 50**2])
+        assert found.freedom.tolist() == [1]
+
+    def test_equal_totals_where_no_stratum_has_a_single_launch(self) -> None:
+        strata, weights = of_values(VALUES, GROUPS, 2), np.array([1.0, 3.0])
+        found, known = totals_with_single_launches(strata, self.ONE, 1, weights), totals(strata, self.ONE, 1, weights)
+        assert (found.total, found.variance, found.freedom) == (
+            known.total,
+            known.variance,
+            pytest.approx(known.freedom),
+        )
+
+    @pytest.mark.parametrize("single", [[201.0], [NONE]], ids=["most of the time", "of an unknown time"])
+    def test_are_unknown_where_single_launches_have_most_of_the_sum(self, single: list[float]) -> None:
+        strata = of_values(np.array([99.0, 101.0, *single]), np.array([0, 0, 1]), 2)
+        assert np.isnan(totals_with_single_launches(strata, self.ONE, 1, np.ones(2)).variance).all()
+
+    @pytest.mark.parametrize("sizes", [(4, 1), (2, 1), (3, 3, 1, 1)])
+    def test_give_intervals_of_which_about_95_of_100_hold_the_true_ratio(self, sizes: tuple[int, ...]) -> None:
+        random, held, trials = np.random.default_rng(11), 0, 2000
+        strata = np.repeat(np.arange(len(sizes)), sizes)
+        means = np.array([100.0, 70.0, 30.0, 20.0])[strata]
+        for _ in range(trials):
+            sides = []
+            for factor in (1.0, 1.2):
+                values = factor * means * (1 + 0.02 * random.standard_normal(len(strata)))
+                of = of_values(values, strata, len(sizes))
+                found = totals_with_single_launches(of, np.zeros(len(sizes), np.int64), 1, np.ones(len(sizes)))
+                sides.append((float(found.total[0]), float(found.variance[0]), float(found.freedom[0])))
+            interval = ratio_interval(sides[0], sides[1])
+            assert interval is not None
+            held += interval[0] <= 1.2 <= interval[1]
+        assert 0.93 <= held / trials <= 0.99
