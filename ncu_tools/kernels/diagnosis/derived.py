@@ -30,26 +30,32 @@ def lanes_of(known: Known) -> float:
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
-    """Tensor FLOPs of the kernel's roofline row, where its count is complete. A unit that was not used is missing."""
+    """Tensor FLOPs of the kernel's roofline row, where its count is complete. A unit that was not used is missing.
+
+    `tensor_flops_at_least` is what was counted, however incomplete the count is.
+    """
     tensor = [amount for unit, amount in kernel.work.items() if unit.startswith("tensor_")]
     known = kernel.flops is not None and not kernel.flops_lower_bound
-    return {"tensor_flops": float(sum(filter(None, tensor))) if known and None not in tensor else math.nan}
+    counted = float(sum(filter(None, tensor)))
+    return {"tensor_flops": counted if known and None not in tensor else math.nan, "tensor_flops_at_least": counted}
 
 
 def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
     """Whether a kernel has 16-bit inputs, and how many tensor FLOPs it did with that type.
 
-    Where they were not counted, a pipe that was never active did none.
+    Where they were not counted, a pipe that was never active did none. FLOPs of another type are work, too: cuDNN's
+    attention of bf16 has "f16" in its name.
     """
     counted = known.get(f"tensor_flops_{inputs.type}", math.nan)
     counted = known["tensor_flops"] if math.isnan(counted) else counted
     was_idle = known.get("tensor_pipe", math.nan) == 0
+    work = 0.0 if math.isnan(counted) and was_idle else counted
     return {
         "half_inputs": float(bool(inputs.type)),
         "matrix_product": float(inputs.is_product),
         "vector_product": float(inputs.is_vector),
         "tensor_flops_of_inputs": counted,
-        "tensor_work": 0.0 if math.isnan(counted) and was_idle else counted,
+        "tensor_work": work or known["tensor_flops_at_least"],
         "all_compute": 1.0,
         "all_operands": 1.0,
     }

@@ -197,6 +197,15 @@ class TestInputs:
         assert math.isnan(follows({"tensor_pipe": 0.1})["tensor_work"])
         assert follows({"tensor_pipe": 0.0, "tensor_flops_fp16": 4.0}, None, Inputs("fp16"))["tensor_work"] == 4.0
 
+    def test_of_another_type_than_the_name_says_are_tensor_work_all_the_same(self) -> None:
+        """cuDNN calls an attention of bf16 wgmma_f16: on an H100 it did 1.4e11 tensor FLOPs of bf16, and none of fp16."""
+        counted = {"tensor_flops_fp16": 0.0, "tensor_flops_bf16": 1.4e11}
+        found = follows(counted, kernel(flops=1.4e11, work={"tensor_bf16": 1.4e11}), Inputs("fp16"))
+        assert (found["tensor_flops_of_inputs"], found["tensor_work"]) == (0.0, 1.4e11)
+        tf32 = follows({"tensor_flops_fp16": 0.0}, kernel(work={"tensor_tf32": 8.0, "tensor_fp8": None}), Inputs("fp16"))
+        assert tf32["tensor_work"] == 8.0, "counted, however incomplete the count is"
+        assert follows({"tensor_flops_fp16": 0.0}, None, Inputs("fp16"))["tensor_work"] == 0.0
+
     def test_that_tensor_cores_take_over_are_all_of_their_work_and_operands(self) -> None:
         found = follows({})
         assert (found["all_compute"], found["all_operands"]) == (1.0, 1.0)
