@@ -118,12 +118,14 @@ def _of_accesses(known: Known) -> dict[str, float]:
     )
     local, shared = known.get("local_sectors", math.nan), _shared_of_l1(known)
     unused = max((one for one in (loads, stores) if not math.isnan(one)), default=math.nan)
+    excessive, overfetch = known.get("excessive_sectors", math.nan), known.get("l2_overfetch", math.nan)
     return {
         "unused_load_bytes": loads,
         "unused_store_bytes": stores,
         "unused_bytes": unused,
         "shared_of_l1": shared,
-        "unused_of_l1": unused * (1 - (0.0 if math.isnan(shared) else shared)),
+        "unused_of_l1": _least(unused, excessive) * (1 - (0.0 if math.isnan(shared) else shared)),
+        "excessive_of_l2": excessive if math.isnan(overfetch) else overfetch,
         "conflicts_of_l1": known.get("conflicts", math.nan) * (1.0 if math.isnan(shared) else shared),
         "partial_warps": 1 - known.get("warp_threads", math.nan) / WARP_THREADS,
         "inactive_lanes": 1 - known.get("lanes", math.nan) / lanes_of(known),

@@ -142,6 +142,13 @@ class TestAccesses:
         assert math.isnan(found["shared_of_l1"])
         assert (found["unused_of_l1"], found["conflicts_of_l1"]) == (0.5, 0.4)
 
+    def test_waste_of_l1_no_more_than_their_excessive_sectors_and_of_l2_what_was_asked_of_it(self) -> None:
+        """Of 2.2 million sectors of a transform on an H100, 3,072 are excessive, though its few loads use 5.3 of 32 bytes."""
+        found = follows({"used_load_bytes": 5.33, "used_store_bytes": 32.0, "excessive_sectors": 0.0014})
+        assert (found["unused_of_l1"], found["excessive_of_l2"]) == (0.0014, 0.0014)
+        found = follows({"used_load_bytes": 16.0, "excessive_sectors": 0.6, "l2_overfetch": 0.002})
+        assert (found["unused_of_l1"], found["excessive_of_l2"]) == (0.5, 0.002)
+
     def test_of_warps_leave_lanes_inactive(self) -> None:
         assert follows({"lanes": 24.0})["inactive_lanes"] == 0.25
 
