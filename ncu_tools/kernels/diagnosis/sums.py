@@ -398,7 +398,8 @@ def diagnosis_metrics() -> frozenset[str]:
     means = (metric for metrics in MEANS.values() for metric, _ in metrics)
     return frozenset((
         *accesses, *pairs, *means, SPILLS, *LOCAL_SECTORS, L1_SECTORS, *ALL_INSTRUCTIONS, *part_metrics().values(),
-        LOCAL_THEORETICAL, SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, SECTORS_ASKED_OF_L2, *map(STALL.format, stall_reasons()),
+        LOCAL_THEORETICAL, SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, SECTORS_ASKED_OF_L2,
+        *map(STALL.format, stall_reasons()),
         *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
         *quantities()[PIPE].metrics,
     ))  # fmt: skip

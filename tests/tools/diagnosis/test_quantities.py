@@ -209,7 +209,9 @@ class TestInputs:
         counted = {"tensor_flops_fp16": 0.0, "tensor_flops_bf16": 1.4e11}
         found = follows(counted, kernel(flops=1.4e11, work={"tensor_bf16": 1.4e11}), Inputs("fp16"))
         assert (found["tensor_flops_of_inputs"], found["tensor_work"]) == (0.0, 1.4e11)
-        tf32 = follows({"tensor_flops_fp16": 0.0}, kernel(work={"tensor_tf32": 8.0, "tensor_fp8": None}), Inputs("fp16"))
+        tf32 = follows(
+            {"tensor_flops_fp16": 0.0}, kernel(work={"tensor_tf32": 8.0, "tensor_fp8": None}), Inputs("fp16")
+        )
         assert tf32["tensor_work"] == 8.0, "counted, however incomplete the count is"
         assert follows({"tensor_flops_fp16": 0.0}, None, Inputs("fp16"))["tensor_work"] == 0.0
 
