@@ -234,8 +234,8 @@ class DiagnosisSums:
         overfetch = np.fmin(1 - ideal * SECTOR_BYTES / dram, wasted * DRAM_BYTES_OF_A_SECTOR / dram)
         conflicts = [_share(total(added), total(whole)) for added, whole in WAVEFRONTS]
         return {
-            "sectors_per_load": total(SECTORS.format("ld")) / total(REQUESTS.format("ld")),
-            "sectors_per_store": total(SECTORS.format("st")) / total(REQUESTS.format("st")),
+            "sectors_per_load": _share(total(SECTORS.format("ld")), total(REQUESTS.format("ld"))),
+            "sectors_per_store": _share(total(SECTORS.format("st")), total(REQUESTS.format("st"))),
             "excessive_sectors": _share(excessive, theoretical),
             "l2_overfetch": _share(wasted, asked),
             "dram_overfetch": np.where(dram > 0, np.maximum(overfetch, 0), np.nan),

@@ -138,6 +138,12 @@ class TestRatiosOfSums:
         assert math.isnan(of({IDEAL: 10.0}, dram=0.0)["dram_overfetch"])
         assert math.isnan(of({}, dram=640.0)["dram_overfetch"])
 
+    def test_are_none_too_many_where_a_kernel_has_no_accesses_to_global_memory(self) -> None:
+        """The tail kernel of the H100 loads nothing: "coalescing would say more" asked for what it has."""
+        none = {SECTORS.format("ld"): 0.0, REQUESTS.format("ld"): 0.0}
+        assert of(none)["sectors_per_load"] == 0.0
+        assert math.isnan(of(none)["sectors_per_store"])
+
     def test_are_wasted_on_l2_only_as_far_as_l1_asked_it_for_more_than_coalesced_ones_would(self) -> None:
         """Two loads of 16 bytes of 32 a thread on an H100: 1,310,720 sectors in L1, 786,432 asked of L2, all needed."""
         cast = {IDEAL: 786432.0, THEORETICAL: 1310720.0, ASKED: 786432.0}
