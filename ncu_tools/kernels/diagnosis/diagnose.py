@@ -197,14 +197,14 @@ def diagnose(
     causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
     timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
     complete = kernel.flops is not None and not kernel.flops_lower_bound
-    compared = both_sides_are_known(known, busy, kernel)
+    compared, is_certain = both_sides_are_known(known, busy, kernel), none_can_be_busier(known, busy)
     return Diagnosis(
         busiest=limit or next(iter(busy), None),
         causes=causes,
         ruled_out=found.ruled_out,
         possible=[] if is_near_its_limit else found.possible,
-        collect=_to_collect(found.missing, compared, kernel) if by_ncu and not is_near_its_limit else [],
-        busiest_is_certain=none_can_be_busier(known, busy),
+        collect=_to_collect(found.missing, compared, is_certain, kernel) if by_ncu and not is_near_its_limit else [],
+        busiest_is_certain=is_certain,
         lacks_a_ceiling=timed and moved and complete and not compared and not is_near_its_limit,
     )
 
@@ -305,9 +305,14 @@ class _Tried:
         self.ruled_out.append(RuledOut(rule.id, self._words.label(rule), reason))
 
 
-def _to_collect(missing: set[str], compared: bool, kernel: Hotspot) -> list[str]:
-    """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown."""
+def _to_collect(missing: set[str], compared: bool, is_certain: bool, kernel: Hotspot) -> list[str]:
+    """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown.
+
+    Where another resource can be busier than the busiest known one, NVIDIA's throughputs of the SM and of memory tell:
+    of integer work, for instance, or of atomics, that neither FLOPs nor DRAM bytes count.
+    """
     groups = {quantities()[name].group for name in missing} - {""}
+    groups |= set() if is_certain else {"speed-of-light"}
     if not compared:
         groups |= {"dram"} if kernel.dram_bytes is None else set()
         groups |= {"flops"} if kernel.flops is None or kernel.flops_lower_bound else set()

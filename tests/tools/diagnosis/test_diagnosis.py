@@ -345,7 +345,7 @@ class TestMissingMetrics:
     def test_explain_nothing_and_the_groups_to_collect_are_named(self) -> None:
         found = diagnosed({})
         assert found.text == (
-            "not explained by what was collected; coalescing, dram, flops, issue, occupancy, spills, stalls would say more"
+            "not explained by what was collected; coalescing, dram, flops, issue, occupancy, speed-of-light, spills, stalls would say more"
         )
 
     def test_of_memory_leave_the_busiest_resource_uncertain(self) -> None:
@@ -369,7 +369,7 @@ class TestMissingMetrics:
         (kernel,) = hotspots(made, ceilings_of(made)).rows
         assert (kernel.flops, kernel.bound) == (0.0, None)
         assert diagnoses(made, [kernel], "name")["k"].text == (
-            "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; coalescing, issue, occupancy, spills, stalls would say more"
+            "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; coalescing, issue, occupancy, speed-of-light, spills, stalls would say more"
         )
 
     def test_of_operators_are_not_requested_from_ncu(self) -> None:
