@@ -120,6 +120,11 @@ class TestALastWavePartlyFilled:
         assert found.causes[0].says == "tail: 1.25 waves, so the last of 2 is 25 % full"
         assert found.causes[0].cost == pytest.approx(0.375)  # 3/4 of the second of two waves
 
+    def test_of_one_block_is_told_as_such_where_three_digits_show_whole_waves(self) -> None:
+        """529 blocks on the 132 SMs of an H100 that hold 2 each: 2.004 waves."""
+        found = diagnosed(grid(529, sms=132, fit=2), self.QUIET)
+        assert found.causes[0].says == "tail: just over 2 waves, so the last of 3 is < 1 % full"
+
     def test_costs_no_more_than_the_idle_time_of_the_sms(self) -> None:
         idle = {"sm__cycles_active.avg": 90.0, "sm__cycles_elapsed.max": 100.0}
         assert costs(diagnosed(grid(400), self.QUIET, idle)) == {"tail": 0.1}
