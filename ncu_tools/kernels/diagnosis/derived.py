@@ -30,26 +30,32 @@ def lanes_of(known: Known) -> float:
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
-    """Tensor FLOPs of the kernel's roofline row, where its count is complete. A unit that was not used is missing."""
+    """Tensor FLOPs of the kernel's roofline row, where its count is complete. A unit that was not used is missing.
+
+    `tensor_flops_at_least` is what was counted, however incomplete the count is.
+    """
     tensor = [amount for unit, amount in kernel.work.items() if unit.startswith("tensor_")]
     known = kernel.flops is not None and not kernel.flops_lower_bound
-    return {"tensor_flops": float(sum(filter(None, tensor))) if known and None not in tensor else math.nan}
+    counted = float(sum(filter(None, tensor)))
+    return {"tensor_flops": counted if known and None not in tensor else math.nan, "tensor_flops_at_least": counted}
 
 
 def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
     """Whether a kernel has 16-bit inputs, and how many tensor FLOPs it did with that type.
 
-    Where they were not counted, a pipe that was never active did none.
+    Where they were not counted, a pipe that was never active did none. FLOPs of another type are work, too: cuDNN's
+    attention of bf16 has "f16" in its name.
     """
     counted = known.get(f"tensor_flops_{inputs.type}", math.nan)
     counted = known["tensor_flops"] if math.isnan(counted) else counted
     was_idle = known.get("tensor_pipe", math.nan) == 0
+    work = 0.0 if math.isnan(counted) and was_idle else counted
     return {
         "half_inputs": float(bool(inputs.type)),
         "matrix_product": float(inputs.is_product),
         "vector_product": float(inputs.is_vector),
         "tensor_flops_of_inputs": counted,
-        "tensor_work": 0.0 if math.isnan(counted) and was_idle else counted,
+        "tensor_work": work or known["tensor_flops_at_least"],
         "all_compute": 1.0,
         "all_operands": 1.0,
     }
@@ -112,12 +118,14 @@ def _of_accesses(known: Known) -> dict[str, float]:
     )
     local, shared = known.get("local_sectors", math.nan), _shared_of_l1(known)
     unused = max((one for one in (loads, stores) if not math.isnan(one)), default=math.nan)
+    excessive, overfetch = known.get("excessive_sectors", math.nan), known.get("l2_overfetch", math.nan)
     return {
         "unused_load_bytes": loads,
         "unused_store_bytes": stores,
         "unused_bytes": unused,
         "shared_of_l1": shared,
-        "unused_of_l1": unused * (1 - (0.0 if math.isnan(shared) else shared)),
+        "unused_of_l1": _least(unused, excessive) * (1 - (0.0 if math.isnan(shared) else shared)),
+        "excessive_of_l2": excessive if math.isnan(overfetch) else overfetch,
         "conflicts_of_l1": known.get("conflicts", math.nan) * (1.0 if math.isnan(shared) else shared),
         "partial_warps": 1 - known.get("warp_threads", math.nan) / WARP_THREADS,
         "inactive_lanes": 1 - known.get("lanes", math.nan) / lanes_of(known),

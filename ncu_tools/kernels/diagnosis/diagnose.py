@@ -20,6 +20,7 @@ from ncu_tools.kernels.diagnosis.limits import (
     both_sides_are_known,
     busy_resources,
     cost,
+    near_its_limit,
     none_can_be_busier,
     shared_by_all_sms,
 )
@@ -31,6 +32,10 @@ from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
 from ncu_tools.numbers.number_format import counted
 
 WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
+WITHOUT_ITS_PART = (
+    "the memory system's throughput leaves out the part of L2 that is, perhaps the fabric between its halves: "
+    "lts__ltcfabric2lts_cycles_active would tell"
+)
 AT_ITS_LIMIT = "near its limit"
 MOST_NAMED = 3
 """Most causes that a sentence names, besides the limit of the busiest resource. JSON has all of them."""
@@ -99,8 +104,7 @@ class Diagnosis:
         parts = [cause.text for cause in named] or self._unexplained()
         if self.causes and AT_ITS_LIMIT not in {cause.rule for cause in named} and self.busiest is not None:
             parts.append(f"{self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}")
-        if self.lacks_a_ceiling:
-            parts.append(WITHOUT_CEILING)
+        parts += self._reservations()
         parts += [f"ruled out, as {reason}: {', '.join(labels)}" for reason, labels in self._by_reason().items()]
         if self.possible:
             parts.append(f"perhaps {', '.join(self.possible)}")
@@ -116,7 +120,19 @@ class Diagnosis:
     @property
     def unexplained(self) -> str:
         """What is said of a kernel without a cause, but for what was ruled out or not collected; or ""."""
-        return "; ".join([*self._unexplained(), *([WITHOUT_CEILING] if self.lacks_a_ceiling else [])])
+        return "; ".join([*self._unexplained(), *self._reservations()])
+
+    def _reservations(self) -> list[str]:
+        return [
+            *([WITHOUT_CEILING] if self.lacks_a_ceiling else []),
+            *([WITHOUT_ITS_PART] if self._is_doubtful else []),
+        ]
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """True if the busiest resource would be a limit, were it proven."""
+        one = self.busiest
+        return one is not None and not one.is_proven and one.share >= NEAR_ITS_LIMIT
 
     def _by_reason(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -130,7 +146,8 @@ class Diagnosis:
     def _unexplained(self) -> list[str]:
         if self.busiest is None:
             return ["not explained by what was collected"] if self.collect and not self.lacks_a_ceiling else []
-        nothing = "not explained by what was collected" if self.collect else "no cause stands out"
+        lacks_something = bool(self.collect) or self._is_doubtful
+        nothing = "not explained by what was collected" if lacks_something else "no cause stands out"
         return [f"{nothing}: {self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}"]
 
     def as_json(self) -> dict[str, Any]:
@@ -173,20 +190,21 @@ def diagnose(
     """
     known, standing_on, busy = _known(collected, kernel, inputs)
     sources = _sources(standing_on, metrics)
-    is_near_its_limit = known["busiest"] >= NEAR_ITS_LIMIT
+    limit = near_its_limit(busy)
+    is_near_its_limit = limit is not None
     found = _Tried(known, sources, busy, SentenceValues(known, inputs, busy))
-    causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
+    causes = [*([_limit(limit)] if limit is not None else []), *found.ranked()]
     causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
     timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
     complete = kernel.flops is not None and not kernel.flops_lower_bound
-    compared = both_sides_are_known(known, busy, kernel)
+    compared, is_certain = both_sides_are_known(known, busy, kernel), none_can_be_busier(known, busy)
     return Diagnosis(
-        busiest=busy[0] if busy else None,
+        busiest=limit or next(iter(busy), None),
         causes=causes,
         ruled_out=found.ruled_out,
         possible=[] if is_near_its_limit else found.possible,
-        collect=_to_collect(found.missing, compared, kernel) if by_ncu and not is_near_its_limit else [],
-        busiest_is_certain=none_can_be_busier(known, busy),
+        collect=_to_collect(found.missing, compared, is_certain, kernel) if by_ncu and not is_near_its_limit else [],
+        busiest_is_certain=is_certain,
         lacks_a_ceiling=timed and moved and complete and not compared and not is_near_its_limit,
     )
 
@@ -287,9 +305,14 @@ class _Tried:
         self.ruled_out.append(RuledOut(rule.id, self._words.label(rule), reason))
 
 
-def _to_collect(missing: set[str], compared: bool, kernel: Hotspot) -> list[str]:
-    """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown."""
+def _to_collect(missing: set[str], compared: bool, is_certain: bool, kernel: Hotspot) -> list[str]:
+    """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown.
+
+    Where another resource can be busier than the busiest known one, NVIDIA's throughputs of the SM and of memory tell:
+    of integer work, for instance, or of atomics, that neither FLOPs nor DRAM bytes count.
+    """
     groups = {quantities()[name].group for name in missing} - {""}
+    groups |= set() if is_certain else {"speed-of-light"}
     if not compared:
         groups |= {"dram"} if kernel.dram_bytes is None else set()
         groups |= {"flops"} if kernel.flops is None or kernel.flops_lower_bound else set()

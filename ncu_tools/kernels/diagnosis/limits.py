@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ncu_tools.ceilings.ceilings import UNIT_TITLES
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known
-from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
 
 DRAM, L2, L1, LSU, SM, MEMORY, ROOF = "dram", "l2", "l1", "lsu", "sm", "memory", "roof"
 LEVELS = (DRAM, L2, L1)
@@ -31,12 +31,16 @@ AS_BUSY = 0.01
 
 @dataclass(frozen=True)
 class BusyResource:
-    """One resource: the share of the kernel's time it is busy, and the metric of that share, or "roofline"."""
+    """One resource: the share of the kernel's time it is busy, and the metric of that share, or "roofline".
+
+    `is_proven` is False where which part of it is busy is not known, nor that it bounds the kernel.
+    """
 
     resource: str
     title: str
     share: float
     metric: str
+    is_proven: bool = True
 
 
 def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
@@ -54,6 +58,7 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
         if metric and exceeds > (AS_BUSY if "throughput" in metric else 0.0):
             parts[resource] = BusyResource(resource, title, known[place], metric)
     _add_l1_of_active_cycles(parts, known)
+    _doubt_l2_beyond_the_memory_system(parts, known)
     found = list(parts.values())
     for resource, title, name, members in (
         (SM, "SM", "sm__throughput.avg.pct_of_peak_sustained_elapsed", (SM,)),
@@ -66,6 +71,11 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
         resource = DRAM if kernel.bound == UNIT_TITLES["dram"] else ROOF
         found.append(BusyResource(resource, kernel.bound, kernel.bound_fraction, "roofline"))
     return sorted(found, key=lambda one: -one.share)
+
+
+def near_its_limit(busy: Sequence[BusyResource]) -> BusyResource | None:
+    """The busiest resource that is proven to be, if it is so near its peak that it bounds the kernel."""
+    return next((one for one in busy if one.is_proven and one.share >= NEAR_ITS_LIMIT), None)
 
 
 def both_sides_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
@@ -185,3 +195,13 @@ def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> No
     certain = [bound for bound in bounds if not math.isnan(bound)]
     if L1 not in parts and not math.isnan(active) and certain:
         parts[L1] = BusyResource(L1, "L1", min(active, *certain), "l1tex__throughput.avg.pct_of_peak_sustained_active")
+
+
+def _doubt_l2_beyond_the_memory_system(parts: dict[str, BusyResource], known: Known) -> None:
+    """Mark L2 as not proven where its throughput is above that of the memory system, which has all parts but one.
+
+    That part, the fabric between the halves of L2, is in no report unless it was asked for.
+    """
+    l2 = parts.get(L2)
+    if l2 is not None and "throughput" in l2.metric and l2.share > known.get("memory_busy", math.nan) + AS_BUSY:
+        parts[L2] = replace(l2, is_proven=False)

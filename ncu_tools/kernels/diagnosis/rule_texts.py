@@ -33,7 +33,7 @@ def printed_numbers(table: pa.Table) -> dict[str, Floats]:
         names, texts = (rules.values.field(name) for name in ("name", "description"))
         for launch in np.flatnonzero(arrays.present(rules) & (np.diff(starts) > 0)).tolist():
             for at in range(starts[launch], starts[launch + 1]):
-                for quantity, number in _numbers(names[at].as_py(), texts[at].as_py() or ""):
+                for quantity, number in _numbers(names[at].as_py() or "", texts[at].as_py() or ""):
                     values = found.setdefault(quantity, np.full(len(table), np.nan))
                     values[before + launch] = np.fmax(values[before + launch], number)
         before += len(rules)
@@ -59,7 +59,8 @@ def _gives(entry: Mapping[str, Any], quantity: str) -> bool:
 
 def _numbers(rule: str, text: str) -> Iterator[tuple[str, float]]:
     for entry in facts()["rule_text"]:
-        match = _pattern(entry["pattern"]).search(text) if rule.startswith(entry["rule"]) else None
+        is_meant = not rule or rule.startswith(entry["rule"])  # text pages print no names of rules
+        match = _pattern(entry["pattern"]).search(text) if is_meant else None
         if match is None:
             continue
         numbers = {name: float(value) for name, value in match.groupdict().items() if name != "why"}

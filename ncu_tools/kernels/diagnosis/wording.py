@@ -33,6 +33,7 @@ class SentenceValues:
             "top_stall_reason": _stall_reason(known),
             "shared_name": shared.title if shared is not None else "",
             "waves_up": whole,
+            "waves_said": f"{'just over ' if float(f'{waves:.3g}') == whole - 1 else ''}{waves:.3g}",
             "last_wave": _Number(1 - (whole - waves)),
             "active": _Number(1 - known.get("idle", math.nan)),
             "given": _blocks_on_an_sm(known),

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis
-from ncu_tools.kernels.diagnosis.limits import busy_resources, busy_where_it_counts, cost
+from ncu_tools.kernels.diagnosis.limits import busy_resources, busy_where_it_counts, cost, near_its_limit
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Conditions, facts, failing, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.wording import percent
 from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
@@ -207,14 +207,15 @@ def _limit(view: KernelView) -> ExplainedName:
     numbers = [
         ExplainedNumber(
             BUSY, one.resource, one.title, "fraction", f"{one.resource} >= {NEAR_ITS_LIMIT:g}", one.share,
-            one.share >= NEAR_ITS_LIMIT, [one.metric],
+            one.is_proven and one.share >= NEAR_ITS_LIMIT, [one.metric],
         )
         for one in busy
     ]  # fmt: skip
+    limit = near_its_limit(busy)
     if not busy:
         outcome = "not known here: how busy the resources are was not collected"
-    elif busy[0].share >= NEAR_ITS_LIMIT:
-        outcome = f"here a cause: {busy[0].title} at {percent(busy[0].share)}"
+    elif limit is not None:
+        outcome = f"here a cause: {limit.title} at {percent(limit.share)}"
     else:
         outcome = f"not found here: the busiest is {busy[0].title}, at {percent(busy[0].share)}"
     source = "NVIDIA's speed-of-light rule: above 80 % a unit is the bottleneck (SpeedOfLight)"

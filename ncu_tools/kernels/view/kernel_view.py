@@ -341,6 +341,8 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
     capability = next((text for text in tables.words(launches, "compute_capability") if text), None)
     if None in (warps, registers, blocks, threads, of_thread, size, capability, *shared[:2]) or not threads:
         return None
+    if not size and any(shared):  # a block that takes shared memory finds some, so that 0 was not recorded
+        return None
     major = int(str(capability).partition(".")[0])
     unit = 128 if major >= WITH_128_BYTE_UNITS else 256
     sm = SmLimits(int(warps or 0), int(blocks or 0), int(registers or 0), int(size or 0), unit)

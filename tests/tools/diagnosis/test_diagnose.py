@@ -41,6 +41,27 @@ class TestTheLimit:
         assert (AT_ITS_LIMIT in costs(found)) == near
         assert found.busiest == BusyResource("l2", "L2", share, "lts__throughput")
 
+    def test_is_not_that_of_l2_by_a_part_that_the_memory_system_leaves_out(self) -> None:
+        """A ReLU on an H100: L2 at 81 %, the memory system at 57 %, and no part of L2 above 47 %."""
+        whole = {"l2/L2/lts__throughput": 0.811, "l2/L2 input/lts__xbar2lts_cycles_active": 0.466}
+        found = of({**BUSY, **whole, "memory_busy": 0.57})
+        assert AT_ITS_LIMIT not in costs(found)
+        assert found.text.startswith(
+            "not explained by what was collected: busiest is L2, at 81 %; the memory system's throughput leaves out the"
+        )
+        assert "lts__ltcfabric2lts_cycles_active would tell" in found.unexplained
+        found = of({**BUSY, **whole, "memory_busy": 0.57, "l2/L2 fabric/lts__ltcfabric2lts_cycles_active": 0.811})
+        assert found.text == "L2 fabric bound: at 81 % of its peak", "collected, it is proven"
+        assert of({**BUSY, **whole, "memory_busy": 0.811}).text == "L2 bound: at 81 % of its peak"
+        lower = of({**BUSY, "l2/L2/lts__throughput": 0.7, "memory_busy": 0.57}, by_ncu=False)
+        assert lower.text == "no cause stands out: busiest is L2, at 70 %"
+
+    def test_is_that_of_the_busiest_resource_that_is_proven(self) -> None:
+        """Strided reads on an H100 keep DRAM at 84 %, and L2 at 93 % by a part that no page shows."""
+        found = of({**BUSY, "l2/L2/lts__throughput": 0.93, "dram/DRAM/dram__throughput": 0.84, "memory_busy": 0.84})
+        assert found.text == "DRAM bound: at 84 % of its peak"
+        assert found.busiest == BusyResource("dram", "DRAM", 0.84, "dram__throughput")
+
     def test_says_which_resource_and_how_near_with_the_metric_as_evidence(self) -> None:
         (cause,) = of({"l2/L2/lts__throughput": 0.875, **BUSY}).causes
         assert (cause.text, cause.cost) == ("L2 bound: at 88 % of its peak", 0.125)

@@ -120,6 +120,11 @@ class TestALastWavePartlyFilled:
         assert found.causes[0].says == "tail: 1.25 waves, so the last of 2 is 25 % full"
         assert found.causes[0].cost == pytest.approx(0.375)  # 3/4 of the second of two waves
 
+    def test_of_one_block_is_told_as_such_where_three_digits_show_whole_waves(self) -> None:
+        """529 blocks on the 132 SMs of an H100 that hold 2 each: 2.004 waves."""
+        found = diagnosed(grid(529, sms=132, fit=2), self.QUIET)
+        assert found.causes[0].says == "tail: just over 2 waves, so the last of 3 is < 1 % full"
+
     def test_costs_no_more_than_the_idle_time_of_the_sms(self) -> None:
         idle = {"sm__cycles_active.avg": 90.0, "sm__cycles_elapsed.max": 100.0}
         assert costs(diagnosed(grid(400), self.QUIET, idle)) == {"tail": 0.1}
@@ -311,8 +316,8 @@ class TestTheFirstCause:
 
     @pytest.mark.parametrize("busiest", [ALU, DRAM, L2, SM_WHOLE, MEMORY_WHOLE])
     def test_is_never_another_resource_than_the_busiest(self, busiest: str) -> None:
-        levels = {ALU: 30.0, DRAM: 30.0, L2: 30.0, SM_WHOLE: 30.0, MEMORY_WHOLE: 30.0, busiest: 90.0}
-        found = diagnosed(levels)
+        levels = {ALU: 30.0, DRAM: 30.0, L2: 30.0, SM_WHOLE: 30.0, MEMORY_WHOLE: 90.0 if busiest == L2 else 30.0}
+        found = diagnosed({**levels, busiest: 90.0})
         assert found.causes[0].rule == AT_ITS_LIMIT
         assert found.busiest is not None
         assert found.busiest.share == pytest.approx(0.9)
@@ -345,7 +350,7 @@ class TestMissingMetrics:
     def test_explain_nothing_and_the_groups_to_collect_are_named(self) -> None:
         found = diagnosed({})
         assert found.text == (
-            "not explained by what was collected; coalescing, dram, flops, issue, occupancy, spills, stalls would say more"
+            "not explained by what was collected; coalescing, dram, flops, issue, occupancy, speed-of-light, spills, stalls would say more"
         )
 
     def test_of_memory_leave_the_busiest_resource_uncertain(self) -> None:
@@ -369,7 +374,7 @@ class TestMissingMetrics:
         (kernel,) = hotspots(made, ceilings_of(made)).rows
         assert (kernel.flops, kernel.bound) == (0.0, None)
         assert diagnoses(made, [kernel], "name")["k"].text == (
-            "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; coalescing, issue, occupancy, spills, stalls would say more"
+            "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; coalescing, issue, occupancy, speed-of-light, spills, stalls would say more"
         )
 
     def test_of_operators_are_not_requested_from_ncu(self) -> None:

@@ -142,6 +142,13 @@ class TestAccesses:
         assert math.isnan(found["shared_of_l1"])
         assert (found["unused_of_l1"], found["conflicts_of_l1"]) == (0.5, 0.4)
 
+    def test_waste_of_l1_no_more_than_their_excessive_sectors_and_of_l2_what_was_asked_of_it(self) -> None:
+        """Of 2.2 million sectors of a transform on an H100, 3,072 are excessive, though its few loads use 5.3 of 32 bytes."""
+        found = follows({"used_load_bytes": 5.33, "used_store_bytes": 32.0, "excessive_sectors": 0.0014})
+        assert (found["unused_of_l1"], found["excessive_of_l2"]) == (0.0014, 0.0014)
+        found = follows({"used_load_bytes": 16.0, "excessive_sectors": 0.6, "l2_overfetch": 0.002})
+        assert (found["unused_of_l1"], found["excessive_of_l2"]) == (0.5, 0.002)
+
     def test_of_warps_leave_lanes_inactive(self) -> None:
         assert follows({"lanes": 24.0})["inactive_lanes"] == 0.25
 
@@ -196,6 +203,17 @@ class TestInputs:
         assert follows({"tensor_pipe": 0.0})["tensor_work"] == 0.0
         assert math.isnan(follows({"tensor_pipe": 0.1})["tensor_work"])
         assert follows({"tensor_pipe": 0.0, "tensor_flops_fp16": 4.0}, None, Inputs("fp16"))["tensor_work"] == 4.0
+
+    def test_of_another_type_than_the_name_says_are_tensor_work_all_the_same(self) -> None:
+        """cuDNN calls an attention of bf16 wgmma_f16: on an H100 it did 1.4e11 tensor FLOPs of bf16, and none of fp16."""
+        counted = {"tensor_flops_fp16": 0.0, "tensor_flops_bf16": 1.4e11}
+        found = follows(counted, kernel(flops=1.4e11, work={"tensor_bf16": 1.4e11}), Inputs("fp16"))
+        assert (found["tensor_flops_of_inputs"], found["tensor_work"]) == (0.0, 1.4e11)
+        tf32 = follows(
+            {"tensor_flops_fp16": 0.0}, kernel(work={"tensor_tf32": 8.0, "tensor_fp8": None}), Inputs("fp16")
+        )
+        assert tf32["tensor_work"] == 8.0, "counted, however incomplete the count is"
+        assert follows({"tensor_flops_fp16": 0.0}, None, Inputs("fp16"))["tensor_work"] == 0.0
 
     def test_that_tensor_cores_take_over_are_all_of_their_work_and_operands(self) -> None:
         found = follows({})

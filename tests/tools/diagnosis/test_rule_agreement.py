@@ -105,13 +105,31 @@ class TestAContradiction:
         assert outcome_of(rule("SOLBottleneck", text.format("Compute")), with_cause(AT_ITS_LIMIT)) == WITHOUT
 
     @pytest.mark.parametrize(
-        ("title", "outcome"), [("ALU pipe", AGREED), ("FMA pipe", WITHOUT), ("heavy FMA pipe", FINER), ("SM", SILENT)]
+        ("title", "outcome"),
+        [
+            ("ALU pipe", AGREED),
+            ("FMA pipe", WITHOUT),
+            ("heavy FMA pipe", FINER),
+            ("issue slots", FINER),
+            ("SM", SILENT),
+        ],
     )
     def test_about_the_busiest_pipe_is_detected_among_those_that_the_rule_looks_at(
         self, title: str, outcome: str
     ) -> None:
         ours = Diagnosis(BusyResource("sm", title, 0.5, "metric"), [])
         assert outcome_of(rule("HighPipeUtilization", "ALU is the highest-utilized pipeline (45.4%)."), ours) == outcome
+
+    def test_is_none_where_bank_conflicts_are_the_latency_that_the_rules_see(self) -> None:
+        """The transpose of the H100 whose columns lie in one bank: 57 % of memory, an instruction every 8.2 cycles."""
+        latency = rule("SOLBottleneck", "below 60.0% of peak typically indicate latency issues.")
+        assert outcome_of(latency, with_cause("bank conflicts")) == FINER
+        slots = rule("IssueSlotUtilization", "each scheduler only issues an instruction every 8.2 cycles.")
+        assert outcome_of(slots, with_cause("bank conflicts")) == AGREED
+
+    def test_is_none_where_threads_are_missing_as_blocks_have_no_more(self) -> None:
+        threads = rule("ThreadDivergence", "This kernel achieves an average of 9.0 threads being active per cycle.")
+        assert outcome_of(threads, with_cause("partial warps")) == FINER
 
     def test_about_the_limiter_of_the_occupancy_is_detected(self) -> None:
         text = "This kernel's theoretical occupancy (50.0%) is limited by the number of required registers."

@@ -19,7 +19,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantities_of
 from ncu_tools.kernels.diagnosis.rules import failing, rules
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
-from tests.conftest import SHARED
+from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, table
 from tests.support.reports import needs_shared_reports, table_of
 
@@ -144,6 +144,23 @@ def test_a_product_on_cuda_cores_that_its_author_moved_to_tensor_cores_had_them_
     assert found.cost == pytest.approx(1 - 0.0929), "what DRAM leaves, and neither the SMs nor L1, both at 99 %"
     assert 1 - after["milliseconds"] / before["milliseconds"] == pytest.approx(0.629, abs=0.001)
     assert "tensor cores idle" not in causes(*quoted(after)), "its tensor pipe is 4.78 % active, for whatever reason"
+
+
+def test_bank_conflicts_of_one_launch_are_found_on_its_text_page_as_on_its_details_page() -> None:
+    """The text page prints no wavefronts but in the message of NVIDIA's rule, whose name it does not print."""
+    says = {}
+    for page in ("conflicts-text.txt", "conflicts-details-all.csv"):
+        (cause,) = diagnosis_of_page(page).causes
+        (conflicts,) = [one for one in cause.evidence if one.quantity == "conflicts"]
+        assert (cause.rule, round(conflicts.value, 2), round(cause.cost or 0.0, 2)) == ("bank conflicts", 0.94, 0.57)
+        says[page] = conflicts.metrics
+    assert says["conflicts-text.txt"] == ["NVIDIA's rule UncoalescedSharedAccess"]
+
+
+def diagnosis_of_page(name: str) -> Diagnosis:
+    made = table_of(SAMPLES / "h100" / name)
+    (row,) = hotspots(made, ceilings_of(made)).rows
+    return diagnoses(made, [row], "name")[row.kernel]
 
 
 def _named(made: tuple[pa.Table, Hotspot]) -> tuple[pa.Table, list[Hotspot], str]:

@@ -22,6 +22,7 @@ STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 IDEAL, THEORETICAL = "memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global"
 EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
+ASKED = "lts__t_sectors_srcunit_tex.sum"
 SPILLS = "sass__inst_executed_register_spilling"
 LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 WAVES, BLOCKS, SMS = "launch__waves_per_multiprocessor", "launch__grid_size", "device__attribute_multiprocessor_count"
@@ -136,6 +137,24 @@ class TestRatiosOfSums:
         assert of({IDEAL: 0.0}, dram=1.0)["dram_overfetch"] == 1.0
         assert math.isnan(of({IDEAL: 10.0}, dram=0.0)["dram_overfetch"])
         assert math.isnan(of({}, dram=640.0)["dram_overfetch"])
+
+    def test_are_none_too_many_where_a_kernel_has_no_accesses_to_global_memory(self) -> None:
+        """The tail kernel of the H100 loads nothing: "coalescing would say more" asked for what it has."""
+        none = {SECTORS.format("ld"): 0.0, REQUESTS.format("ld"): 0.0}
+        assert of(none)["sectors_per_load"] == 0.0
+        assert math.isnan(of(none)["sectors_per_store"])
+
+    def test_are_wasted_on_l2_only_as_far_as_l1_asked_it_for_more_than_coalesced_ones_would(self) -> None:
+        """Two loads of 16 bytes of 32 a thread on an H100: 1,310,720 sectors in L1, 786,432 asked of L2, all needed."""
+        cast = {IDEAL: 786432.0, THEORETICAL: 1310720.0, ASKED: 786432.0}
+        found = of(cast, dram=16777216.0)
+        assert (found["excessive_sectors"], found["l2_overfetch"], found["dram_overfetch"]) == (0.4, 0.0, 0.0)
+        strided = of({IDEAL: 16777216.0, THEORETICAL: 75497472.0, ASKED: 75497472.0}, dram=4564288.0e3)
+        assert strided["l2_overfetch"] == strided["excessive_sectors"] == pytest.approx(7 / 9)
+        assert strided["dram_overfetch"] == pytest.approx(1 - 16777216 * 32 / 4564288.0e3)
+        spilled = of({IDEAL: 10.0, THEORETICAL: 20.0, ASKED: 100.0}, dram=1920.0)
+        assert (spilled["l2_overfetch"], spilled["dram_overfetch"]) == (0.1, 0.5), "the others are local memory's"
+        assert math.isnan(of({IDEAL: 10.0, THEORETICAL: 20.0}, dram=640.0)["l2_overfetch"])
 
     @pytest.mark.parametrize(
         ("added", "every"),

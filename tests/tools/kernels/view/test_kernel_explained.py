@@ -128,7 +128,7 @@ def test_the_command_prints_formula_threshold_source_and_this_kernels_numbers() 
     result = ran("kernel", str(SILU), "--explain", "uncoalesced")
     assert result.exit_code == 0, result.stderr
     assert "excessive_sectors > 0  60.0 %, holds" in result.stdout
-    assert "costs about  the most of l1_busy x unused_of_l1, l2_busy x excessive_sectors," in result.stdout
+    assert "costs about  the most of l1_busy x unused_of_l1, l2_busy x excessive_of_l2," in result.stdout
     assert "source: NVIDIA's uncoalesced access rule" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     found: dict[str, Any] = json.loads(ran("kernel", str(SILU), "--explain", "uncoalesced", "--format", "json").stdout)

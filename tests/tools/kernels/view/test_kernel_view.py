@@ -26,7 +26,7 @@ from ncu_tools.kernels.view.occupancy import (
     steps,
 )
 from tests.conftest import SAMPLES, SHARED
-from tests.support.launches import launch, table
+from tests.support.launches import launch, metric, table
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -64,6 +64,25 @@ def test_occupancy_and_its_limits_equal_those_of_nvidia_on_every_real_launch() -
         assert {name: found.calculated.blocks_by[name] for name in limits} == limits
         assert 100 * found.calculated.fraction == pytest.approx(found.theoretical, abs=0.01)
     assert compared >= 60
+
+
+@pytest.mark.parametrize(
+    ("size", "shared", "is_known"), [(16384.0, 4096.0, True), (0.0, 4096.0, False), (0.0, 0.0, True)]
+)
+def test_occupancy_is_not_calculated_where_blocks_take_shared_memory_of_an_sm_that_has_none(
+    size: float, shared: float, is_known: bool
+) -> None:
+    """Blocks without shared memory run on SMs that have all of it as L1: 0 of PhysiCell on a V100, by ncu of 2020."""
+    attribute = "device__attribute_max_{}_per_multiprocessor"
+    metrics = {
+        attribute.format("warps"): 64.0, attribute.format("registers"): 65536.0, "launch__occupancy_limit_blocks": 32.0,
+        "launch__block_size": 128.0, "launch__registers_per_thread": 16.0, "launch__shared_mem_config_size": size,
+        "launch__shared_mem_per_block_static": shared, "launch__shared_mem_per_block_dynamic": 0.0,
+    }  # fmt: skip
+    found = occupancy_view(
+        table(launch("k", {name: metric(value) for name, value in metrics.items()}, capability="7.0"))
+    )
+    assert (found.calculated is not None) == is_known
 
 
 def test_registers_are_given_to_warps_in_units_of_256_within_each_partition() -> None:
