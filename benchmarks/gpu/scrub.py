@@ -117,7 +117,8 @@ def scrubbed(data: bytes) -> bytes:
     blocks = blocks_of(BytesIO(data), "report")
     if blocks.is_cut:
         raise ValueError("the report is damaged")
-    result, name, program, wanted = bytearray(data), "", b"", set()
+    result, name, program = bytearray(data), "", b""
+    wanted: set[bytes] = set()
     for field, begin, end in _every_place(data, blocks):
         text = data[begin:end]
         if field in NOT_SCRUBBED:
