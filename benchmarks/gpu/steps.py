@@ -72,7 +72,7 @@ def steps(out: Path) -> Iterator[Step]:
     yield Step("machine", "gpu", ("nvidia-smi", f"--query-gpu={GPU}", "--format=csv"), 20)
     yield Step("machine", "ncu", ("ncu", "--version"), 20)
     yield Step("machine", "doctor", ours("doctor", "--format", "json"))
-    for group in (_flops, _bytes, _verdicts, _samples, _ceilings, _activity, _truth, _cost, _memory, _studies):
+    for group in (_flops, _bytes, _verdicts, _samples, _ceilings, _activity, _truth, _cost, _memory, _whole, _studies):
         yield from group(out / group.__name__[1:])
 
 
@@ -183,6 +183,19 @@ def _cost(folder: Path) -> Iterator[Step]:
 def _memory(folder: Path) -> Iterator[Step]:
     """What 40 GB that stay alive add to it, since ncu may have to save them."""
     yield from _costs(folder, "resnet18", alive_gigabytes=40, launches=8)
+
+
+def _whole(folder: Path) -> Iterator[Step]:
+    """All launches of a step under our plans and the roofline set; `--set full` takes 1.9 s for each, so that 20 do."""
+    for name, limit_s in (("resnet18", 200), ("vit_b_16", 300)):
+        program = (*PROGRAM, "model", name)
+        yield Step("whole", f"{name}-plain", program, 40)
+        for plan in ("two-runs", "one-run"):
+            run = profile(folder / f"{name}-{plan}", "--metrics", "flops,dram", "--plan", plan, "--", *program)
+            yield Step("whole", f"{name}-{plan}", run, limit_s)
+        for sections, few in (("roofline", ()), ("full", ("--launch-count", "20"))):
+            asked = (*few, "--set", sections, "--export", str(folder / f"{name}-{sections}"))
+            yield Step("whole", f"{name}-{sections}", (*NCU, *asked, *program), limit_s)
 
 
 def _costs(folder: Path, name: str, alive_gigabytes: int, launches: int) -> Iterator[Step]:

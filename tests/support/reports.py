@@ -16,7 +16,7 @@ from ncu_parsers.sources.sources import Source
 
 from tests.conftest import SAMPLES, SHARED
 
-REPORT_SUFFIXES = {".csv", ".txt"}
+REPORT_SUFFIXES = {".csv", ".txt", ".ncu-rep", ".gz"}
 MEASURED = SAMPLES / "h100"
 """The samples that ncu printed, not `sample_reports/generate.py`."""
 
@@ -24,6 +24,11 @@ MEASURED = SAMPLES / "h100"
 def sample_files() -> list[Path]:
     """Every sample report of the project: the generated ones, and those of an H100."""
     return sorted(path for path in (*SAMPLES.iterdir(), *MEASURED.iterdir()) if path.suffix in REPORT_SUFFIXES)
+
+
+def is_binary(sample: Path) -> bool:
+    """Whether a sample is a binary report, perhaps compressed."""
+    return ".ncu-rep" in sample.suffixes
 
 
 def shared_reports(folder: str) -> list[Path]:

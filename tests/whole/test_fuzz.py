@@ -27,7 +27,7 @@ from tests.fuzz import targets
 from tests.fuzz.campaign import NAMES, TOGETHER, Campaign, fuzz
 from tests.fuzz.expectations import hold_lines, hold_refusal, lines_of
 from tests.fuzz.targets import TARGETS, try_input
-from tests.support.reports import needs_shared_reports, sample_files, shared_reports
+from tests.support.reports import is_binary, needs_shared_reports, sample_files, shared_reports
 from tests.support.timelines import KERNELS, RANGES, database, kernel, pushed
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def test_operations_of_a_timeline_without_a_start_are_counted_and_noted(tmp_path
 # --------------------------------------------------------------------------------------------------- losses accounted
 
 
-@pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [one for one in sample_files() if not is_binary(one)], ids=lambda path: path.name)
 def test_lines_of_a_sample_are_header_units_data_or_skipped_with_a_reason(path: Path) -> None:
     _hold_every_line(path)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import click
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.gpu.run_all import done_before, run
+from benchmarks.gpu.run_all import done_before, in_order, pack, run
 from benchmarks.gpu.steps import FAULTS, NCU_BENCH, Step, steps
 from benchmarks.gpu.tables import main as write_tables
 from benchmarks.gpu.wheels import THERE, download, needed
@@ -23,7 +25,7 @@ from tests.conftest import ROOT
 pytestmark = pytest.mark.slow
 
 GROUPS = [
-    "machine", "flops", "bytes", "verdicts", "samples", "ceilings", "activity", "truth", "cost", "memory", "studies",
+    "machine", "flops", "bytes", "verdicts", "samples", "ceilings", "activity", "truth", "cost", "memory", "whole", "studies",
 ]  # fmt: skip
 
 
@@ -74,17 +76,54 @@ def test_a_machine_without_a_gpu_lists_what_could_not_run(tmp_path: Path) -> Non
         "machine",
         "--budget",
         "60",
+        "--pack",
+        str(tmp_path / "packed"),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "out" / "account.jsonl").read_text("utf-8").splitlines()]
     assert [row["step"] for row in rows] == ["gpu", "ncu", "doctor"]
+    with tarfile.open(tmp_path / "packed" / "logs.tgz") as logs:
+        assert {"logs/machine-doctor.txt", "account.jsonl"} <= set(logs.getnames())
 
 
 def test_a_step_that_was_done_before_is_not_done_again(tmp_path: Path) -> None:
     rows = [{"group": "a", "step": "done", "exit_code": 0}, {"group": "a", "step": "cut off", "exit_code": None}]
     (tmp_path / "account.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    assert done_before(tmp_path) == {("a", "done")}
+    assert done_before(tmp_path / "account.jsonl") == {("a", "done")}
+    assert done_before(tmp_path / "none.jsonl") == set()
+
+
+def test_groups_run_in_the_order_in_which_they_are_named() -> None:
+    every = list(steps(Path("out")))
+    chosen = in_order(every, "studies,ceilings,truth")
+    assert list(dict.fromkeys(step.group for step in chosen)) == ["studies", "ceilings", "truth"]
+    assert [step for step in chosen if step.group == "truth"] == [step for step in every if step.group == "truth"]
+    assert in_order(every, "") == every
+    with pytest.raises(SystemExit, match="no group costs"):
+        in_order(every, "costs,truth")
+
+
+def test_a_group_is_packed_without_large_binary_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = tmp_path / "out" / "group" / "run"
+    group.mkdir(parents=True)
+    (group / "large.ncu-rep").write_bytes(bytes((4 << 20) + 1))
+    (group / "small.ncu-rep").write_bytes(os.urandom(20_000))
+    (group / "launches.parquet").write_bytes(os.urandom(1000))
+    (tmp_path / "out" / "account.jsonl").write_text("{}", "utf-8")
+    archive = tmp_path / "group.tgz"
+
+    def packed() -> list[str]:
+        assert pack(tmp_path / "out", ["group", "account.jsonl"], archive) == archive.stat().st_size
+        with tarfile.open(archive) as found:
+            return found.getnames()
+
+    assert packed() == ["group/run/launches.parquet", "group/run/small.ncu-rep", "account.jsonl"]
+    monkeypatch.setattr("benchmarks.gpu.run_all.MOST_BYTES", 10_000)
+    assert packed() == ["group/run/launches.parquet", "account.jsonl"]
+    monkeypatch.setattr("benchmarks.gpu.run_all.MOST_BYTES", 500)
+    assert pack(tmp_path / "out", ["group"], archive) == 0
+    assert not archive.exists()
 
 
 def test_tables_are_written_of_the_groups_that_ran_and_the_others_are_named(

@@ -30,6 +30,8 @@ from ncu_launch.workload.workload import cpu_name, device_here, exit_code_of
 
 SAMPLE_S = 0.01
 """Each sample repeats its operation for about this long, so that the clock's resolution does not matter."""
+SHORTEST_SAMPLE_S = 0.002
+"""On a GPU samples may be shorter, so that all of them fit into the time: waiting for it takes some 10 us."""
 LEAST_WORK_S, LEAST_BYTES = 2e-5, 1 << 20
 """Shorter measurements mostly measure the start of an operator: limited by time on a GPU, by bytes on a CPU, whose
 cache measurements would fall below a time limit in one run and not in the next."""
@@ -186,13 +188,15 @@ def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
 
 def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], pace: Pace, device: str) -> Sample:
     """Time `work`, which moves or computes `amount`, for about as long as the pace says."""
-    wait = _synchronizer(device)
+    wait, until = _synchronizer(device), time.perf_counter() + pace.seconds
     work()
     wait()
     once = max(_timed(work, 1, wait), 1e-7)
-    repeats = max(1, round(SAMPLE_S / once))
+    sample_s = min(SAMPLE_S, max(SHORTEST_SAMPLE_S, pace.seconds / pace.least)) if device == "cuda" else SAMPLE_S
+    repeats = max(1, round(sample_s / once))
     samples: list[float] = []
-    until = time.perf_counter() + pace.seconds
+    if device == "cpu":
+        until = time.perf_counter() + pace.seconds
     while len(samples) < 2 or (not pace.is_over and (len(samples) < pace.least or time.perf_counter() < until)):
         samples.append(_timed(work, repeats, wait) / repeats)
     median = statistics.median(samples)
@@ -248,10 +252,19 @@ def _memory(pace: Pace, result: Measured, sizes: Sequence[int] | None = None) ->
             "read": (size, one.sum),
         }
         for what, (amount, work) in works.items():
+            if device == "cuda" and _is_start_alone(work):
+                continue
             sample = _sampled(what, size, amount, work, pace, device)
             is_long_enough = sample.seconds >= LEAST_WORK_S if device == "cuda" else amount >= LEAST_BYTES
             if is_long_enough:
                 yield sample
+
+
+def _is_start_alone(work: Callable[[], Any]) -> bool:
+    """Whether a work takes so little time on a GPU that its sample would be left out."""
+    wait, runs = _synchronizer("cuda"), 100
+    _timed(work, 1, wait)
+    return _timed(work, runs, wait) / runs < LEAST_WORK_S
 
 
 def _doubled(first: int, last: int) -> Iterator[int]:
@@ -315,19 +328,22 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
 
     The last size may differ between runs; the best rate does not. An operator far slower than the others is not tried
     at larger sizes. Once the pace is over no further operator is timed, and no size is begun for which it is too short:
-    on one slow core seven operators take seven seconds at 2,048.
+    on one slow core seven operators take seven seconds at 2,048. On a GPU, whose operators hardly differ, as many are
+    tried at the next size as the time for it allows.
     """
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = name == "tf32"
     candidates: list[str] = []
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
         works = _operators(name, one, two)
         kept = [operator for operator in candidates if operator in works]  # no convolution is that large
         factor = max(pace.far_behind, FAR_AT_FIRST) if side == SIDES[0] else pace.far_behind
+        begun = time.perf_counter()
         candidates = _not_far_behind({operator: works[operator] for operator in kept or works}, device, factor)
-        each = replace(pace, seconds=pace.seconds / len(candidates))
+        tried_s = time.perf_counter() - begun if device == "cuda" else 0.0
+        each = replace(pace, seconds=(pace.seconds - tried_s) / len(candidates))
         samples: list[Sample] = []
         for operator in candidates:
             if samples and pace.is_over:
@@ -336,7 +352,10 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
         fastest = max(samples, key=lambda sample: sample.burst)
         yield fastest
         next_trials = 8 * fastest.seconds * RUNS_TO_CHOOSE * len(candidates)  # twice the side, eight times the work
-        if fastest.seconds > PRODUCT_S or not pace.has(next_trials):
+        if device == "cuda":
+            runs = int(pace.seconds / (8 * fastest.seconds * (pace.least + RUNS_TO_CHOOSE)))
+            candidates = [one.by for one in sorted(samples, key=lambda sample: sample.seconds)[:runs]]
+        if fastest.seconds > PRODUCT_S or not candidates or not pace.has(next_trials):
             break
 
 

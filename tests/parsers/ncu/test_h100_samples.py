@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import Source
 
-from tests.support.reports import MEASURED, sample_files
+from tests.support.reports import MEASURED, is_binary, sample_files
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +21,13 @@ OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
 LANES = {"d": 1, "f": 1, "h": 2}
 """Numbers in a register of 32 bits that one instruction of half precision works on: two."""
 TENSOR = ("bf16_dst_fp32", "fp16", "fp64", "fp8", "tf32_dst_fp32")
-OF_THE_HOST = re.compile(
-    r"/(usr|opt|home|root|work|tmp/(?!o/))|[0-9a-f]{8}-[0-9a-f]{4}-|[\w.]+@(?!127)|pci_(bus|device|domain|sub_system)"
+HOSTS = (
+    r"/(usr|opt|home|root|work|tmp/(?!o/))|[0-9a-f]{8}-[0-9a-f]{4}-|pci_(bus|device|domain|sub_system)"
     r"|serial number|Xeon|EPYC|Linux|fe80|(?<![\d.])(?!127\.0\.0\.1)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\d.])"
 )
+OF_THE_HOST = re.compile(HOSTS + r"|[\w.]+@(?!127)")
+IN_BINARY = re.compile(HOSTS + r"|/tmp/|/verdicts|CPU @|#1 SMP|PREEMPT|eth0|GPU-[0-9a-f]{8}")
+"""Numbers and links of rules look like a user at a host there, but no folder of that machine is left."""
 
 Cells = dict[str, str]
 
@@ -36,7 +40,7 @@ def launches_of(name: str) -> list[Cells]:
 
 
 def parsed(name: str) -> list[dict[str, object]]:
-    table = parse([Source(str(MEASURED / f"{name}.csv"))]).table
+    table = parse([Source(str(MEASURED / (name if "." in name else f"{name}.csv")))]).table
     assert table is not None
     rows: list[dict[str, object]] = table.to_pylist()
     return rows
@@ -60,9 +64,44 @@ def flops_by_hand(launch: Cells) -> float:
     return scalar + sum(number(launch.get(f"sm__ops_path_tensor_src_{kind}.sum", "0")) for kind in TENSOR)
 
 
-@pytest.mark.parametrize("path", [one for one in sample_files() if one.parent == MEASURED], ids=lambda path: path.name)
+OF_H100 = [one for one in sample_files() if one.parent == MEASURED]
+TEXT = re.compile(rb"[\x20-\x7e]{5,}")
+WIDE_TEXT = re.compile(rb"(?:[\x20-\x7e]\0){5,}")
+
+
+def texts_in(path: Path) -> str:
+    """The printable texts of a binary report, of one byte or two a letter, but for names of PCI's own attributes."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    found = [*TEXT.findall(data), *(wide.replace(b"\0", b"") for wide in WIDE_TEXT.findall(data))]
+    return "\n".join(text.decode() for text in found if b"device__attribute" not in text)
+
+
+@pytest.mark.parametrize("path", [one for one in OF_H100 if not is_binary(one)], ids=lambda path: path.name)
 def test_a_measured_sample_says_nothing_of_the_host(path: Path) -> None:
     assert OF_THE_HOST.search(path.read_text("utf-8")) is None
+
+
+@pytest.mark.parametrize("path", [one for one in OF_H100 if is_binary(one)], ids=lambda path: path.name)
+def test_a_binary_sample_says_nothing_of_the_host(path: Path) -> None:
+    texts = texts_in(path)
+    assert "127.0.0.1" in texts
+    assert IN_BINARY.search(texts) is None
+    for launch in parsed(path.name):
+        assert {
+            name: value for name, value in launch.items() if "_pci_" in name and name.endswith("_id") and value
+        } == {}
+
+
+def test_the_binary_report_holds_what_ncu_printed_of_it() -> None:
+    (read,) = parsed("conflicts.ncu-rep")
+    lines = (MEASURED / "conflicts-raw-instances.csv").read_text("utf-8").splitlines()
+    titles, units, cells = csv.reader(line for line in lines if line.startswith('"'))
+    compared = 0
+    for title, unit, cell in zip(titles, units, cells, strict=True):
+        if "__" in title and unit in {"", "%", "cycle", "inst", "warp", "block"} and re.fullmatch(r"[\d,.]+", cell):
+            assert read[title] == pytest.approx(number(cell), rel=1e-3, abs=0.006), title
+            compared += 1
+    assert compared > 200
 
 
 @pytest.mark.parametrize("name", WIDE)
