@@ -103,9 +103,16 @@ def small():
 
 
 def profile(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """An nsys report contains the whole environment, so only necessary variables are passed on."""
+    """An nsys report contains the whole environment, so only necessary variables are passed on.
+
+    Where nsys 2022.4 loses its own agent, as it can on a busy machine, what we say is to profile again: so we do, once.
+    """
     with one_nsys(arguments):
-        return subprocess.run([*PROGRAM, "profile", *arguments], **started(folder, variables))  # type: ignore[call-overload, no-any-return]
+        done = subprocess.run([*PROGRAM, "profile", *arguments], **started(folder, variables))  # type: ignore[call-overload]
+        if "nsys did not get to its own agent" in done.stderr:
+            shutil.rmtree(folder / "run")
+            done = subprocess.run([*PROGRAM, "profile", *arguments], **started(folder, variables))  # type: ignore[call-overload]
+    return done  # type: ignore[no-any-return]
 
 
 def started(folder: Path, variables: dict[str, str]) -> dict[str, object]:
