@@ -31,7 +31,6 @@ pytest.importorskip("distributed", reason="dask's schedulers are not installed (
 import itertools
 
 from tests.support.installed import needs_torch
-from tests.support.nightly import by_day
 from tests.tools.runs.test_dask import Cluster
 
 pytestmark = [pytest.mark.slow, needs_torch]
@@ -106,8 +105,9 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return sorted(read_bench(folder / "bench.parquet").to_pylist(), key=lambda row: str(row["point"]))
 
 
+@pytest.mark.nightly
 class TestACluster:
-    @pytest.mark.parametrize("processes", by_day([1], [1, 2]))
+    @pytest.mark.parametrize("processes", [1, 2])
     def test_measures_every_point_once_and_one_at_a_time_on_a_cpu(
         self, cluster: Cluster, targets: Path, processes: int
     ) -> None:
@@ -128,7 +128,6 @@ class TestACluster:
         assert len(turns) == 2 * processes
         assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(turns))
 
-    @pytest.mark.nightly
     def test_a_point_that_crashes_is_a_row_and_resume_measures_what_is_left(
         self, cluster: Cluster, targets: Path
     ) -> None:
@@ -148,7 +147,6 @@ class TestACluster:
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
         assert list((targets / "sweep").iterdir()) == []
 
-    @pytest.mark.nightly
     def test_ends_running_points_when_the_sweep_is_stopped(self, cluster: Cluster, targets: Path) -> None:
         sweep = begun("targets.py:hangs_once", cluster)
         Cluster.wait_for(lambda: (targets / "pids").exists() and (targets / "pids").read_text("utf-8"))
