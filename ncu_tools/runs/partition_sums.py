@@ -37,9 +37,10 @@ OF_CEILINGS = frozenset({
 OF_OPERATORS = ("operator", "operation", OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
 """What launches of a trace know of their operators."""
 OF_SUMS = frozenset({
-    "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
+    "source", "kernel_name", "kernel_short", "grid", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", LEAST_BYTES, *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
+"""Launches without a grid may be ranges or graphs, which ncu profiled as one: a note counts them."""
 OF_GROUPS = {
     "name": (),
     "short": ("grid", "block"),

@@ -25,8 +25,9 @@ from ncu_tools.kernels import kernel_cache
 from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
 from ncu_tools.kernels.kernel_cache import cache_kernels, cached_kernels, hotspots_of
 from ncu_tools.runs.loading import LAUNCHES, OnDisk, load
+from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
-from tests.support.nightly import one_in
+from tests.support.nightly import by_day, one_in
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 PEAK, CLOCK = "dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"
@@ -68,7 +69,9 @@ def assert_batches_change_nothing(path: Path, folder: Path) -> None:
     assert hotspots_of(run, machine) == of_whole(run, machine=machine)
 
 
-@pytest.mark.parametrize("path", one_in(6, sample_files()), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", by_day([*sample_files()[::6], SAMPLES / "d12-range-nvtx.csv"], sample_files()), ids=lambda path: path.name
+)
 def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)
 
