@@ -88,7 +88,6 @@ def keep_texts_of_instructions() -> None:
 
 def pytest_unconfigure() -> None:
     PRINTED[0].leave()
-    gc.freeze()  # else pytest looks for garbage five times among all that was imported, for 3 s in each process
 
 
 @pytest.hookimpl(wrapper=True)
