@@ -198,9 +198,9 @@ def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> No
 
 
 def _doubt_l2_beyond_the_memory_system(parts: dict[str, BusyResource], known: Known) -> None:
-    """Mark L2 as not proven where its throughput is above that of the memory system, which has all parts but one.
+    """Mark L2 as not proven where its throughput is above that of the memory system, which lacks one of its parts.
 
-    That part, the fabric between the halves of L2, is in no report unless it was asked for.
+    That part, most likely the fabric between the halves of L2, is in no report unless it was asked for.
     """
     l2 = parts.get(L2)
     if l2 is not None and "throughput" in l2.metric and l2.share > known.get("memory_busy", math.nan) + AS_BUSY:
