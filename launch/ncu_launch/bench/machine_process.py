@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.workload.cpu_load import CpuLoad
 from ncu_launch.workload.workload import cpu_name, device_here, exit_code_of
 
@@ -122,7 +123,8 @@ def measure(seconds: float, device: str) -> Measured:
 
     Raises `NcuBenchError` if the device is not available.
     """
-    import torch
+    with quick_imports():
+        import torch
 
     result, load, pace = _of_device(device), CpuLoad(), Pace(seconds / 2)
     with torch.no_grad():
@@ -141,7 +143,8 @@ def measure_quickly(
     `written` is called with all that is measured so far, after each type. `threads` are those of a CPU, None for
     PyTorch's own choice. Raises `NcuBenchError` if the device is not available.
     """
-    import torch
+    with quick_imports():
+        import torch
 
     if threads is not None:
         torch.set_num_threads(threads)

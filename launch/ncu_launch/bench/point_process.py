@@ -34,6 +34,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import Built, build
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.targets.user_functions import is_function
 from ncu_launch.workload.cpu_load import DISTURBS, CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.meta_device_count import estimate
@@ -74,7 +75,8 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
 
     Raises `NcuBenchError` if the target or its options cannot run here.
     """
-    import torch
+    with quick_imports():
+        import torch
 
     torch.manual_seed(workload.seed)
     device = device_here(workload.device)

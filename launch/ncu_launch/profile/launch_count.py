@@ -23,6 +23,7 @@ from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.files.typed_json import object_in
 from ncu_launch.profile.plan import Plan, Request
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, end_with_the_parent, own_environment, run
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.targets.user_functions import is_function
 from ncu_launch.workload.meta_device_process import said_errors, why_not
 from ncu_launch.workload.workload import Step, exit_code_of, prepared
@@ -138,7 +139,8 @@ def main(arguments: list[str]) -> int:
     workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
 
     def work() -> None:
-        import torch
+        with quick_imports():
+            import torch
 
         torch.manual_seed(workload.seed)
         step = prepared(workload)

@@ -16,6 +16,7 @@ from ncu_launch.targets.causal_models import build_causal
 from ncu_launch.targets.language.configurations import causal_models
 from ncu_launch.targets.language.facts import LanguageFacts
 from ncu_launch.targets.language.generation import Generation
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.targets.reference_kernels import build_known_work, is_known_work
 from ncu_launch.targets.torchvision_compat import import_torchvision, operators_load
 from ncu_launch.targets.user_functions import called
@@ -230,7 +231,8 @@ def _transformers(name: str, workload: Workload) -> Built:
         raise no_hf_model(name)
     _make_torchvision_harmless()
     try:
-        transformers = importlib.import_module("transformers")
+        with quick_imports():
+            transformers = importlib.import_module("transformers")
     except ImportError as error:
         raise _missing("transformers", error) from error
     import torch
@@ -268,7 +270,8 @@ def _make_torchvision_harmless() -> None:
 def _timm(name: str, workload: Workload) -> Built:
     _make_torchvision_harmless()
     try:
-        timm = importlib.import_module("timm")
+        with quick_imports():
+            timm = importlib.import_module("timm")
     except ImportError as error:
         raise _missing("timm", error) from error
     import torch

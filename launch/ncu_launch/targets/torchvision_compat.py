@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ncu_launch.targets.quick_imports import quick_imports
+
 _kept_alive: list[Any] = []
 
 
@@ -30,7 +32,8 @@ def import_torchvision() -> ModuleType:
         for name in ("nms", "qnms"):
             operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _kept_alive.append(operators)
-    return importlib.import_module("torchvision")
+    with quick_imports():
+        return importlib.import_module("torchvision")
 
 
 def operators_load() -> bool:

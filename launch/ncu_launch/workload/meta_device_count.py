@@ -26,6 +26,7 @@ from typing import Any, TextIO
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import replacing, write_whole
 from ncu_launch.targets.models import Built, build, device_of
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
 from ncu_launch.workload.quantised_weights import stored_bytes, stored_in, with_each_part
@@ -88,7 +89,8 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
         built = _built(workload)
         workload = workload if built.is_model else workload.of_function()
         seconds = time.perf_counter() - STARTED
-        from torch._subclasses.fake_tensor import FakeTensorMode
+        with quick_imports():
+            from torch._subclasses.fake_tensor import FakeTensorMode
 
         on_meta = placed(workload, built, "meta")
         fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -169,7 +171,8 @@ def _built(workload: Workload) -> Built:
     Where building it looks at values, as that of RegNets does, only parameters and buffers are there; where it looks at
     those too, it is built on the CPU.
     """
-    import torch
+    with quick_imports():
+        import torch
 
     for place, name in ((torch.device("meta"), "meta"), (_parameters_on_meta(), "cpu")):
         with suppress(Exception), place, _elsewhere(name):

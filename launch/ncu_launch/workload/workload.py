@@ -27,6 +27,7 @@ from ncu_launch.nvtx_ranges import Ranges
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.language.generation import Generation
 from ncu_launch.targets.models import Built, build
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.workload.cpu_load import CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.workload.module_attribution import Attribution, forward_functions, tensors_in
@@ -52,7 +53,8 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
 
     Raises `NcuBenchError` when the target or its options cannot be run here.
     """
-    import torch
+    with quick_imports():
+        import torch
 
     load = CpuLoad()
     torch.manual_seed(workload.seed)

@@ -25,6 +25,7 @@ from ncu_launch.bench.point_process import Ready, Row, collecting_between, cpu_t
 from ncu_launch.bench.timed_iteration import wait_for
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import build
+from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.targets.user_functions import without_those_of
 from ncu_launch.workload.module_attribution import tensors_in
 from ncu_launch.workload.workload import assembled, device_here, differentiable, placed, with_each_tensor
@@ -39,7 +40,8 @@ def measure(
 
     Raises `NcuBenchError` if a target or its options cannot run here, or cannot be called with the same inputs.
     """
-    import torch
+    with quick_imports():
+        import torch
 
     device = device_here(workload.device)
     other = replace(workload, target=reference, inputs_of=workload.target)
