@@ -84,16 +84,16 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
     Raises `NcuBenchError` when the target cannot be built, or depends on the values of its inputs and so cannot be run
     without them.
     """
+    with quick_imports():  # a fake tensor mode imports PyTorch's compiler when it is made
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
     workload, notes = _runnable_without_data(workload)
     with _explained(workload):
         built = _built(workload)
         workload = workload if built.is_model else workload.of_function()
         seconds = time.perf_counter() - STARTED
-        with quick_imports():
-            from torch._subclasses.fake_tensor import FakeTensorMode
-
         on_meta = placed(workload, built, "meta")
-        fake = FakeTensorMode(allow_non_fake_inputs=True)
         fake._allow_unsafe_data_ptr_access = False  # else an address is 0, and a kernel of the user's starts with it
         with fake, _elsewhere("cpu"), _without_fast_paths():
             step = assembled(workload, built, *_pretending(*on_meta), "cpu")
@@ -171,8 +171,7 @@ def _built(workload: Workload) -> Built:
     Where building it looks at values, as that of RegNets does, only parameters and buffers are there; where it looks at
     those too, it is built on the CPU.
     """
-    with quick_imports():
-        import torch
+    import torch
 
     for place, name in ((torch.device("meta"), "meta"), (_parameters_on_meta(), "cpu")):
         with suppress(Exception), place, _elsewhere(name):
