@@ -38,12 +38,13 @@ LEAST_FREE_BYTES = 10**9
 CAP_SYS_ADMIN = 1 << 21
 
 _RESULT = "ncu-bench-doctor:"
-_CHILD = f"""
-import json, sys
+_CHILD = f"""import json, sys
 sys.path[:] = [folder for folder in sys.path if folder] + sys.argv[1:]
 from ncu_launch.profile.doctor import describe_torch, describe_torchvision
+from ncu_launch.targets.quick_imports import quick_imports
 for describe in (describe_torch, describe_torchvision):
-    print("\\n{_RESULT}" + json.dumps(describe()), flush=True)
+    with quick_imports():
+        print("\\n{_RESULT}" + json.dumps(describe()), flush=True)
 """
 
 
@@ -453,8 +454,7 @@ def describe_torch() -> dict[str, Any]:
         visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
     except Exception:  # a driver that fails is a GPU that is not visible
         visible = 0
-    version = torch.version
-    return {"torch": str(torch.__version__), "cuda": version.cuda, "rocm": version.hip, "visible_gpus": visible}
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "rocm": torch.version.hip, "visible_gpus": visible}
 
 
 def describe_torchvision() -> dict[str, Any]:
