@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 
 import pytest
-
 from ncu_launch.targets.quick_imports import quick_imports
 
 
