@@ -10,8 +10,9 @@ REPORTS = "reports"
 LOGS = "logs"
 NCU_CSV = "ncu.csv"
 NCU_INSTRUCTIONS_CSV = "ncu-instructions.csv"
-"""Reports of ncu: of the only run of the program or the first of two, and of the second: SASS counters for the launches
-of the first."""
+NCU_REPLAYED_CSV = "ncu-replayed.csv"
+"""Reports of ncu: of the only run of the program or the first of two; of the second, SASS counters for the launches of
+the first; and of the single run that replaces two which launched different kernels."""
 LAUNCHES = "launches.parquet"
 BENCH_FILE = "bench.parquet"
 """Measured points of a sweep."""

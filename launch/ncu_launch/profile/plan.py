@@ -18,7 +18,7 @@ from ncu_launch.counters.metric_groups import MetricSelection, select
 from ncu_launch.counters.pass_counts import passes_of
 from ncu_launch.counters.replay_plan import NcuRun, RunPlan, plan_runs
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.files.run_files import NCU_CSV, NCU_INSTRUCTIONS_CSV, REPORTS
+from ncu_launch.files.run_files import NCU_CSV, NCU_INSTRUCTIONS_CSV, NCU_REPLAYED_CSV, REPORTS
 from ncu_launch.profilers.command_line import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.profilers.installed_tools import Gpu, Tool, find_tool, gpus, listed_metrics
 from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, regex_without_collectives
@@ -46,8 +46,6 @@ USUAL_METRICS = ("flops", "dram")
 LAST_WITHOUT_BOOST = (2024, 1)
 """The newest ncu whose help text was read and has no --clock-control boost (only base, none, reset)."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
-NCU_REPLAYED_CSV = "ncu-replayed.csv"
-"""Report of the single run that replaces two runs which launched different kernels."""
 
 
 Expect = Callable[[Workload], Expectation]

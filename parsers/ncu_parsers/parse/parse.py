@@ -12,7 +12,15 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import folder_beside
-from ncu_launch.files.run_files import MANIFEST, NCU_CSV, NCU_INSTRUCTIONS_CSV, RANKS, REPORTS, STATE
+from ncu_launch.files.run_files import (
+    MANIFEST,
+    NCU_CSV,
+    NCU_INSTRUCTIONS_CSV,
+    NCU_REPLAYED_CSV,
+    RANKS,
+    REPORTS,
+    STATE,
+)
 from ncu_launch.files.typed_json import object_in
 
 from ncu_parsers.derived.table_builder import launches_table
@@ -104,7 +112,7 @@ def stream_into(
         return None
     if any(origin_of(source.path) for source in sources):
         return None  # streamed launches have no ranks
-    if join and _second_runs([source.path for source in sources]):
+    if join and _of_several_runs([source.path for source in sources]):
         return None
     if len(sources) == 1:
         return _stream_one(path, sources[0], reading, ranges=ranges)
@@ -185,7 +193,7 @@ def parse(
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)
     if join:
-        profiles = _with_second_runs_joined(profiles, result)
+        profiles = _one_of_each_launch(profiles, result)
         for together in by_origin([report for report in profiles if report.table is None]):
             _join(together, result)
     return _tabulated(profiles, result)
@@ -217,25 +225,42 @@ def _join_second_run(one: Report, other: Report, result: Parsed, *, ended_early:
     return joined.mismatch
 
 
-def _second_runs(paths: Sequence[str]) -> dict[str, str]:
-    """The report of the first run of each report of a second one, as a run folder without tables holds them."""
-    given = set(paths)
-    firsts = {path: str(Path(path).with_name(NCU_CSV)) for path in paths if _is_second_run(Path(path))}
-    return {second: first for second, first in firsts.items() if first in given}
+def _of_several_runs(paths: Sequence[str]) -> list[Path]:
+    """The reports of second runs and of runs that replace two, as a run folder without tables holds them.
+
+    Only beside the report of a first run.
+    """
+    given = set(map(Path, paths))
+    return [
+        path
+        for path in given
+        if path.name in (NCU_INSTRUCTIONS_CSV, NCU_REPLAYED_CSV)
+        and path.parent.name == REPORTS
+        and path.with_name(NCU_CSV) in given
+    ]
 
 
-def _is_second_run(path: Path) -> bool:
-    return path.name == NCU_INSTRUCTIONS_CSV and path.parent.name == REPORTS
+def _one_of_each_launch(profiles: list[Report], result: Parsed) -> list[Report]:
+    """The reports with each launch of a run folder once, whose run may have ended early.
 
-
-def _with_second_runs_joined(profiles: list[Report], result: Parsed) -> list[Report]:
-    """The reports without those of second runs, whose counters their first runs get. The run may have ended early."""
-    by_path = {report.source: report for report in profiles if report.table is None}
-    seconds = _second_runs(list(by_path))
-    for second, first in seconds.items():
-        mismatch = _join_second_run(by_path[first], by_path[second], result, ended_early=True)
-        result.notes += [mismatch] if mismatch else []
-    return [report for report in profiles if report.source not in seconds]
+    A first run gets the counters of the second, and both are left out where a single run replaced them.
+    """
+    by_path = {Path(report.source): report for report in profiles if report.table is None}
+    left_out: set[Path] = set()
+    for path in sorted(_of_several_runs(list(map(str, by_path))), reverse=True):  # ncu-replayed.csv first
+        first = path.with_name(NCU_CSV)
+        if path.name == NCU_REPLAYED_CSV:
+            left_out |= {first, path.with_name(NCU_INSTRUCTIONS_CSV)}
+            result.notes.append(
+                f"{first} is left out: the program launched other kernels when it ran again, and {path.name} is of the "
+                "run that replaces both"
+            )
+            continue
+        if path not in left_out:
+            mismatch = _join_second_run(by_path[first], by_path[path], result, ended_early=True)
+            result.notes += [mismatch] if mismatch else []
+            left_out.add(path)
+    return [report for report in profiles if Path(report.source) not in left_out]
 
 
 def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -95,12 +96,17 @@ class TestARunFolderWithoutTables:
     """A run of `profile` that was stopped before it wrote them leaves the reports of its two runs."""
 
     @staticmethod
-    def folder(path: Path, first: list[str], second: list[str], under: str = "reports") -> list[str]:
+    def folder(
+        path: Path, first: list[str], second: list[str], replayed: Sequence[str] = (), under: str = "reports"
+    ) -> list[str]:
         (path / under).mkdir()
         for name, process, metric, kernels in (
             ("ncu.csv", 1, BYTES, first),
             ("ncu-instructions.csv", 2, ADDS, second),
+            ("ncu-replayed.csv", 3, BYTES, replayed),
         ):
+            if not kernels:
+                continue
             lines = [
                 f'"ID","Process ID","Kernel Name","Block Size","Grid Size","Device","CC","{metric}"',
                 '"","","","","","","",""',
@@ -130,6 +136,13 @@ class TestARunFolderWithoutTables:
         assert parsed.table is not None
         assert len(parsed.table) == 1
         assert any("not deterministic" in note for note in parsed.notes)
+
+    def test_whose_two_runs_were_being_replaced_by_one_has_the_launches_of_that_alone(self, tmp_path: Path) -> None:
+        parsed = parse(find_sources(self.folder(tmp_path, ["a", "b", "a"], ["a", "c", "a"], replayed=["a", "b"])))
+        assert parsed.table is not None
+        assert parsed.table.column("kernel_name").to_pylist() == ["a", "b"]
+        assert set(parsed.table.column("process_id").to_pylist()) == {3}
+        assert any("ncu-replayed.csv is of the run that replaces" in note for note in parsed.notes)
 
     def test_is_read_alike_where_reports_are_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sources = find_sources(self.folder(tmp_path, ["a", "b"], ["a", "b"]))
