@@ -83,10 +83,18 @@ def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], o
     if what == "pipe":
         return named["pipe"] in title
     if what == "stall":
-        reason = next((key for key, words in facts()["stall_text"].items() if words in named["stall"]), "")
-        return bool(reason) and stall_reasons()[reason] in causes[0].says
+        return f"wait {_waits(named)} for" in causes[0].says
+    if what == "second stall":
+        share = re.search(rf", and (\d+) % {re.escape(_waits(named))}", causes[0].says)
+        return share is not None and abs(float(named["share"]) - int(share[1])) <= 100 * NEAR
     limits = [ours_name for theirs, ours_name in table["limits"].items() if theirs in named["limits"]]
     return all(any(name in cause.says for cause in causes) for name in limits)
+
+
+def _waits(named: Mapping[str, str]) -> str:
+    """Our words for what warps wait for in a stall that a text names; "no such stall" if it is not known."""
+    reason = next((key for key, words in facts()["stall_text"].items() if words in named["stall"]), "")
+    return stall_reasons().get(reason, "no such stall")
 
 
 def _has_share(how: str, theirs: float, causes: Sequence[KernelCause]) -> bool:

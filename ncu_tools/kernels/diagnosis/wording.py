@@ -14,6 +14,8 @@ from ncu_tools.numbers.number_format import counted, duration
 
 LONG_LAUNCH_NS = 50_000
 """From here on, start and end of a launch, some microseconds, are below the tenth of its time that makes it uneven."""
+REPORTED_STALL = 0.3
+"""Share of the time between two instructions of a warp from which NVIDIA's CPIStall reports a stall."""
 OR_SHORT = ", or the launch is so short that its start and end count"
 
 
@@ -23,14 +25,15 @@ class SentenceValues:
     def __init__(self, known: Known, inputs: Inputs, busy: Sequence[BusyResource]) -> None:
         waves = known.get("waves", math.nan)
         whole = math.ceil(waves) if waves > 0 else 0
-        shared = shared_by_all_sms(known, busy)
+        shared, stalls = shared_by_all_sms(known, busy), _stalls(known)
         self._values: dict[str, Any] = {
             **{name: _Number(value) for name, value in known.items()},
             "inputs": inputs.description,
             "limiter": limiter(known),
             "block_size": _threads(known),
             "lanes_of": f"{lanes_of(known):.3g}",
-            "top_stall_reason": _stall_reason(known),
+            "top_stall_reason": stalls[0][1] if stalls else "",
+            "second_stall": _second_stall(known, stalls),
             "shared_name": shared.title if shared is not None else "",
             "waves_up": whole,
             "waves_said": f"{'just over ' if float(f'{waves:.3g}') == whole - 1 else ''}{waves:.3g}",
@@ -123,7 +126,15 @@ def _of_duration(nanoseconds: float) -> str:
     return "" if math.isnan(nanoseconds) else f" of the {duration(nanoseconds)}"
 
 
-def _stall_reason(known: Known) -> str:
-    values = {reason: known.get(f"stall {reason}", math.nan) for reason in stall_reasons()}
-    found = {reason: value for reason, value in values.items() if not math.isnan(value)}
-    return stall_reasons()[max(found, key=lambda reason: found[reason])] if found else ""
+def _stalls(known: Known) -> list[tuple[float, str]]:
+    """The known stalls with what a warp waits for, the most frequent one first."""
+    found = [(known.get(f"stall {reason}", math.nan), waits) for reason, waits in stall_reasons().items()]
+    return sorted((one for one in found if not math.isnan(one[0])), key=lambda one: -one[0])
+
+
+def _second_stall(known: Known, stalls: Sequence[tuple[float, str]]) -> str:
+    """A second stall that NVIDIA's rule would report as well, with its share of the time of warps; else ""."""
+    if len(stalls) < 2 or not stalls[0][0] > 0:
+        return ""
+    share = known.get("top_stall_share", math.nan) * stalls[1][0] / stalls[0][0]
+    return f", and {percent(share)} {stalls[1][1]}" if share >= REPORTED_STALL else ""

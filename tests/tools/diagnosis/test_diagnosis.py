@@ -240,6 +240,11 @@ class TestStalls:
         )
         assert (found.causes[0].says, found.causes[0].cost) == (says, pytest.approx(0.75))
 
+    @pytest.mark.parametrize(("cycles", "says"), [(6.0, ", and 30 % at a barrier of the block"), (5.9, "")])
+    def test_name_a_second_one_from_30_per_cent_on(self, cycles: float, says: str) -> None:
+        found = diagnosed(self.stalls(long_scoreboard=10.0, barrier=cycles, wait=3.0), WAITING, {SM_WHOLE: 10.0})
+        assert found.causes[0].says.partition(" (10.0 cycles an instruction)")[2] == says
+
     def test_are_no_cause_if_issue_slots_are_used(self) -> None:
         busy = {"smsp__issue_active.avg.per_cycle_active": 0.85}
         found = diagnosed(self.stalls(long_scoreboard=15.0), busy, {SM_WHOLE: 70.0, MEMORY_WHOLE: 10.0})

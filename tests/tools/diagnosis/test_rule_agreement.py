@@ -233,8 +233,9 @@ class TestOurs:
         assert agreement(rule("SOLFPRoofline", "The ratio is 64:1."), with_cause("tail")) == Agreement(SILENT)
 
     def stalled(self, stall: str, per_cent: float, kind: str = "OPT", ours: float = 0.6) -> Agreement:
-        """What ours, a barrier for 60 % of the time, makes of NVIDIA's stall with its share of the time."""
-        says = f"stalled: warps wait {stall_reasons()['barrier']} for 60 % of their time"
+        """What ours, a barrier for 60 % of the time and a full queue for 34 %, makes of NVIDIA's stall with its share."""
+        waits = stall_reasons()
+        says = f"stalled: warps wait {waits['barrier']} for 60 % of their time, and 34 % {waits['lg_throttle']}"
         evidence = [
             CauseEvidence("issue", "slots", 0.3, "fraction", []),
             CauseEvidence("top_stall_share", "share", ours, "fraction", []),
@@ -251,6 +252,8 @@ class TestOurs:
             ("sibling warps at a CTA barrier", 55.2, AGREED),
             ("sibling warps at a CTA barrier", 30.0, WITHOUT),
             ("sibling warps at a CTA barrier", 65.2, WITHOUT),
+            ("the L1 instruction queue for local and global (LG) memory operations", 33.6, AGREED),
+            ("the L1 instruction queue for local and global (LG) memory operations", 40.0, SILENT),
             ("an immediate constant cache (IMC) miss", 30.0, SILENT),
             ("an immediate constant cache (IMC) miss", 60.0, SILENT),
             ("an immediate constant cache (IMC) miss", 65.2, WITHOUT),
