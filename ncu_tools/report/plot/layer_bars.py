@@ -96,7 +96,7 @@ def _finish(plot: Axes, title: str, text_of: Any) -> None:
     plot.set_title(title, loc="left", fontsize=9)
     plot.xaxis.set_major_formatter(lambda value, _: text_of(value) if value else "0")
     plot.xaxis.set_major_locator(_three_ticks())
-    if not any(bar.get_width() for bar in plot.patches):  # else the axis begins below zero
+    if not plot.dataLim.width > 0:  # nothing but zeros, around which the axis would begin below zero
         plot.set_xlim(0, 1)
         plot.set_xticks([0])
     plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
