@@ -169,8 +169,8 @@ PARTS_OF_TIMELINE = {
             GPU, Column("name", "step", wide=True), _time("span_ns", "span"),
             Column("busy_share", "busy", "fraction", spare=0), _time("compute_ns", "kernels"),
             _time("exposed_communication_ns", "comm.", 3), _time("exposed_copies_ns", "copies", 2),
-            _time("idle_ns", "idle"), Column("energy_j", "~energy", "number", "J", spare=4),
-            Column("power_w", "~power", "number", "W", spare=5), Column("shown_bound", "bound by"),
+            _time("idle_ns", "idle"), Column("energy_j", "~energy", "joule", "J", spare=4),
+            Column("power_w", "~power", "watt", "W", spare=5), Column("shown_bound", "bound by"),
         ),
         (
             PROCESS, DEVICE_NAME, _time("start_ns", "start"), Column("is_whole", "whole"), _time("busy_ns", "busy"),

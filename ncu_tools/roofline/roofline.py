@@ -340,9 +340,16 @@ def _note_what_is_missing(result: Roofline, what: str) -> None:
         result.notes.append(f"no ceiling is known, so {alone}; name a machine with --machine NAME")
 
 
-def others_beside(ceiling: Ceiling, others: list[Ceiling]) -> list[tuple[str, Ceiling]]:
-    """The undrawn ceilings of the same unit and device, each with its difference from `ceiling` in words."""
-    beside = [other for other in others if (other.device, other.unit) == (ceiling.device, ceiling.unit)]
+def others_beside(
+    ceiling: Ceiling, others: Sequence[Ceiling], drawn: Sequence[Ceiling] = ()
+) -> list[tuple[str, Ceiling]]:
+    """The undrawn ceilings of the same unit and device, each with its difference from `ceiling` in words.
+
+    Those from the source of another one that is `drawn`, as of a run at another clock, are left to that one.
+    """
+    place = (ceiling.device, ceiling.unit)
+    taken = {one.source for one in drawn if (one.device, one.unit) == place} - {ceiling.source}
+    beside = [other for other in others if (other.device, other.unit) == place and other.source not in taken]
     return [(_difference(other, ceiling), other) for other in beside]
 
 

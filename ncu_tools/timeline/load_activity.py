@@ -74,7 +74,7 @@ def _recording_in(folder: Path) -> Source | None:
     for place in (folder / REPORTS, folder, folder / TIMELINE_FOLDER / REPORTS, folder / TIMELINE_FOLDER):
         if place.is_dir():
             files = [str(file) for file in sorted(place.iterdir()) if file.is_file()]
-            found = [file for file in drop_repeats(files) if _module_of(Source(file)) is not None]
+            found = [file for file in drop_repeats(files) if _is_recording(file)]
             if len(found) > 1:
                 raise _several(str(folder), found)
             if found:
@@ -85,6 +85,14 @@ def _recording_in(folder: Path) -> Source | None:
             "Record one with: ncu-bench profile TARGET --tool nsys",
         )  # fmt: skip
     return None
+
+
+def _is_recording(file: str) -> bool:
+    """True for a recording; of JSON only a trace is one, as a run folder holds other JSON."""
+    from ncu_parsers.sources.sources import Source, is_trace
+
+    module = _module_of(Source(file))
+    return module is not None and (module != "kineto" or is_trace(Path(file)))
 
 
 def _module_of(source: Source) -> str | None:

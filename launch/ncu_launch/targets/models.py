@@ -63,8 +63,8 @@ class Built:
 
     @property
     def root(self) -> str:
-        """Name of the model's root in module paths."""
-        return self.name.rpartition(":")[2]
+        """Name of the model's root in module paths, whose levels dots separate: of hf:opt-1.3b it is opt-1_3b."""
+        return self.name.rpartition(":")[2].replace(".", "_")
 
 
 # ------------------------------------------------------------------------------- configurations of transformers

@@ -92,7 +92,7 @@ WEIGHT_ONLY = (
 )
 MASKED = (
     "attention of {0} is causal: FLOPs count it in full, as PyTorch does, and FLOPs (operators) leave out what the "
-    "mask skips, so that they may be fewer"
+    "mask skips, so that they may be fewer; FLOP/B, at best and bound leave it out of FLOPs too"
 )
 NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
 MACHINE_READABLE = (

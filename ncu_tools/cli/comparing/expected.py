@@ -43,7 +43,7 @@ NOT_THE_SAME_BYTES = (
 )
 NOT_THE_SAME_FLOPS = (
     "expected FLOPs are those of products, convolutions and attention; all operators are those of element-wise ones "
-    "too, whose functions and comparisons no counter counts"
+    "too, whose functions and comparisons no counter counts, and without the scores that a causal mask skips"
 )
 
 

@@ -425,13 +425,14 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
         for ceiling in result.ceilings:
             sources.setdefault(ceiling.device, {})[ceiling.source] = None
         return [f"ceilings of {device}: {'; '.join(found)}" for device, found in sources.items()]
-    ridge_of = {(ridge.device, ridge.unit): ridge.intensity for ridge in result.ridges}
+    ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
     notes = []
     for ceiling in result.ceilings:
-        intensity = ridge_of.get((ceiling.device, ceiling.unit))
+        intensity = ridge_of.get((ceiling.device, ceiling.unit, ceiling.value))
         ridge = f", ridge at {digits(intensity)} FLOP/B" if intensity is not None else ""
         title = f"{unit_title(ceiling.unit)} {ceiling.instruction}".strip()
-        others = "".join(f"; {apart} {_amount(other)}" for apart, other in others_beside(ceiling, result.others))
+        beside = others_beside(ceiling, result.others, result.ceilings)
+        others = "".join(f"; {apart} {_amount(other)}" for apart, other in beside)
         notes.append(f"{ceiling.device}: {title} {_amount(ceiling)}{ridge} ({ceiling.source}){others}")
     return notes
 

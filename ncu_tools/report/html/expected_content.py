@@ -31,7 +31,7 @@ EXPECTED_COLUMNS = (
     Column("expected_flops", "expected", "flop", "FLOP"),
     Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
     Column("all_flops", "all operators", "flop", "FLOP", lower_bound_if=ALL_LOWER),
-    Column("all_ratio", "ratio of all", "number"),
+    Column("all_ratio", "ratio of all", "number", lower_bound_if=LOWER),
     Column("measured_integers", "integer OPs", "op", "OP"),
     Column("expected_integers", "expected", "op", "OP"),
     Column("integers_ratio", "ratio", "number"),

@@ -47,6 +47,8 @@ def draw_bars(
         flops_title = "FLOPs, at least: some were not collected" if at_least else "FLOPs"
         _draw_amount(flops, [layer.flops for layer in shown], flops_title, "FLOP")
         _draw_amount(moved, [layer.dram_bytes for layer in shown], bytes_title, "B")
+        if time.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside lower left", ncols=len(PHASE_COLOURS) + 1, frameon=False)
         time.set_yticks(range(len(shown)), [_name(layer) for layer in shown], parse_math=False)
         time.set_ylim(len(shown) - 0.5, -0.5)
         if len(shown) < len(layers):
@@ -72,8 +74,6 @@ def _draw_time(plot: Axes, layers: Sequence[Layer], title: str) -> None:
     if any(width > 1e-6 * (layer.time_ns or 1.0) for width, layer in zip(rest, layers, strict=True)):
         plot.barh(range(len(layers)), rest, left=left, color=OTHER_COLOUR, label="no phase")
     _mark_unknown(plot, [layer.time_ns for layer in layers])
-    if plot.get_legend_handles_labels()[0]:
-        plot.legend(loc="lower right", frameon=False)
     _finish(plot, f"{title} of one iteration", duration)
 
 
@@ -96,6 +96,9 @@ def _finish(plot: Axes, title: str, text_of: Any) -> None:
     plot.set_title(title, loc="left", fontsize=9)
     plot.xaxis.set_major_formatter(lambda value, _: text_of(value) if value else "0")
     plot.xaxis.set_major_locator(_three_ticks())
+    if not plot.dataLim.width > 0:  # nothing but zeros, around which the axis would begin below zero
+        plot.set_xlim(0, 1)
+        plot.set_xticks([0])
     plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
     plot.set_axisbelow(True)
     for side in ("top", "right", "left"):

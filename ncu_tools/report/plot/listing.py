@@ -18,7 +18,7 @@ from ncu_tools.report.plot.marks import NUMBERED, has_names, marker_of
 from ncu_tools.report.plot.page_size import LINE, Box
 from ncu_tools.report.plot.theme import LEVEL_MARKERS
 from ncu_tools.report.table import printable
-from ncu_tools.roofline.scene import FLOPS, KERNELS, RUNS, Scene
+from ncu_tools.roofline.scene import FLOPS, KERNELS, MODULES, RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
 SOURCE_LINES, SOURCE_LINE = 6, 0.85
@@ -38,7 +38,10 @@ ONE_AND_MANY = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the listing: text on the left and right, and a function that draws the sign before it at (x, y)."""
+    """One line of the listing: text on the left and right, and a function that draws the sign before it at (x, y).
+
+    `number` is written before the text, and never cut with it.
+    """
 
     text: str = ""
     right: str = ""
@@ -46,6 +49,7 @@ class Line:
     sign: Callable[[float, float], None] | None = None
     lines: float = 1.0
     keep_end: bool = False
+    number: str = ""
 
 
 def lines_under(scene: Scene) -> int:
@@ -93,7 +97,8 @@ def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
             width = canvas.width_of(line.right, small)
             canvas.write(box.right - width, y, line.right, fontsize=small, color=colour)
         room = box.width - indent - (canvas.width_of(line.right, small) + size if line.right else 0.0)
-        text = canvas.fitted(line.text, small, room, keep_end=line.keep_end)
+        room -= canvas.width_of(line.number, small)
+        text = line.number + canvas.fitted(line.text, small, room, keep_end=line.keep_end)
         canvas.write(box.left + indent, y, text, fontsize=small, color=colour)
 
 
@@ -117,10 +122,10 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     count = min(NUMBERED, len(scene.marks), max(lines - 2 - bool(scene.not_drawn), 2))
     result = [Line(one, ("share of its run's " if several else "share of ") + scene.time_title, quiet=True)]
     for number, mark in enumerate(scene.marks[:count], start=1):
-        words = mark.label if has_names(scene) else f"{number}  {mark.label}"
+        words = "" if has_names(scene) else f"{number}  "
         part = "" if mark.time_share is None else percent(mark.time_share)
         sign = _marker(canvas, canvas.colour_of(mark), marker_of(canvas, mark, DRAM)) if several else None
-        result.append(Line(words, part, sign=sign))
+        result.append(Line(mark.label, part, sign=sign, keep_end=scene.view == MODULES, number=words))
     rest = scene.marks[count:]
     if rest and scene.density is None:
         share = sum(mark.time_share or 0.0 for mark in rest) / len(scene.runs)

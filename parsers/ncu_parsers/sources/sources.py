@@ -277,7 +277,7 @@ def _is_report(file: Path) -> bool:
         suffixes.pop()
     if not suffixes or suffixes[-1] not in REPORT_SUFFIXES:
         return False
-    return suffixes[-1] != ".json" or _is_trace(file)
+    return suffixes[-1] != ".json" or is_trace(file)
 
 
 def _is_beside_reports(file: Path) -> bool:
@@ -289,7 +289,8 @@ def _is_run(folder: Path) -> bool:
     return folder.parent.name in (RANKS, NODES) or (folder / MANIFEST).is_file()
 
 
-def _is_trace(file: Path) -> bool:
+def is_trace(file: Path) -> bool:
+    """True for JSON that begins as a trace does, and for a file that cannot be opened."""
     try:
         head = Source(str(file)).head(1 << 16)
     except NcuBenchError:

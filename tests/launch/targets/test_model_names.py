@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.targets import model_name_check
 from ncu_launch.targets.model_name_check import misspelt, torchvision_names_unloaded
-from ncu_launch.targets.models import no_torchvision_model
+from ncu_launch.targets.models import Built, no_torchvision_model
 
 from ncu_tools.cli import cli
 
@@ -86,3 +86,8 @@ def test_the_words_of_a_program_in_one_text_are_told_from_a_file_of_models() -> 
     assert said.endswith(
         "Type: ncu-bench profile -- python train.py, or in Python: ncu_tools.profile(['python', 'train.py'])"
     )
+
+
+@pytest.mark.parametrize(("target", "root"), [("resnet18", "resnet18"), ("hf:llama-3.2-1b", "llama-3_2-1b")])
+def test_the_root_of_module_paths_is_one_level_also_where_the_name_has_a_dot(target: str, root: str) -> None:
+    assert Built(target, None).root == root

@@ -106,6 +106,11 @@ def test_a_kernel_has_its_time_shape_and_device(synthetic: Report) -> None:
     assert (kernel["flops"], kernel["flops_basis"]) == (2 * 2 * 3 * 4, "shapes")
 
 
+def test_durations_are_whole_nanoseconds_as_the_trace_prints_them(tmp_path: Path) -> None:
+    events = [gpu("kernel", GEMM, 1, duration, number) for number, duration in enumerate((1.001, 30.912, 1.003))]
+    assert [row["duration_ns"] for row in rows(read(tmp_path, {"traceEvents": events}))] == [1001, 30912, 1003]
+
+
 def test_a_kernel_gets_the_innermost_operator_and_ranges_of_the_launching_thread(
     synthetic: Report,
 ) -> None:

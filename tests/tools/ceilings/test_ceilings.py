@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,15 +11,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, PROFILED_CLOCK, Ceilings, ceilings_of
 from ncu_tools.ceilings.levels import bytes_of
 from ncu_tools.ceilings.machine_files import NVIDIA, find_machine
 from ncu_tools.ceilings.memory_clock import MemoryClocks, run_clock
+from ncu_tools.cli import run
 from ncu_tools.roofline.roofline import others_beside, roofline
-from tests.support.launches import launch, metric, sass, table
+from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.reports import needs_shared_reports, shared_reports
 
 SM_CLOCK = {"sm__cycles_elapsed.avg.per_second": metric(1.0e9, "hz")}
@@ -169,6 +174,29 @@ def test_a_roofline_lists_undrawn_ceilings_with_their_difference() -> None:
     assert len(made.ridges) == 1
     (fp32,) = others_beside(made.ceilings[0], made.others)
     assert (fp32[0], fp32[1].value) == ("board limit", pytest.approx(19.49e12, rel=1e-3))
+
+
+def test_notes_on_two_runs_at_other_clocks_have_the_ridge_and_the_slower_instruction_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peaks = (
+        tensor_peak("op_hgmma_src_bf16_dst_fp32_sparsity_off", 4096)
+        | dram(2000, 1.0e9)
+        | tensor("9.0", bf16_dst_fp32=1e9)
+    )
+    peaks |= tensor_peak("op_hmma_src_bf16_dst_fp32_sparsity_off", 4096 * 2 / 3)
+    for name, clock in (("slow", 1.0e9), ("fast", 1.5e9)):
+        metrics = peaks | {"sm__cycles_elapsed.avg.per_second": metric(clock, "hz")}
+        made = with_metadata(
+            table(launch("k", metrics, ns=1e6, dram=1e6, capability="9.0")), {"schema_version": SCHEMA_VERSION}
+        )
+        write_table(made, tmp_path / f"{name}.parquet")
+    assert run(["roofline", *(str(tmp_path / f"{name}.parquet") for name in ("slow", "fast"))]) == 0
+    slow, fast = [line for line in capsys.readouterr().err.splitlines() if "tensor BF16" in line]
+    assert "442.4 TFLOP/s, ridge at 221.2 FLOP/B" in slow
+    assert re.findall(r"mma.sync (\S+) TFLOP", slow) == ["294.9"]
+    assert "663.6 TFLOP/s, ridge at 331.8 FLOP/B" in fast
+    assert re.findall(r"mma.sync (\S+) TFLOP", fast) == ["442.4"]
 
 
 def test_a_machine_chosen_for_an_unknown_device_is_distinguished_from_its_own_file() -> None:

@@ -27,6 +27,7 @@ from ncu_tools.roofline.scene import RUNS, Scene, short_names
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
+from tests.support.launches import launch, sass, table
 from tests.tools.bench.test_scaling import sweep
 from tests.tools.bench.test_sweep_points import row as point
 from tests.tools.bench.test_sweep_points import sweep as sweep_of
@@ -53,6 +54,16 @@ def beside_two_machines() -> Scene:
     result = roofline({RAW: load(RAW).table})
     add_machines(result, [find_machine("h100-sxm"), find_machine("t4")])
     return scene_of(result)
+
+
+def test_long_paths_of_modules_are_cut_at_their_start_where_they_are_alike() -> None:
+    names = [f"a_model_with_a_long_name.encoder.layers.{number}.attention.projection" for number in (1, 2)]
+    launches = [launch("k", module=name, ns=1e5, dram=1e6, metrics=sass(ffma=1e8)) for name in names]
+    canvas = canvas_of(scene_of(roofline({"run": table(*launches)}, look=Look(view="modules"))))
+    draw_listing(canvas)
+    listed = [text for text in words(canvas) if "projection" in text]
+    assert [text[:4] for text in listed] == ["1  …", "2  …"]
+    assert all(f".{number}.attention" in text for number, text in enumerate(sorted(listed), start=1))
 
 
 def test_labels_of_ceilings_cover_no_mark() -> None:

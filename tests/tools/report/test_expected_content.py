@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ncu_tools.report.html.expected_content import expected_rows
+from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS, expected_rows
+from ncu_tools.report.table import cell
 from tests.support.launches import launch, sass, table
 
 
@@ -30,3 +31,9 @@ def test_a_trace_joined_with_counts_is_compared_by_operator() -> None:
     by_operator = {row["operator"]: row for row in rows if row["operator"]}
     assert by_operator.keys() == {"aten::mm", "aten::relu"}
     assert (by_operator["aten::mm"]["measured_flops"], by_operator["aten::mm"]["all_flops"]) == (100, 100)
+
+
+def test_a_ratio_of_flops_that_are_a_lower_bound_is_one_too() -> None:
+    row = {"measured_flops": 90.0, "flops_ratio": 0.9, "all_ratio": 0.75, "flops_lower_bound": True}
+    shown = {column.name: cell(column, row) for column in EXPECTED_COLUMNS if column.name in row}
+    assert shown == {"measured_flops": "≥ 90 FLOP", "flops_ratio": "≥ 0.9", "all_ratio": "≥ 0.75"}

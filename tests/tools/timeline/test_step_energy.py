@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -81,6 +82,7 @@ def test_each_step_has_the_energy_of_the_readings_in_its_time(tmp_path: Path) ->
     assert whole["energy_j"] is not None
     text = ran("timeline", path, "--step", "^train_step", "--part", "steps")
     assert "~energy" in text.stdout
+    assert re.search(r" 400 J +400 W ", text.stdout)
     assert "400" in text.stdout
     assert "~ is sampled through NVML, 10 times a second for 1.9 s on 1 GPU" in text.stderr
 

@@ -212,6 +212,22 @@ def test_a_run_folder_is_read_from_its_recording(sqlite: str, tmp_path: Path) ->
     assert "2 recordings: t.sqlite, u.sqlite" in result.stderr
 
 
+def test_the_timeline_of_a_run_of_ncu_is_found_beside_the_json_of_the_run(sqlite: str, tmp_path: Path) -> None:
+    for name in ("manifest.json", "modules.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "timeline" / "reports").mkdir(parents=True)
+    (tmp_path / "timeline" / "reports" / "t.sqlite").write_bytes(Path(sqlite).read_bytes())
+    assert load_activity(str(tmp_path)).tool == "nsys"
+
+
+def test_the_json_of_a_run_is_no_recording(tmp_path: Path) -> None:
+    for name in ("manifest.json", "modules.json"):
+        (tmp_path / name).write_text("{}")
+    result = ran("timeline", str(tmp_path))
+    assert result.exit_code == 1
+    assert "holds no timeline" in result.stderr
+
+
 def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("nothing")
     result = ran("timeline", str(tmp_path))

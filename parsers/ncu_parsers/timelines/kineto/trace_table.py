@@ -18,7 +18,6 @@ from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
 from ncu_parsers.timelines.kineto.chrome_trace import (
-    NS_PER_US,
     UNKNOWN_DEVICE,
     event_mapping,
     event_whole,
@@ -97,7 +96,7 @@ class TraceTable:
         count, rows = end - begin, slice(begin, end)
         known = {**self._identity(rows), **self._position(rows), **self._done.part(rows).contract_columns()}
         known["source"], known["report"] = arrays.repeated(DIALECT, count), arrays.repeated(self._name, count)
-        known["duration_ns"] = arrays.floats(self._columns["duration"][rows] * NS_PER_US)
+        known["duration_ns"] = arrays.floats(whole_nanoseconds(self._columns["duration"][rows]).astype(np.float64))
         nothing = {kind: pa.nulls(count, kind) for kind in {column.type for column in COLUMNS}}  # one for all of a type
         columns = [known.get(column.name, nothing[column.type]) for column in COLUMNS]
         fields = list(contract_fields())
@@ -157,7 +156,7 @@ class TraceTable:
         yield "shapes", "", arrays.recoded(call, shapes)
         yield "dtype", "", arrays.recoded(call, types)
         if "whole" in columns:
-            yield "whole_duration_ns", "ns", arrays.floats(columns["whole"] * NS_PER_US)
+            yield "whole_duration_ns", "ns", arrays.floats(whole_nanoseconds(columns["whole"]).astype(np.float64))
         if "bytes" in columns:
             yield "bytes", "byte", arrays.wholes(columns["bytes"], pa.int64())
         registers = _numbers([one.registers for one in self._launched])

@@ -187,6 +187,7 @@ class TestFlopsOfOperators:
 
         (note,) = masked(f"{own}:causal")
         assert note.startswith(f"attention of {own}:causal is causal: FLOPs count it in full")
+        assert "FLOP/B, at best and bound leave it out" in note
         assert masked(f"{own}:two_layers") == []
 
     def test_are_a_lower_bound_where_an_operator_has_no_formula_and_a_note_names_it(self, own: str) -> None:

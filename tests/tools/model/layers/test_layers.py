@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,14 @@ def test_a_picture_of_many_layers_shows_the_hottest_ones() -> None:
     drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
     assert drawn == draw_bars([row for row in rows if row.is_leaf], "svg").decode()
     assert "<script" not in drawn
+
+
+def test_bars_that_are_all_zero_begin_at_zero_and_the_legend_stands_beside_no_bar() -> None:
+    rows = layers(table(ran("net.a", 1), ran("net.b", 2))).rows
+    drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
+    of_flops = drawn[drawn.index('id="axes_2"') : drawn.index('id="axes_3"')]
+    assert re.findall("<!-- (.*) -->", of_flops) == ["0", "FLOPs"]
+    assert drawn.index('id="axes_3"') < drawn.index('id="legend_1"')
 
 
 def test_drawing_does_not_change_the_backend_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
