@@ -19,7 +19,7 @@ from ncu_parsers.schema.tables import METADATA_KEY
 from ncu_parsers.sources.sources import Source
 
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, report_of
-from tests.support.nightly import one_in
+from tests.support.nightly import by_day, one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 
@@ -39,6 +39,8 @@ WITH_INSTRUCTIONS = [
     for path in shared_reports("ncu_rep_full") + shared_reports("ncu_rep")
     if "silu" in path.name or "Index" in path.name
 ]
+WITH_INSTRUCTIONS_BY_DAY = by_day([path for path in WITH_INSTRUCTIONS if "Index" in path.name], WITH_INSTRUCTIONS)
+"""By day the report with products of tensor cores."""
 REAL = [*shared_reports("ncu_rep"), *shared_reports("ncu_rep_full")]
 
 
@@ -164,7 +166,7 @@ def test_instances_of_real_reports_add_up_to_the_metric_of_their_launch(path: Pa
 
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS_BY_DAY, ids=lambda path: path.name)
 def test_sums_over_addresses_of_real_launches_are_the_counters_of_hardware_and_of_opcodes(path: Path) -> None:
     """Instructions that were counted at their addresses, by hardware for the whole launch, and by opcode."""
     table = parse([Source(str(path))]).table

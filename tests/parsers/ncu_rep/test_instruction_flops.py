@@ -18,7 +18,7 @@ from ncu_parsers.ncu_rep.package_check import check
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.sources.sources import Source
 
-from tests.parsers.ncu_rep.test_instances import WITH_INSTRUCTIONS
+from tests.parsers.ncu_rep.test_instances import WITH_INSTRUCTIONS, WITH_INSTRUCTIONS_BY_DAY
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, report_of, without_metrics
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, table_of
@@ -200,7 +200,7 @@ NUMBERS = ("flops", "flops_fp64", "flops_fp32", "flops_fp16", "tensor_flops", "t
 @needs_package
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS_BY_DAY, ids=lambda path: path.name)
 def test_a_real_report_without_counters_and_lists_has_the_flops_that_it_had_with_them(
     path: Path, tmp_path: Path
 ) -> None:
@@ -220,7 +220,7 @@ def test_a_real_report_without_counters_and_lists_has_the_flops_that_it_had_with
 @needs_package
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS_BY_DAY, ids=lambda path: path.name)
 def test_instructions_of_real_launches_summed_by_opcode_are_their_lists_of_opcodes(path: Path, tmp_path: Path) -> None:
     stripped = tmp_path / "stripped.ncu-rep"
     stripped.write_bytes(without_metrics(path.read_bytes(), lambda name: LISTS in name))

@@ -41,6 +41,13 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def launches_of_the_file(big: Path) -> Path:
+    """What a parse of the big report by its path writes."""
+    program("parse", str(big), "-o", str(big.with_name("file.parquet")))
+    return big.with_name("file.parquet")
+
+
 def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
 
@@ -55,11 +62,12 @@ def program(*arguments: str, stdin: io.BufferedReader | None = None, data: bytes
 
 class TestABigReport:
     @pytest.mark.parametrize("packed", [False, True])
-    def test_through_a_pipe_gives_the_same_launches_as_the_file(self, packed: bool, big: Path, tmp_path: Path) -> None:
+    def test_through_a_pipe_gives_the_same_launches_as_the_file(
+        self, packed: bool, big: Path, launches_of_the_file: Path, tmp_path: Path
+    ) -> None:
         data = gzip.compress(big.read_bytes(), 1) if packed else big.read_bytes()
         program("parse", "-", "-o", str(tmp_path / "piped.parquet"), data=data)
-        program("parse", str(big), "-o", str(tmp_path / "file.parquet"))
-        found, expected = read_launches(tmp_path / "piped.parquet"), read_launches(tmp_path / "file.parquet")
+        found, expected = read_launches(tmp_path / "piped.parquet"), read_launches(launches_of_the_file)
         assert set(found.column("report").to_pylist()) == {"standard input"}
         assert found.drop_columns(["report"]).equals(expected.drop_columns(["report"]))
 

@@ -30,7 +30,7 @@ from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots, kernels_table
 from ncu_tools.kernels.kernel_cache import cache_kernels
-from tests.support.nightly import one_in
+from tests.support.nightly import by_day, one_in
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 pytestmark = pytest.mark.slow
@@ -105,6 +105,10 @@ def short_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(rows, "loops", None)
 
 
+once = pytest.mark.parametrize("short_blocks", [(1, True)], ids=["once"], indirect=True)
+"""Of what no block is read in here: a small report that is not streamed, or another process."""
+
+
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:
     path = folder / "report.csv"
     path.write_bytes(end.join(lines).encode() + (end.encode() if lines and lines[-1] else b""))
@@ -118,13 +122,13 @@ def assert_streams_the_same(path: Path, folder: Path) -> None:
 
 
 class TestRealReports:
-    @pytest.mark.parametrize("path", one_in(2, sample_files()), ids=lambda path: path.name)
+    @pytest.mark.parametrize("path", one_in(4, sample_files()), ids=lambda path: path.name)
     def test_every_sample_is_the_same_or_left_to_the_plain_reader(self, path: Path, tmp_path: Path) -> None:
         found = streamed(path, tmp_path)
         assert found is None or found == plainly_kept(path)
 
     @needs_shared_reports
-    @pytest.mark.parametrize("path", one_in(2, shared_reports("ncu_csv")), ids=lambda path: path.name)
+    @pytest.mark.parametrize("path", one_in(4, shared_reports("ncu_csv")), ids=lambda path: path.name)
     def test_every_shared_report_too(self, path: Path, tmp_path: Path) -> None:
         found = streamed(path, tmp_path)
         assert found is None or found == plainly_kept(path)
@@ -370,7 +374,7 @@ class TestWhatIsStreamed:
             rows[at] += ",".join(['""'] * len(RULES))
         assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL, *RULES), *rows]), tmp_path)
 
-    @pytest.mark.parametrize("end", ["\n", ",\n", "\r\n"])
+    @pytest.mark.parametrize("end", by_day(["\n"], ["\n", ",\n", "\r\n"]))
     def test_a_last_row_that_is_cut_before_or_behind_a_quote(self, tmp_path: Path, end: str) -> None:
         rows = [line + end for number in range(4) for line in long_lines(number, self.metrics(number))]
         path = tmp_path / "report.csv"
@@ -466,6 +470,7 @@ class TestParsingIntoAFile:
 
 
 class TestKernelsBesideTheLaunches:
+    @once
     @pytest.mark.parametrize("path", one_in(3, sample_files()), ids=lambda path: path.name)
     def test_are_those_of_all_columns(self, path: Path, tmp_path: Path) -> None:
         launches = tmp_path / "launches.parquet"
@@ -479,6 +484,7 @@ class TestKernelsBesideTheLaunches:
         assert pq.read_table(kept).to_pylist() == expected.to_pylist()
 
 
+@once
 def test_no_pandas_is_imported_by_a_parse(tmp_path: Path) -> None:
     path = file_of(tmp_path, [*wide_header((TIME, "us")), *(row(*launch_cells(n), "1,234.5") for n in range(20_000))])
     program = (

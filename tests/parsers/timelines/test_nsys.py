@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ from tests.support.timelines import (
 from tests.tools.cli.test_cli import PROGRAM as NCU_BENCH
 from tests.tools.cli.test_cli import PYTHONPATH
 
+kept = cache(table_of)
+"""What a timeline that no test writes is read as."""
 REAL = sorted((SHARED / "reports" / "nsys").glob("*.sqlite"))
 MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -57,7 +60,7 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem[-24:])
 class TestRealTimelines:
     def test_counts_and_times_equal_those_of_plain_sql(self, path: Path) -> None:
-        rows = table_of(path).to_pylist()
+        rows = kept(path).to_pylist()
         with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as plain:
             tables = {name for (name,) in plain.execute("SELECT name FROM sqlite_master")}
             for operation, table in (("kernel", KERNELS), ("memcpy", MEMCPY), ("memset", MEMSET)):
@@ -68,7 +71,7 @@ class TestRealTimelines:
 
     def test_every_kernel_has_the_time_that_plain_sql_gives(self, path: Path) -> None:
         by_name: dict[str, float] = {}
-        for row in table_of(path).to_pylist():
+        for row in kept(path).to_pylist():
             if row["operation"] == "kernel":
                 by_name[row["kernel_name"]] = by_name.get(row["kernel_name"], 0.0) + row["duration_ns"]
         query = f"SELECT value, total(end - start) FROM {KERNELS} JOIN StringIds ON id = demangledName GROUP BY value"  # noqa: S608
@@ -85,14 +88,14 @@ class TestRealTimelines:
         with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as plain:
             expected = {(start, process): names for start, process, names in plain.execute(query)}
         assert len(expected) > 50
-        rows = table_of(path).to_pylist()
+        rows = kept(path).to_pylist()
         found = {(row["start_ns"], row["process_id"]): row["nvtx_path"] for row in rows if row["operation"] == "kernel"}
         for (start, process), names in expected.items():
             plain_names = [re.sub(r"(, (seq|op_id) = \d+)+$", "", name) for name in names.split("\n")]
             assert sorted(found[start, process >> 24 & 0xFFFFFF]) == sorted(plain_names)
 
     def test_hotspots_and_roofline_work_on_durations_alone(self, path: Path) -> None:
-        table = table_of(path)
+        table = kept(path)
         result = hotspots(table, ceilings_of(table))
         assert result.rows[0].time_share
         assert any(row.kernel.startswith("[CUDA memcpy ") for row in result.rows)

@@ -30,6 +30,7 @@ from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
 from ncu_parsers.timelines.nsys.tables.nvtx import NvtxRanges
 
 from ncu_tools.cli.reading.hotspots import command
+from tests.support.nightly import one_in
 from tests.support.timelines import (
     CALLS,
     KERNELS,
@@ -119,12 +120,12 @@ def too_big(*_: object) -> None:
 
 @pytest.mark.usefixtures("tiny_parts")
 class TestReadingInParts:
-    @pytest.mark.parametrize("seed", range(12))
+    @pytest.mark.parametrize("seed", one_in(3, range(12)))
     def test_gives_the_launches_and_notes_of_reading_at_once(self, seed: int, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", any_timeline(seed), ("void a<1>(int)", "b", "layer", "d"))
         assert_same_in_parts(path)
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", one_in(3, range(3)))
     def test_gives_the_sampled_activity_and_the_lines_of_python_of_reading_at_once(
         self, seed: int, tmp_path: Path
     ) -> None:
