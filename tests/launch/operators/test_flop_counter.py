@@ -28,9 +28,9 @@ Records = list[dict[str, Any]]
 BACKWARD = "aten.convolution_backward"
 
 SMALL = (
-    "resnet18", "mobilenet_v3_small", "r3d_18", "hf:distilbert", "hf:opt-125m",
+    "resnet18", "mobilenet_v3_small", "r3d_18", "hf:distilbert",
 )  # fmt: skip
-"""By day: plain, depthwise and 3-d convolutions, attention without and with a causal mask."""
+"""By day: plain, depthwise and 3-d convolutions, attention."""
 
 NEED_DATA = ("hf:longformer-base-4096",)
 """Models that choose what they compute by the values of their inputs. So do detectors: `test_flop_counter_with_data`."""

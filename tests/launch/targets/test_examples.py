@@ -41,7 +41,7 @@ def test_a_command_for_a_cpu_gives_the_columns_that_the_page_shows(
 ) -> None:
     for file in EXAMPLES.glob("*.py"):
         shutil.copy(file, tmp_path)
-    words = [*shlex.split(command), *(("--max-time", "0.2") if command.startswith("bench") else ())]
+    words = [*shlex.split(command), *(("--max-time", "0.05") if command.startswith("bench") else ())]
     models_run_here(monkeypatch)
     here = called_here(*words, cwd=tmp_path, environment={**os.environ, "COLUMNS": "118"})
     said = here.out

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
+from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.operator_collector import collector_class
 from ncu_launch.workload.workload import with_each_tensor
@@ -304,12 +305,12 @@ class TestTargets:
             ["--dtype", "bf16", "--autocast"],
             ["--channels-last"],
             ["--mode", "jit", "--batch-size", "2"],
-            ["--input-size", "64", "--phase", "step", "--batch-size", "2"],
+            ["--phase", "step", "--batch-size", "2"],
         ],
         ids=lambda arguments: " ".join(arguments),
     )
     def test_every_way_to_run_a_model_works(self, arguments: list[str], tmp_path: Path) -> None:
-        result = profiled_here("resnet18", *arguments, "--warmup", "1", "-o", "run", cwd=tmp_path)
+        result = profiled_here("resnet18", "--input-size", "64", *arguments, "--warmup", "1", "-o", "run", cwd=tmp_path)
         assert result.code == 0, result.err
         assert sum(row["flops"] or 0 for row in rows(tmp_path / "run")) > 0
 
@@ -333,11 +334,17 @@ class TestTargets:
         assert result.code == 0, result.err
         assert read_manifest(tmp_path / "run").facts["parameters"] == parameters
 
-    def test_a_sequence_longer_than_the_models_positions_gets_more_of_them(self, tmp_path: Path) -> None:
+    def test_a_sequence_longer_than_the_models_positions_gets_more_of_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         needs("transformers")
+        configuration, model, _ = HF_CONFIGURATIONS["distilbert"]
+        small = {"vocab_size": 1000, "n_layers": 1}
+        monkeypatch.setitem(HF_CONFIGURATIONS, "distilbert", (configuration, model, small))
+        of_one_layer = 66_362_880 - (30_522 - 1000) * 768 - 5 * 7_087_872
         arguments = ("--seq-len", "520", "--phase", "forward", "--warmup", "0", "-o", "run")
         assert profiled_here("hf:distilbert", *arguments, cwd=tmp_path).code == 0
-        assert read_manifest(tmp_path / "run").facts["parameters"] == 66_362_880 + (520 - 512) * 768
+        assert read_manifest(tmp_path / "run").facts["parameters"] == of_one_layer + (520 - 512) * 768
 
     @pytest.mark.parametrize(
         ("target", "unit"), [("timm:resnet18", "timm"), ("fcn_resnet50", "segmentation"), ("r3d_18", "video")]

@@ -18,6 +18,7 @@ from ncu_launch.workload_spec import Workload
 
 from ncu_tools.model.language.step_work import precision_of, resident_weight_bytes, step_work, weight_bytes
 from tests.support.installed import WITHOUT_TORCH, WITHOUT_TORCHAO
+from tests.support.nightly import by_day
 
 torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
 pytestmark = [
@@ -59,7 +60,7 @@ def work_in(path: Path) -> list[tuple[Any, ...]]:
     return [tuple(record[name] for name in names) for record in records(path)]
 
 
-@pytest.mark.parametrize("scheme", BYTES)
+@pytest.mark.parametrize("scheme", by_day(["int4wo"], list(BYTES)))
 def test_what_is_counted_without_running_a_quantised_model_is_what_runs(scheme: str, tmp_path: Path) -> None:
     workload = asked(scheme, phases=("prefill", "decode"), prompt_length=24, context_length=40)
     run(workload, tmp_path / "facts", tmp_path / "operators")

@@ -62,8 +62,12 @@ def flops_by_phase(path: Path) -> dict[str, float]:
     return sums
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("target", FAMILIES)
+CACHES = [(target, cache) for target in FAMILIES for cache in ("dynamic", "static")]
+BY_DAY = [*CACHES[::4], *CACHES[3::4], ("hf:mistral-7b", "dynamic")]
+"""Each family with one cache or the other, and both where a window moves."""
+
+
+@pytest.mark.parametrize(("target", "cache"), by_day(BY_DAY, CACHES))
 def test_flops_of_operators_that_ran_are_those_of_arithmetic(target: str, cache: str, tmp_path: Path) -> None:
     from ncu_launch.workload.workload import run
 
