@@ -101,7 +101,7 @@ def make_inputs():
     return torch.ones(4, requires_grad=True)
 """
 MAIN = (sys.executable, "-c", "from ncu_tools.cli import main; main()")
-QUICK = ("--max-time", "0.1", "--warmup", "2", "--on", "cpu")
+QUICK = ("--max-time", "0.02", "--warmup", "2", "--on", "cpu")
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from ncu_tools.cli.shell.bash_words import rejoined
 from ncu_tools.cli.shell.completed_values import NO_PATHS, VALUES
 from ncu_tools.cli.shell.completion import SHELLS
 from tests.conftest import ROOT
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result, process
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ def test_models_are_those_of_the_installed_torchvision() -> None:
 
 
 class TestKernels:
-    @pytest.mark.parametrize("run", [RUN, REPORT], ids=["run folder", "Parquet file"])
+    @pytest.mark.parametrize("run", by_day([RUN], [RUN, REPORT]), ids=["run folder", "Parquet file"])
     def test_are_those_of_the_run_in_the_line(self, run: Path) -> None:
         offered = completed(f"ncu-bench hotspots {run} --kernel ")
         expected = {

@@ -13,6 +13,7 @@ from ncu_tools.cli import run
 from ncu_tools.cli.shell import folder_overview
 from ncu_tools.cli.shell.folder_overview import FolderLook, looked_at, next_commands, overview
 from tests.conftest import ROOT, SAMPLES
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import loaded_by, process
 
 pytestmark = pytest.mark.slow
@@ -110,10 +111,13 @@ def test_a_dataset_is_one_thing(here: Path) -> None:
     assert [(one.kind, str(one.path)) for one in looked_at(Path()).found] == [("dataset", "fleet")]
 
 
-@pytest.mark.parametrize("there", [
-    ["d01-wide-raw.csv"], ["d20-source-page.csv"], ["run"], ["run", "run"], ["sweep"], ["report.parquet"],
-    ["d01-wide-raw.csv", "trace.json"], ["d01-wide-raw.csv", "sweep", "run", "run"],
-])  # fmt: skip
+KINDS = [
+    ["d20-source-page.csv"], ["run", "run"], ["report.parquet"], ["d01-wide-raw.csv", "trace.json"],
+    ["d01-wide-raw.csv", "sweep", "run", "run"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("there", by_day(KINDS, [*KINDS, ["d01-wide-raw.csv"], ["run"], ["sweep"]]))
 def test_two_to_four_commands_fit_what_is_there_and_work(
     there: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

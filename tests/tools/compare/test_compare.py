@@ -109,7 +109,7 @@ class TestIntervals:
             (2, 2, 3, 0.95, 0.985),
             pytest.param(5, 5, 1, 0.945, 0.97, marks=pytest.mark.nightly),
             pytest.param(30, 30, 2, 0.94, 0.96, marks=pytest.mark.nightly),
-            (3, 20, 2, 0.92, 0.96),
+            pytest.param(3, 20, 2, 0.92, 0.96, marks=pytest.mark.nightly),
         ],
     )
     @pytest.mark.slow

@@ -70,14 +70,14 @@ def assert_batches_change_nothing(path: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", by_day([*sample_files()[::6], SAMPLES / "d12-range-nvtx.csv"], sample_files()), ids=lambda path: path.name
+    "path", by_day([*sample_files()[::12], SAMPLES / "d12-range-nvtx.csv"], sample_files()), ids=lambda path: path.name
 )
 def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("path", one_in(15, shared_reports("ncu_csv")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(30, shared_reports("ncu_csv")), ids=lambda path: path.name)
 @pytest.mark.slow
 def test_sizes_of_batches_do_not_change_the_result_of_a_real_report(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)

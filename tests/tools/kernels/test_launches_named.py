@@ -35,14 +35,15 @@ def launch(kernel: str, samples: int, mean: float, lasted: float) -> Kernel:
     return Kernel(kernel, metrics)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What parse wrote of three launches, the first two of gemm; phases, layers and ranks are added to the launches."""
-    report = tmp_path / "three.ncu-rep"
+    folder = tmp_path_factory.mktemp("run")
+    report = folder / "three.ncu-rep"
     report.write_bytes(
         report_of([launch("gemm", 70, 10, 900), launch("gemm", 20, 20, 500), launch("copy", 5, 30, 100)])
     )
-    written = tmp_path / "launches.parquet"
+    written = folder / "launches.parquet"
     assert ran("parse", str(report), "-o", str(written), "--instructions").exit_code == 0
     table = pq.read_table(written)
     columns: dict[str, list[Any]] = {
@@ -55,7 +56,7 @@ def run(tmp_path: Path) -> Path:
         table = table.set_column(at, table.schema.field(name), array.cast(kind))
     pq.write_table(table, written)
     report.unlink()
-    return tmp_path
+    return folder
 
 
 def shown(*arguments: str) -> dict[str, Any]:

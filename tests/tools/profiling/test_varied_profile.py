@@ -216,20 +216,17 @@ class TestWithoutAGpu:
         assert "Its points are n=8,kind=a, n=8,kind=b, n=32,kind=a, n=32,kind=b." in wrong.err
         assert "names no point" in called_here("layers", "run", "--point", "n", cwd=here).err
 
-    @pytest.mark.parametrize(
-        "words",
-        [
+    def test_what_takes_all_points_together_says_so(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,32")
+        said = "2 points of the profile are taken together here; --point n=8 shows one alone"
+        for words in (
             ("layers", "run"), ("skew", "run"), ("hotspots", "run", "--rules"), ("hotspots", "run", "run/n=8"),
             ("export", "run", "-o", "layers.csv", "--as", "csv", "--table", "layers"), ("report", "run", "-o", "r.html"),
             ("export", "run", "-o", "trace.json", "--as", "perfetto"),
-        ],
-    )  # fmt: skip
-    def test_what_takes_all_points_together_says_so(self, here: Path, words: tuple[str, ...]) -> None:
-        profile(here, "--vary", "n=8,32")
-        said = "2 points of the profile are taken together here; --point n=8 shows one alone"
-        assert said in called_here(*words, cwd=here).err
-        one = [*words, "--point", "n=8"] if "run/n=8" not in words else ["hotspots", "run", "--point", "n=8"]
-        assert "taken together" not in called_here(*one, cwd=here).err
+        ):  # fmt: skip
+            assert said in called_here(*words, cwd=here).err, words
+            one = [*words, "--point", "n=8"] if "run/n=8" not in words else ["hotspots", "run", "--point", "n=8"]
+            assert "taken together" not in called_here(*one, cwd=here).err, words
 
     def test_tables_of_one_point_are_refused_for_several(self, here: Path) -> None:
         profile(here, "--vary", "n=8,32")

@@ -32,6 +32,7 @@ from ncu_tools.timeline.gaps import LongGap
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import Timeline, timeline
 from tests.support.activities import Call, Operation, Range, copy, recording
+from tests.support.nightly import one_in
 from tests.support.reports import needs_shared_reports
 from tests.tools.timeline.test_shared_timelines import recordings
 
@@ -180,7 +181,7 @@ class TestLanes:
             assert_sums_are_the_steps(found, shown)
 
     @needs_shared_reports
-    @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
+    @pytest.mark.parametrize("path", one_in(3, recordings()), ids=lambda path: path.name[:60])
     @pytest.mark.slow
     def test_of_real_recordings_have_the_sums_of_their_steps(self, path: Path) -> None:
         found = timeline(load_activity(str(path)))

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import re
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,13 +43,14 @@ from ncu_tools.roofline.scene import Scene, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of, short_label
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
-from tests.support.nightly import one_in
+from tests.support.nightly import by_day, one_in
 
 pytestmark = pytest.mark.slow
 
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 NAME = {"device__attribute_display_name": metric("NVIDIA A100-SXM4-40GB")}
 BASELINES = ROOT / "tests" / "pictures"
+EVERYTHING = ["--levels", "all", "--ceilings", "all"]
 ALL_LEVELS = ("dram", "l2", "l1", "shared")
 
 H100 = {
@@ -317,27 +319,29 @@ def many_launches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class TestDensity:
-    def draw(self, path: Path, folder: Path) -> None:
-        arguments = ["roofline", str(path), "--points", "launches", "-o", str(folder / "x.svg"), "--format", "json"]
+@pytest.fixture(scope="module")
+def dense(many_launches: Path) -> tuple[Path, str]:
+    """The picture of a density, and what the command printed of it."""
+    picture, printed = many_launches.with_name("x.svg"), io.StringIO()
+    arguments = ["roofline", str(many_launches), "--points", "launches", "-o", str(picture), "--format", "json"]
+    with redirect_stdout(printed):
         assert command_line(arguments) == 0
-        assert (folder / "x.svg").stat().st_size < 1_000_000
+    return picture, printed.getvalue()
 
-    def test_every_launch_is_in_some_cell(
-        self, many_launches: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self.draw(many_launches, tmp_path)
-        document = json.loads(capsys.readouterr().out)
+
+class TestDensity:
+    def test_every_launch_is_in_some_cell(self, dense: tuple[Path, str]) -> None:
+        assert dense[0].stat().st_size < 1_000_000
+        document = json.loads(dense[1])
         density = document["scene"]["density"]
         assert sum(launches for _, _, launches in density["cells"]) == DENSE_FROM + 2_000
         assert len(document["scene"]["marks"]) == 12
         assert len(document["rows"]) > 200
 
     def test_the_kernels_means_are_those_of_the_table_of_hotspots(
-        self, many_launches: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, many_launches: Path, dense: tuple[Path, str]
     ) -> None:
-        self.draw(many_launches, tmp_path)
-        brief = json.loads(capsys.readouterr().out)["rows"]
+        brief = json.loads(dense[1])["rows"]
         whole = read_launches(many_launches)
         known = {row.kernel: row for row in hotspots(whole, ceilings_of(whole)).rows}
         assert len(brief) == len(known)
@@ -345,15 +349,12 @@ class TestDensity:
             for column in ("launches", "time_total_ns", "flops_per_s", "arithmetic_intensity", "time_share"):
                 assert row[column] == pytest.approx(getattr(known[row["kernel"]], column), rel=1e-9)
 
-    def test_it_is_drawn_again_from_its_json(
-        self, many_launches: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self.draw(many_launches, tmp_path)
-        (tmp_path / "plot.json").write_text(capsys.readouterr().out)
+    def test_it_is_drawn_again_from_its_json(self, dense: tuple[Path, str], tmp_path: Path) -> None:
+        (tmp_path / "plot.json").write_text(dense[1])
         assert command_line(["roofline", str(tmp_path / "plot.json"), "-o", str(tmp_path / "y.svg")]) == 0
-        assert (tmp_path / "y.svg").read_bytes() == (tmp_path / "x.svg").read_bytes()
+        assert (tmp_path / "y.svg").read_bytes() == dense[0].read_bytes()
 
-    @pytest.mark.parametrize(("level", "factor"), [("l2", 2.0), ("l1", 3.5)])
+    @pytest.mark.parametrize(("level", "factor"), by_day([("l1", 3.5)], [("l2", 2.0), ("l1", 3.5)]))
     def test_is_by_the_bytes_of_the_requested_level(
         self, level: str, factor: float, many_launches: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -387,7 +388,7 @@ class TestDensity:
 
 
 class TestDrawnAgain:
-    @pytest.mark.parametrize("settings", [[], ["--levels", "all", "--ceilings", "all"], ["--points", "runs"]])
+    @pytest.mark.parametrize("settings", by_day([EVERYTHING], [[], EVERYTHING, ["--points", "runs"]]))
     def test_json_has_everything_that_is_drawn(
         self, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -477,7 +478,7 @@ class TestAParquetFile:
     @pytest.mark.parametrize(
         "settings", [[], ["--levels", "all"], ["--points", "launches"], ["--points", "runs"], ["--ceilings", "all"]]
     )
-    @pytest.mark.parametrize("name", ["d01-wide-raw.csv", "d10-details-all.csv"])
+    @pytest.mark.parametrize("name", one_in(2, ["d01-wide-raw.csv", "d10-details-all.csv"]))
     def test_gives_the_same_scene_as_the_report_it_was_made_from(
         self, name: str, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -534,7 +535,7 @@ class TestIncompleteRuns:
     }
 
     @pytest.mark.parametrize("case", CASES)
-    @pytest.mark.parametrize("theme", ["light", "dark"])
+    @pytest.mark.parametrize("theme", by_day(["dark"], ["light", "dark"]))
     def test_are_drawn_without_invented_positions(self, case: str, theme: str) -> None:
         scene = scene_of(roofline({"run": table(*self.CASES[case])}))
         drawn = case in ("a single launch", "long and hostile names")
@@ -667,7 +668,7 @@ def small(picture: bytes) -> Any:
     return blocks.mean(axis=(1, 3))
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", by_day(["levels-dark", "300-kernels", "before-after"], list(VIEWS)))
 def test_views_look_like_their_baselines(name: str) -> None:
     from matplotlib.image import imread
 

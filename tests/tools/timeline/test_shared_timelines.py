@@ -14,6 +14,7 @@ import pytest
 
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline, timeline
+from tests.support.nightly import one_in
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, shared_reports
 
@@ -70,7 +71,7 @@ def test_busy_and_gaps_are_the_span_in_every_step(path: Path) -> None:
             assert sum(step.causes.values()) == step.idle_ns
 
 
-@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
+@pytest.mark.parametrize("path", one_in(3, recordings()), ids=lambda path: path.name[:60])
 def test_a_table_of_launches_has_the_same_sums_as_the_recording_itself(path: Path, tmp_path: Path) -> None:
     assert ran("parse", str(path), "-o", str(tmp_path / "launches.parquet")).exit_code == 0
     for gpu, from_table in zip(analysed(path).gpus, analysed(tmp_path / "launches.parquet").gpus, strict=True):

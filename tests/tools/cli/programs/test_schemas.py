@@ -36,7 +36,7 @@ def test_every_command_that_prints_json_has_a_schema() -> None:
     assert sorted(commands_that_print_json()) == commands_with_schema()
 
 
-@pytest.mark.parametrize("sample", one_in(3, sample_files()), ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", one_in(6, sample_files()), ids=lambda path: path.name)
 def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: Any) -> None:
     for command in ("hotspots", "roofline", "kernel", "digest", "source"):
         answer = json.loads(called_here(command, str(sample), "--format", "json", cwd=SAMPLES).out)

@@ -19,6 +19,7 @@ from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters
 from ncu_tools.kernels.names.kernel_titles import function_path, names_nothing, short_title
 from tests.support.launches import launch, table
+from tests.support.nightly import one_in
 from tests.support.reports import sample_files, shared_reports
 
 CUTLASS_3 = (
@@ -159,7 +160,7 @@ FOLDERS = ("kineto", "ncu_csv", "ncu_rep", "ncu_rep_full", "nsys")
 REPORTS = [*sample_files(), *(path for folder in FOLDERS for path in shared_reports(folder))]
 
 
-@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(3, REPORTS), ids=lambda path: path.name)
 @pytest.mark.slow
 def test_in_real_reports_no_short_name_is_only_kernel_or_shared_by_two_functions(path: Path) -> None:
     found = parse([Source(str(path))]).table

@@ -324,7 +324,8 @@ class TestTracesOfEngines:
             one("a", "step[DECODE bs=4]", ns=2e6), one("b", "step[EXTEND bs=1 toks=64]", ns=9e6), one("c", ns=5e6),
         )  # fmt: skip
         write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / "both.parquet")
-        asked = ("expected", str(tmp_path / "both.parquet"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4")
+        asked = ("expected", str(tmp_path / "both.parquet"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4",
+                 "--set", "num_hidden_layers=2")  # fmt: skip
         undecided = ran(*asked)
         assert undecided.exit_code == 2
         assert "select some with --nvtx and a part of the name of their range" in undecided.stderr.lower()
@@ -339,7 +340,7 @@ class TestTracesOfEngines:
     def test_tokens_per_step_of_the_user_replace_those_of_the_trace(self) -> None:
         done = ran(
             "expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--tokens-per-step", "16",
-            "--format", "json",
+            "--set", "num_hidden_layers=2", "--format", "json",
         )  # fmt: skip
         (row,) = json.loads(done.stdout)["rows"]
         assert (row["batch_size"], row["tokens"]) == (16, 16)
