@@ -44,16 +44,12 @@ TABLES = [
     ["completion", "bash"],
 ]
 A_KIND_EACH = [
-    [],
     ["--help"],
-    ["parse", RAW, "-o", "launches.parquet"],
     ["hotspots", RAW],
-    ["hotspots", RAW, "--format", "csv"],
     ["query", RUN, "SELECT * FROM launches"],
-    ["compare", RAW, RAW, "--fail-on", "time>5%"],
     ["completion", "bash"],
 ]
-"""Of the commands: a list of commands, help, a parse, a table as text and as CSV, rows of a query, gates, a script."""
+"""Of the commands: help, a table as text, rows of a query, a script. Of gates is the next test."""
 ESCAPE = b"\x1b"
 
 

@@ -361,7 +361,7 @@ class TestARunThatEndedEarly:
         assert manifest["tool_runs"][0]["timed_out"] is False
         assert only_the_first_two_launches(bench)
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", by_day([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]))
     def test_by_ctrl_c_keeps_its_launches_and_leaves_no_process(self, bench: Bench, number: signal.Signals) -> None:
         report = bench.run / "reports" / "ncu.csv"
         with subprocess.Popen(

@@ -23,6 +23,7 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
 from tests.support.models.models_here import models_run_here
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
@@ -308,13 +309,15 @@ class TestEstimateAgainstCounters:
 class TestLatencyAgainstSize:
     """S5: parameters of its models, and an exponent for a series."""
 
+    PARAMETERS = (
+        {"hf:albert-base-v2": 11.7, "resnet18": 11.7, "squeezenet1_1": 1.2},
+        {"hf:bert-base": 109.5, "hf:distilbert": 66.4, "mnasnet1_0": 4.4, "mobilenet_v2": 3.5},
+    )
+
     @needs_torchvision
     @needs_transformers
-    def test_the_models_have_the_parameters_of_the_study(self) -> None:
-        millions = {
-            "hf:albert-base-v2": 11.7, "hf:bert-base": 109.5, "hf:distilbert": 66.4, "mnasnet1_0": 4.4,
-            "mobilenet_v2": 3.5, "resnet18": 11.7, "squeezenet1_1": 1.2,
-        }  # fmt: skip
+    @pytest.mark.parametrize("millions", by_day([PARAMETERS[0]], PARAMETERS), ids=", ".join)
+    def test_the_models_have_the_parameters_of_the_study(self, millions: dict[str, float]) -> None:
         rows = rows_of("estimate", *millions, "--phase", "forward", "--input-size", "64", "--seq-len", "16")
         assert {row["target"]: row["parameters"] / 1e6 for row in rows} == pytest.approx(millions, abs=0.05)
 
