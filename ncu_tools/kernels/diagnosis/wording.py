@@ -15,7 +15,7 @@ from ncu_tools.numbers.number_format import counted, duration
 LONG_LAUNCH_NS = 50_000
 """From here on, start and end of a launch, some microseconds, are below the tenth of its time that makes it uneven."""
 REPORTED_STALL = 0.3
-"""Share of the time between two instructions of a warp from which NVIDIA's CPIStall reports a stall."""
+"""Share of the time between two instructions of a warp from which CPIStall, and our `stalled`, report a stall."""
 OR_SHORT = ", or the launch is so short that its start and end count"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from pathlib import Path, PurePath
@@ -112,7 +112,7 @@ def stream_into(
         return None
     if any(origin_of(source.path) for source in sources):
         return None  # streamed launches have no ranks
-    if join and _of_several_runs([source.path for source in sources]):
+    if join and _of_several_runs(Path(source.path) for source in sources):
         return None
     if len(sources) == 1:
         return _stream_one(path, sources[0], reading, ranges=ranges)
@@ -225,12 +225,12 @@ def _join_second_run(one: Report, other: Report, result: Parsed, *, ended_early:
     return joined.mismatch
 
 
-def _of_several_runs(paths: Sequence[str]) -> list[Path]:
+def _of_several_runs(paths: Iterable[Path]) -> list[Path]:
     """The reports of second runs and of runs that replace two, as a run folder without tables holds them.
 
     Only beside the report of a first run.
     """
-    given = set(map(Path, paths))
+    given = set(paths)
     return [
         path
         for path in given
@@ -247,7 +247,7 @@ def _one_of_each_launch(profiles: list[Report], result: Parsed) -> list[Report]:
     """
     by_path = {Path(report.source): report for report in profiles if report.table is None}
     left_out: set[Path] = set()
-    for path in sorted(_of_several_runs(list(map(str, by_path))), reverse=True):  # ncu-replayed.csv first
+    for path in sorted(_of_several_runs(by_path), reverse=True):  # ncu-replayed.csv first
         first = path.with_name(NCU_CSV)
         if path.name == NCU_REPLAYED_CSV:
             left_out |= {first, path.with_name(NCU_INSTRUCTIONS_CSV)}

@@ -23,6 +23,9 @@ from tests.support.reports import needs_shared_reports
 SAMPLE = SAMPLES / "d20-source-page.csv"
 EXAMPLES = Path("/usr/share/doc/nsight-compute/examples/uncoalescedGlobalAccesses")
 EXAMPLE = EXAMPLES / "addConstDouble.ncu-rep"
+NO_EXAMPLES = (
+    f"{EXAMPLES} is not there: apt-get install nsight-compute (Debian, non-free), on a system that keeps /usr/share/doc"
+)
 REAL = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_profile.ncu-rep"
 
 
@@ -179,7 +182,7 @@ def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
 )
 def test_text_and_csv_of_a_real_report_hold_the_same_instructions(report: Path, samples: int, tmp_path: Path) -> None:
     if not report.is_file():
-        pytest.skip("the examples of Debian's package of ncu are not installed")
+        pytest.skip(NO_EXAMPLES)
     tables = {}
     for view in ("sass", "cuda,sass"):
         for form in ("csv", "txt"):
@@ -209,7 +212,7 @@ def test_source_lines_on_a_page_are_kept_with_their_numbers(tmp_path: Path) -> N
 
 
 @needs_ncu
-@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples of Debian's package of ncu are not installed")
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason=NO_EXAMPLES)
 @pytest.mark.parametrize("form", ["csv", "txt"])
 def test_source_lines_on_a_real_page_are_those_of_the_file(form: str, tmp_path: Path) -> None:
     source, report = EXAMPLES / "uncoalescedGlobalAccesses.cu", EXAMPLES / "addConstDouble3.ncu-rep"
