@@ -6,7 +6,7 @@ Kernels, layers and measured points are compared in this form, so that all have 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ncu_tools.numbers.number_format import FORMATS
@@ -26,7 +26,7 @@ DIGITS_PRINTED = 4
 UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
 CLOCKS_DIFFER = "clocks differ"
 """Said of a time whose verdict would be another one at the SM clock of the base."""
-VERDICTS = {MORE: "more time", LESS: "less time"}
+VERDICTS = {MORE: "slower", LESS: "faster"}
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def verdict_text(change: Change) -> str | None:
     return NOT_SHOWN + _interval_text(change) if change.outcome == NOT_SHOWN else growth_text(change)
 
 
-def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, str] = VERDICTS) -> str | None:
+def verdict(change: Change, *, is_new: bool, is_gone: bool) -> str | None:
     """The verdict on a change of time; None if unknown."""
     if is_new or is_gone:
         return "new" if is_new else "gone"
@@ -183,7 +183,7 @@ def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, 
         return None
     noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
     clocks = "" if change.outcome == change.in_cycles.outcome else f", {CLOCKS_DIFFER}"
-    return words.get(change.outcome, change.outcome) + noise + clocks
+    return VERDICTS.get(change.outcome, change.outcome) + noise + clocks
 
 
 def _interval_text(change: Change) -> str:

@@ -67,7 +67,7 @@ COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=0),
     Column("unit", "unit", spare=4),
     Column("bound", "bound", spare=0),
-    Column("bound_fraction", "of bound", "fraction", spare=2),
+    Column("bound_fraction", "% of roof", "fraction", spare=2),
 )
 MACHINE_READABLE = (
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
