@@ -36,6 +36,8 @@ KINDS = ("gpu", "cpu", "accelerator")
 TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"
 """What the rate of mma.sync in a machine file follows from."""
 SHIPPED = Path(__file__).with_name("machines")
+OF_GB = 2**30 / 1e9
+"""Bytes of memory for each that a data sheet prints: an MI300X of 192 GB has 206.1e9 by its driver, as PyTorch says."""
 
 
 class Rate(NamedTuple):
@@ -66,7 +68,7 @@ class Machine:
     `measured` rates were reached by `ncu-bench machines measure`, or `measured_quickly` by `ncu-bench profile`; the
     others are data-sheet values. `links` are those of one GPU by `LINK_ENDS`, in one direction. `threads` is the number
     of CPU threads they were measured with, None if the file does not say. `same_name` tells of another board to which
-    the driver gives the same name.
+    the driver gives the same name, and `short_names` are those of its family that mean this board, as "h100".
     """
 
     id: str
@@ -86,12 +88,18 @@ class Machine:
     measured_quickly: bool = False
     threads: int | None = None
     same_name: str = ""
+    short_names: tuple[str, ...] = ()
     links: Mapping[str, Rate] = field(default_factory=dict)
 
     @property
     def peaks(self) -> list[Rate]:
         """Peaks of the compute units, in the order of `COMPUTE_UNITS`."""
         return [self.rates[unit] for unit in COMPUTE_UNITS if unit in self.rates]
+
+    @property
+    def most_memory_bytes(self) -> float | None:
+        """What its memory can hold at most: data sheets print GB for 2^30 bytes each."""
+        return None if self.memory_bytes is None else self.memory_bytes * OF_GB
 
     @property
     def bandwidths(self) -> list[Rate]:
@@ -168,6 +176,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         id=machine_id,
         rates={rate.unit: rate for rate in rates},
         device_names=tuple(data.get("device_names", ())),
+        short_names=tuple(data.get("short_names", ())),
         memory_bytes=data.get("memory", {}).get("bytes"),
         links={rate.unit: rate for rate in links},
         **{key: data[key] for key in _AS_THEY_ARE if key in data},
@@ -191,6 +200,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
     "threads": int, "measured_quickly": bool, "same_name": str,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
+    "short_names": list,
     "peak": list, "bandwidth": list, "link": list, "memory": dict,
 }  # fmt: skip
 _TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
@@ -204,8 +214,11 @@ def _of_wrong_types(data: dict[str, Any]) -> list[str]:
     found = [f"{key} is no {_kind(wanted)}" for key, wanted in _TYPES.items() if not _is(data.get(key), wanted)]
     if found:
         return found
-    if not all(isinstance(name, str) for name in data.get("device_names", ())):
-        found.append("device_names are not all texts")
+    found += [
+        f"{key} are not all texts"
+        for key in ("device_names", "short_names")
+        if not all(isinstance(name, str) for name in data.get(key, ()))
+    ]
     if not _is(data.get("memory", {}).get("bytes"), _NUMBER):
         found.append("bytes of memory is no number")
     for entry in (*data.get("peak", []), *data.get("bandwidth", []), *data.get("link", [])):
@@ -286,13 +299,16 @@ def is_plausible(rate: float) -> bool:
 
 
 def find_machine(name: str) -> Machine:
-    """Find a machine by id, full name or device name, ignoring case.
+    """Find a machine by id, full name or device name, ignoring case, or the usual board of a family, as h100.
 
     Raises `WrongUsage` with similar names if there is none.
     """
     wanted = _folded(name)
     for machine in machines().values():
         if wanted in {_folded(machine.id), _folded(machine.name), *map(_folded, machine.device_names)}:
+            return machine
+    for machine in machines().values():
+        if wanted in machine.short_names:
             return machine
     begun = [machine_id for machine_id in machines() if _folded(machine_id).startswith(wanted)]
     near = near_names(wanted, [_folded(machine_id) for machine_id in machines()], most=4, cutoff=0.4)
@@ -302,6 +318,17 @@ def find_machine(name: str) -> Machine:
         f"Near names: {', '.join(ids)}." if ids else "",
         "See ncu-bench machines for all of them.",
     )
+
+
+def which_board(name: str, machine: Machine) -> list[str]:
+    """The note on which board a name that `find_machine` took for the whole family means; [] for any other name."""
+    if _folded(name) not in machine.short_names:
+        return []
+    known = machines()
+    family = min((one for each in known.values() for one in each.short_names if machine.id.startswith(one)), key=len)
+    others = [one for one in known if one.startswith(f"{family}-") and one != machine.id]
+    rest = f"; others are {', '.join(others)}" if others else ""
+    return [f"{name} is taken as {machine.id} ({machine.name}){rest}"]
 
 
 def machine_of_device(device_name: str | None) -> Machine | None:

@@ -67,9 +67,11 @@ def _machine(context: click.Context, parameter: click.Parameter, name: str | Non
     """The machine called `name`; raises `WrongUsage` with similar names if there is none."""
     if not name:
         return None
-    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.ceilings.machine_files import find_machine, which_board
 
-    return find_machine(name)
+    machine = find_machine(name)
+    echo_notes(which_board(name, machine))
+    return machine
 
 
 def machine_option(function: Function) -> Function:

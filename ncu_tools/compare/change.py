@@ -6,7 +6,7 @@ Kernels, layers and measured points are compared in this form, so that all have 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ncu_tools.numbers.number_format import FORMATS
@@ -26,7 +26,7 @@ DIGITS_PRINTED = 4
 UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
 CLOCKS_DIFFER = "clocks differ"
 """Said of a time whose verdict would be another one at the SM clock of the base."""
-VERDICTS = {MORE: "more time", LESS: "less time"}
+VERDICTS = {MORE: "slower", LESS: "faster"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class Change:
     `low` and `high` bound new / base with 95 % confidence; None if the noise is unknown: fewer than two samples on a
     side, averages, or samples that are all equal. `unlike` is the reason why the two values cannot be compared, and
     `compares` what they are if not sums, as "per launch". A difference below `step` may come from the few digits that
-    the reports printed. `clock` is the new / base SM clock of a time, 1 where they are alike or not known.
+    the reports printed, and where no interval is known, one below `jitter` from the GPU's clock and two launches that
+    differ. `low_of_many` takes the place of `low` where the change is one of many that are judged together. `clock` is
+    the new / base SM clock of a time, 1 where they are alike or not known.
     """
 
     measure: str
@@ -49,6 +51,8 @@ class Change:
     compares: str = ""
     step: float = 0.0
     clock: float = 1.0
+    jitter: float = 0.0
+    low_of_many: float | None = None
 
     @property
     def in_cycles(self) -> Change:
@@ -56,8 +60,8 @@ class Change:
 
         What the SMs bound changes so; what DRAM bounds does not change with their clock. The truth lies between.
         """
-        new, low, high = (None if one is None else one * self.clock for one in (self.new, self.low, self.high))
-        return replace(self, new=new, low=low, high=high, clock=1.0)
+        known = {"new": self.new, "low": self.low, "high": self.high, "low_of_many": self.low_of_many}
+        return replace(self, clock=1.0, **{name: one * self.clock for name, one in known.items() if one is not None})
 
     @property
     def growth(self) -> float | None:
@@ -75,7 +79,7 @@ class Change:
 
     @property
     def outcome(self) -> str:
-        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` if the interval includes 1, or `UNKNOWN`.
+        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` if the interval includes 1 or the change is mere jitter, or `UNKNOWN`.
 
         `SAME` are equal counts, and times and bytes of launches that differ by less than the last digit printed by
         tables or the reports.
@@ -84,7 +88,11 @@ class Change:
             return UNKNOWN
         if abs(self.growth) <= SAME_COUNT or (self.measure not in EXACT and self._prints_alike):
             return SAME
-        if self.low is not None and self.high is not None and self.low <= 1 <= self.high:
+        if self.low is not None and self.high is not None:
+            is_shown = not self.low <= 1 <= self.high
+        else:
+            is_shown = 0 in (self.base, self.new) or abs(self.new - self.base) >= self.jitter
+        if not is_shown:
             return NOT_SHOWN
         return MORE if self.growth > 0 else LESS
 
@@ -106,18 +114,19 @@ class Refusal:
     """Why gates on a subject are refused, except on `launches`: the `reason`, and what to gate `instead`.
 
     `instead` is the beginning of a gate that can be judged, as "kernel:gemm:", and `first` the words on what to do
-    before that; empty if nothing.
+    before that; empty if nothing. `slower` says which subjects took longer all the same, and is empty if none is known.
     """
 
     reason: str
     instead: str
     first: str = ""
+    slower: str = ""
 
     def advice(self, limit: str) -> str:
         """What to type in place of a gate with this measure and limit, as "time>5%"."""
-        gate = f'"{self.instead}{limit}"'
         what = f"{self.first} gate" if self.first else "Gate"
-        return f"{what} a kernel per launch, as --fail-on {gate}, or add --anyway to judge the sums."
+        gates = f'--fail-on "any:{limit}" or "{self.instead}{limit}"'
+        return f"{what} kernels per launch, as {gates}, or add --anyway to judge the sums."
 
 
 @dataclass(frozen=True)
@@ -175,7 +184,7 @@ def verdict_text(change: Change) -> str | None:
     return NOT_SHOWN + _interval_text(change) if change.outcome == NOT_SHOWN else growth_text(change)
 
 
-def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, str] = VERDICTS) -> str | None:
+def verdict(change: Change, *, is_new: bool, is_gone: bool) -> str | None:
     """The verdict on a change of time; None if unknown."""
     if is_new or is_gone:
         return "new" if is_new else "gone"
@@ -183,7 +192,7 @@ def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, 
         return None
     noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
     clocks = "" if change.outcome == change.in_cycles.outcome else f", {CLOCKS_DIFFER}"
-    return words.get(change.outcome, change.outcome) + noise + clocks
+    return VERDICTS.get(change.outcome, change.outcome) + noise + clocks
 
 
 def _interval_text(change: Change) -> str:

@@ -23,17 +23,22 @@ EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRI
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
 NOUNS = ("kernel", "layer", "category", "point")
+ANY = "any"
+"""The noun of a gate on every subject that both runs have, whatever is compared."""
 MOST_NAMED = 3
 
 _GATE = re.compile(
-    rf"(?:(?P<noun>{'|'.join(NOUNS)}):(?P<pattern>.+):)?(?P<measure>{'|'.join(GATED)})"
+    rf"(?:(?P<any>{ANY}):|(?P<noun>{'|'.join(NOUNS)}):(?P<pattern>.+):)?(?P<measure>{'|'.join(GATED)})"
     r"\s*>\s*(?P<limit>\d+(?:\.\d*)?|\.\d+)\s*%"
 )
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The largest growth of a measure, as a fraction: of a run, or of each `noun` whose name `pattern` matches."""
+    """The largest growth of a measure, as a fraction: of a run, or of each `noun` whose name `pattern` matches.
+
+    The noun `ANY` is each subject that both runs have.
+    """
 
     text: str
     measure: str
@@ -58,7 +63,7 @@ class GateOutcome:
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse a gate: `time>5%`, `kernel:REGEX:dram_bytes>1%`, or with another of `NOUNS`.
+    """Parse a gate: `time>5%`, `any:time>5%`, `kernel:REGEX:dram_bytes>1%`, or with another of `NOUNS`.
 
     Raises `WrongUsage` for anything else, and for an invalid regular expression.
     """
@@ -66,9 +71,10 @@ def parse_gate(text: str) -> Gate:
     if match is None:
         raise WrongUsage(
             f'--fail-on "{text}" is no gate.',
-            f"A gate is MEASURE>LIMIT% or kernel:REGEX:MEASURE>LIMIT% (or {':, '.join(NOUNS[1:-1])}:, or {NOUNS[-1]}:),"
+            "A gate is MEASURE>LIMIT%, any:MEASURE>LIMIT% or "
+            f"kernel:REGEX:MEASURE>LIMIT% (or {':, '.join(NOUNS[1:-1])}:, or {NOUNS[-1]}:),"
             f" with one of {', '.join(GATED)}. With --operators, kernel:REGEX: finds operators.",
-            'For example: --fail-on "time>5%" --fail-on "kernel:gemm:dram_bytes>1%"',
+            'For example: --fail-on "time>5%" --fail-on "any:time>10%". One gate each; several --fail-on are all held.',
         )
     try:
         pattern = None if match["pattern"] is None else re.compile(match["pattern"])
@@ -77,7 +83,8 @@ def parse_gate(text: str) -> Gate:
             f'--fail-on "{text}": {match["pattern"]} is no regular expression: {error}.',
             advice="Put a backslash before ( ) [ ] * + ? where they stand for themselves.",
         ) from error
-    return Gate(text.strip(), match["measure"], float(match["limit"]) / 100, match["noun"] or "", pattern)
+    noun = match["noun"] or match["any"] or ""
+    return Gate(text.strip(), match["measure"], float(match["limit"]) / 100, noun, pattern)
 
 
 def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> GateOutcome:
@@ -85,12 +92,12 @@ def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> 
 
     Where SM clocks differ, a time is judged only if its cycles are judged alike, unless `clocks_anyway`.
     """
-    if gate.noun not in ("", subjects.noun):
+    if gate.noun not in ("", ANY, subjects.noun):
         reason = f"{plural(subjects.noun)} are compared here, and no {plural(gate.noun)}"
         return GateOutcome(gate, NOT_EVALUATED, reason)
     if gate.measure in subjects.lacks:
         return GateOutcome(gate, NOT_EVALUATED, subjects.lacks[gate.measure])
-    if gate.pattern is None and subjects.whole is not None:
+    if gate.noun == "" and subjects.whole is not None:
         outcome, reason = _judged(gate, subjects.whole, subjects.noun, clocks_anyway)
         return _ended(gate, outcome, reason, subjects.whole.refusal)
     return _judged_each(gate, subjects, clocks_anyway)
@@ -108,11 +115,13 @@ def exit_code(outcomes: Iterable[GateOutcome]) -> int:
 
 def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOutcome:
     found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
-    held = [one for one in found if not one.not_gated]
-    not_gated = [f"{one.names[0]}: {one.not_gated}" for one in found if one.not_gated]
+    why_not = [_why_not(gate, one) for one in found]
+    held = [one for one, why in zip(found, why_not, strict=True) if not why]
+    not_gated = [f"{one.names[0]}: {why}" for one, why in zip(found, why_not, strict=True) if why]
     if not held:
+        where = "either run" if gate.pattern else "both runs"
         nothing = (
-            f"no {subjects.noun} that it finds is in either run" if gate.pattern else f"there is no {subjects.noun}"
+            f"no {subjects.noun} that it finds is in {where}" if subjects.every else f"there is no {subjects.noun}"
         )
         return GateOutcome(gate, NOT_EVALUATED, "; ".join(shortened(not_gated, MOST_NAMED)) or nothing)
     judged = [(one, *_judged(gate, one, subjects.noun, clocks_anyway)) for one in held]
@@ -124,11 +133,21 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
     return _ended(gate, worst, "; ".join([*shown, *left]), refusal)
 
 
+def _why_not(gate: Gate, subject: Subject) -> str:
+    """Why a subject has no growth to hold: a gate on any subject holds what both runs have, and says what it leaves."""
+    if gate.noun != ANY or subject.not_gated:
+        return subject.not_gated
+    change = subject.changes[gate.measure]
+    is_new = change.base == 0 and subject.changes.get("launches", change).base == 0
+    return subject.missing or ("is not in the base" if is_new else "")
+
+
 def _ended(gate: Gate, outcome: str, reason: str, refusal: Refusal | None) -> GateOutcome:
-    """The outcome, with the advice and the refusal itself if it was refused."""
+    """The outcome; if it was refused, with what is slower all the same, the advice and the refusal itself."""
     if refusal is None or outcome != REFUSED:
         return GateOutcome(gate, outcome, reason)
-    return GateOutcome(gate, outcome, f"{reason}. {refusal.advice(gate.growth)}", refusal)
+    told = (f"{reason}.", refusal.slower, refusal.advice(gate.growth))
+    return GateOutcome(gate, outcome, " ".join(filter(None, told)), refusal)
 
 
 def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
@@ -160,7 +179,10 @@ def _against_limit(gate: Gate, change: Change) -> tuple[str, str]:
     if change.outcome == SAME or growth <= gate.limit or math.isclose(growth, gate.limit, rel_tol=1e-9, abs_tol=1e-9):
         return PASSED, sentence(change)
     if change.outcome == NOT_SHOWN:
-        return NOT_SHOWN_TO_TRIP, f"{sentence(change)}: above the limit, and within the noise"
+        noise = "the noise" if change.noise_is_known else "what two launches differ by"
+        return NOT_SHOWN_TO_TRIP, f"{sentence(change)}: above the limit, and within {noise}"
+    if gate.noun == ANY and change.low_of_many is not None and change.low_of_many <= 1:
+        return NOT_SHOWN_TO_TRIP, f"{sentence(change)}: above the limit, and within what chance does to one of many"
     return TRIPPED, sentence(change)
 
 

@@ -20,6 +20,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.compare.comparison_sums import LAUNCHES, SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import Pairing
 from ncu_tools.numbers.statistics import (
+    CONFIDENCE,
     Codes,
     Estimate,
     Totals,
@@ -111,11 +112,13 @@ class Mix:
         found = [side.mean(side.run.steps[column] * side.launches, len(self.compares)) for side in self._sides]
         return np.nan_to_num((found[0] + found[1]) / 2)
 
-    def intervals(self, measure: str, column: str) -> dict[int, tuple[float, float, str]]:
+    def intervals(
+        self, measure: str, column: str, confidence: float = CONFIDENCE
+    ) -> dict[int, tuple[float, float, str]]:
         """Pair index -> interval of the ratio of its means, and its basis; pairs without one are absent."""
         sides = [side.scatter(column, len(self.compares), self._strata) for side in self._sides]
         means, works = self.means(measure), self._works(measure)
-        found = self._of_iterations(column)
+        found = self._of_iterations(column, confidence)
         for number in range(len(self.compares)):
             if number in found:
                 continue
@@ -123,10 +126,10 @@ class Mix:
                 base, new = (
                     _around(float(mean[number]), side[basis], number) for mean, side in zip(means, sides, strict=True)
                 )
-                interval = ratio_interval(base, new)
+                interval = ratio_interval(base, new, confidence)
                 if np.isfinite([base[1], new[1]]).all() and (interval or basis == WITHIN_SIGNATURES):
                     break
-            paired = interval and basis != WITHIN_SIGNATURES and paired_ratio_interval(*works[number])
+            paired = interval and basis != WITHIN_SIGNATURES and paired_ratio_interval(*works[number], confidence)
             if paired:
                 basis, interval = BETWEEN_SIGNATURES, paired
             if interval is not None:
@@ -145,14 +148,14 @@ class Mix:
         cuts = np.searchsorted(pair_of[order], np.arange(1, pairs + 1))
         return list(zip(np.split(base[order], cuts)[:pairs], np.split(new[order], cuts)[:pairs], strict=True))
 
-    def _of_iterations(self, column: str) -> dict[int, tuple[float, float, str]]:
+    def _of_iterations(self, column: str, confidence: float) -> dict[int, tuple[float, float, str]]:
         """The intervals of pairs by the scatter of whole iterations, where it is known."""
         ours, theirs = (side.by_iteration(column, len(self.compares)) for side in self._sides)
         found: dict[int, tuple[float, float, str]] = {}
         if ours is None or theirs is None:
             return found
         for number in range(len(self.compares)):
-            interval = ratio_interval(mean_of(ours[:, number]), mean_of(theirs[:, number]))
+            interval = ratio_interval(mean_of(ours[:, number]), mean_of(theirs[:, number]), confidence)
             if interval is not None:
                 found[number] = (*interval, OF_ITERATIONS)
         return found

@@ -145,11 +145,11 @@ def profile_points(
     if stopped:
         raise KeyboardInterrupt
     if request.measure and len(table) > len(there):
-        notes += _notes_on_ceilings(folder, listener)
+        notes += measure_devices_without_ceilings(folder, listener)
     return ProfiledPoints(folder, table, tuple(notes))
 
 
-def _notes_on_ceilings(folder: Path, listener: Listener) -> Sequence[str]:
+def measure_devices_without_ceilings(folder: Path, listener: Listener) -> Sequence[str]:
     """Measure the devices of all points that have no ceilings; returns the notes on them."""
     manifest = manifest_in(folder)
     if manifest is None or not (folder / LAUNCHES).is_file():

@@ -122,10 +122,12 @@ def no_formula(text: str) -> str:
 
 
 def cell(column: Column, row: dict[str, Any]) -> str:
-    """A value formatted for people."""
+    """A value formatted for people; words in place of a number, why there is none, as they are."""
     value = _finite(row.get(column.name))
     if value is None:
         return ""
+    if isinstance(value, str):
+        return printable(value)
     return ("≥ " if row.get(column.lower_bound_if) else "") + printable(FORMATS[column.kind](value))
 
 

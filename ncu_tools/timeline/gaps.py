@@ -267,7 +267,7 @@ def gaps_of(
 
 
 def _last_thread(activity: Activity, call: Integers) -> int | None:
-    """The thread that launched the last operation of which that is known."""
+    """The thread of the last operation whose launching call is known; None if none is."""
     known = call[call >= 0]
     return int(activity.calls.thread[known[-1]]) if len(known) else None
 

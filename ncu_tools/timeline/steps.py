@@ -136,7 +136,7 @@ def windows_of_ranges(
 
 
 def _step_of_each(steps: StepRanges, launched: LaunchTimes) -> Integers:
-    """The step of each operation, -1 for none: the one in which its thread launched it, the later of two.
+    """Index of the step in which each operation was launched; -1 if none; the later one if two overlap.
 
     What a thread launched that was in no step itself, as the backward pass, belongs to the step that was open then, and
     to none where several were.

@@ -349,9 +349,10 @@ def _pairs(call: Call) -> Shape:
 
 
 def _fused_cell(gates: int, operations: int, kept: int) -> Formula:
-    """A step of a recurrent network behind its products, `operations` per place of the state with 4 of a sigmoid.
+    """FLOPs of an RNN cell without its matrix products: `operations` per element of the hidden state.
 
-    Biases, where given, are added to both products. Written are the states and so many numbers for the backward pass.
+    A sigmoid counts 4. Biases, where given, are added to both products. Written are the states, and `kept` numbers per
+    element for the backward pass.
     """
 
     def flops(call: Call) -> float:

@@ -150,13 +150,13 @@ def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
     if len(words) > 1:
         return WrongUsage(
             f"There is no model called {name}.",
-            "The words of a program stand behind --, and in Python in a list.",
+            "Put a program's command line after --, and in Python in a list.",
             f"Type: ncu-bench profile -- {name}, or in Python: ncu_tools.profile({words})",
         )
     if name.endswith(".py") or "/" in name:
         return WrongUsage(
             f"There is no model called {name}.",
-            "A program stands behind --, and a function that returns a model behind the file and a colon.",
+            "Put a program's command line after --, and a function that returns a model after FILE.py:.",
             f"Type: ncu-bench profile -- {'python ' if name.endswith('.py') else ''}{name}, or name {name}:FUNCTION",
         )
     return unknown(name, [*known, *(f"hf:{key}" for key in HF_CONFIGURATIONS)], "torchvision")

@@ -82,7 +82,11 @@ def _ranged(text: str, value: str) -> list[str]:
         raise WrongUsage(f"--vary {text}: {value} is no range of numbers.", advice=_EXAMPLES) from None
     grows = match["how"] == "*"
     if not all(one.is_finite() for one in (first, last, step)) or first > last or step <= (1 if grows else 0):
-        raise WrongUsage(f"--vary {text}: {value} never gets from its first value to its last.", advice=_EXAMPLES)
+        raise WrongUsage(
+            f"--vary {text}: the step never reaches {last:f}.",
+            f"Use a {'factor above 1' if grows else 'step above 0'}, and a last value that is not below the first.",
+            _EXAMPLES,
+        )
     if grows and first <= 0:
         raise WrongUsage(f"--vary {text}: {value} multiplies, and does not begin above 0.", advice=_EXAMPLES)
     found = []

@@ -28,7 +28,7 @@ from ncu_launch.files.atomic_files import replacing, write_whole
 from ncu_launch.targets.models import Built, build, device_of
 from ncu_launch.targets.quick_imports import quick_imports
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
-from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload.operator_collector import JAGGED, collector_class, opened_with_header
 from ncu_launch.workload.quantised_weights import stored_bytes, stored_in, with_each_part
 from ncu_launch.workload.workload import Step, assembled, exit_code_of, placed, with_each_tensor
 from ncu_launch.workload_spec import Workload
@@ -54,9 +54,12 @@ class EstimateSummary:
     and no modules in them, as torchinfo sums them up, and what the target returns of other tensors that it made.
     `alive_bytes` are parameters, buffers, inputs, and where there is a backward pass everything saved for it,
     gradients and the optimizer's state: without temporary tensors, workspaces and what an allocator keeps in
-    reserve. KV caches are among them. `language` are the fields of a causal model's `LanguageFacts`. `input_size`
-    is the width of images, `sequence_length` the number of tokens. `seconds` go from the start of this program
-    until the model was built: starting to profile it takes at least about as long.
+    reserve. KV caches are among them. `least_memory_bytes` is a lower bound of the most that is in memory at once:
+    parameters, buffers, inputs, the optimizer's state, and the largest of KV caches, what is saved for the backward
+    pass, the gradients of parameters, and what one operator reads and writes beside these. `language` are the fields
+    of a causal model's `LanguageFacts`. `input_size` is the width of images, `sequence_length` the number of tokens.
+    `seconds` go from the start of this program until the model was built: starting to profile it takes at least about
+    as long.
     """
 
     flops: float | None
@@ -68,6 +71,7 @@ class EstimateSummary:
     input_bytes: int
     layer_output_bytes: int
     alive_bytes: int
+    least_memory_bytes: int
     operators: int
     unknown_operators: dict[str, int]
     uncounted_operators: dict[str, int]
@@ -285,7 +289,7 @@ def _run(step: Step, path: Path, seconds: float) -> EstimateSummary:
             yield
 
     with opened_with_header(path, "meta", "", estimate=True) as stream:
-        with collector:
+        with collector, alive.watching():
             step.run(during)
         attribution.detach()
         return _summary(step, collector, stream, alive, outputs, seconds)
@@ -307,6 +311,7 @@ def _summary(
         input_bytes=sum(map(stored_bytes, tensors_in((step.arguments, step.keywords)))),
         layer_output_bytes=outputs.bytes,
         alive_bytes=alive.bytes(),
+        least_memory_bytes=alive.least_bytes(),
         operators=len(records),
         unknown_operators=dict(sorted(collector.unknown.items())),
         uncounted_operators=dict(sorted(uncounted.items())),
@@ -372,10 +377,12 @@ class _Alive:
     def __init__(self, step: Step) -> None:
         self._step = step
         self._storages: dict[int, Any] = {}
+        self._of_one_operator = 0
         for tensor in (*step.watched.parameters(), *step.watched.buffers()):
             self._keep(tensor)
         for tensor in tensors_in((step.arguments, step.keywords)):
             self._keep(tensor)
+        self._there_before = frozenset(self._storages)
 
     def saving(self) -> Any:
         """Inside, what autograd saves for the backward pass is kept count of."""
@@ -389,17 +396,60 @@ class _Alive:
             self._storages[storage._cdata] = storage  # kept, because an address may be used again
         return tensor
 
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, the most is kept that one operator reads and writes beside what was there before."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        alive = self
+
+        class Watching(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                if any(one.__module__.startswith(JAGGED) for one in types):
+                    return NotImplemented  # then operators on the values that it holds come here
+                result = func(*args, **(kwargs or {}))
+                alive._of_one_operator = max(alive._of_one_operator, alive._of_call((args, kwargs, result)))
+                return result
+
+        with Watching():
+            yield
+
+    def _of_call(self, values: Any) -> int:
+        """Bytes of the tensors of a call that were not there before, each storage once."""
+        parts = [part for tensor in tensors_in(values) for part in stored_in(tensor) if _is_plain(part)]
+        storages = {storage._cdata: int(storage.nbytes()) for storage in (part.untyped_storage() for part in parts)}
+        return sum(size for key, size in storages.items() if key not in self._there_before)
+
     def bytes(self) -> int:
         """What was kept count of, gradients and the optimizer's state."""
-        step = self._step
-        gradients = [parameter for parameter in step.watched.parameters() if parameter.requires_grad]
-        cached = [] if step.generation is None else step.generation.tensors()
-        state = [] if step.optimizer is None else list(tensors_in(list(step.optimizer.state.values())))
-        return (
-            sum(int(storage.nbytes()) for storage in self._storages.values())
-            + (sum(map(stored_bytes, gradients)) if step.workload.wants_backward else 0)
-            + sum(map(stored_bytes, [*state, *cached]))
-        )
+        kept = sum(int(storage.nbytes()) for storage in self._storages.values())
+        return kept + self._gradients() + self._state() + self._cached()
+
+    def least_bytes(self) -> int:
+        """A lower bound of the most that is in memory at once: gradients come as what was saved for them goes."""
+        sizes = {key: int(storage.nbytes()) for key, storage in self._storages.items()}
+        before = sum(sizes[key] for key in self._there_before)
+        saved = sum(sizes.values()) - before
+        return before + self._state() + max(saved, self._cached(), self._gradients(), self._of_one_operator)
+
+    def _gradients(self) -> int:
+        parameters = self._step.watched.parameters() if self._step.workload.wants_backward else ()
+        return sum(stored_bytes(parameter) for parameter in parameters if parameter.requires_grad)
+
+    def _state(self) -> int:
+        optimizer = self._step.optimizer
+        return 0 if optimizer is None else sum(map(stored_bytes, tensors_in(list(optimizer.state.values()))))
+
+    def _cached(self) -> int:
+        generation = self._step.generation
+        return 0 if generation is None else sum(map(stored_bytes, generation.tensors()))
+
+
+def _is_plain(tensor: Any) -> bool:
+    """True of a tensor with one storage: sparse and nested ones have several, or none."""
+    import torch
+
+    return bool(tensor.layout == torch.strided) and not tensor.is_nested
 
 
 def main(arguments: list[str]) -> int:

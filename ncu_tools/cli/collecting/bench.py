@@ -74,7 +74,7 @@ COLUMNS = (
     Column("activation_bytes", "activations", "byte", "byte"),
     Column("mfu", "MFU", "fraction"),
     Column("mbu", "MBU", "fraction"),
-    Column("of_the_roof", "of the roof", "fraction"),
+    Column("of_the_roof", "% of roof", "fraction"),
     *COUNTERS,
     Column("self_cpu_time_ns", "self CPU", "time", "ns"),
     Column("self_gpu_time_ns", "self GPU", "time", "ns"),

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.language.settings import NOT_QUANTISED, SCHEMES, causal_name, check
 from ncu_launch.targets.model_name_check import misspelt
-from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.targets.reference_kernels import TYPES as KERNEL_TYPES
+from ncu_launch.targets.reference_kernels import default_phases, is_known_work, own_dtype
 from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import DTYPES, GENERATION_PHASES, PHASES, Workload
 
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.options import format_option, show, status_and_lines
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show, status_and_lines
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER as TYPES
+from ncu_tools.numbers.number_format import counted, scaled
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
+    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.model.expected.estimate import Estimate
 
 LOWER = "flops_operators_lower_bound"
@@ -52,6 +56,7 @@ COLUMNS = (
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
     Column("integer_intensity", "OP/B", "number", "OP/byte"),
     Column("whole_bytes", "of bytes"),
+    Column("least_memory_bytes", "memory at least", "byte", "byte", spare=8),
     Column("machine", "machine", spare=0),
     Column("time_model_ns", "at best", "time", "ns", spare=0),
     Column("bound", "bound"),
@@ -94,11 +99,19 @@ MASKED = (
     "attention of {0} is causal: FLOPs count it in full, as PyTorch does, and FLOPs (operators) leave out what the "
     "mask skips, so that they may be fewer; FLOP/B, at best and bound leave it out of FLOPs too"
 )
+MOST_NAMED = 3
+DOES_NOT_FIT = "does not fit"
+IN_TF32 = (
+    "convolutions are in TF32, as PyTorch computes those of FP32 by default, and products in FP32: --dtype fp32 is "
+    "without TF32, --dtype tf32 with it for both"
+)
 NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
 MACHINE_READABLE = (
     Column("flops_arithmetic", "FLOPs by arithmetic", "flop", "FLOP"),
     Column("uncounted_operators", "not counted"),
     Column(LOWER, "lower bound"),
+    Column("conv_dtype", "type of convolutions"),
+    Column("exceeds_memory", "exceeds memory"),
 )
 
 
@@ -108,7 +121,10 @@ MACHINE_READABLE = (
 @list_option(
     "--batch-size", "batches", type=click.IntRange(min=1), default=(1,), metavar="N,...", help="Samples. [default: 1]"
 )
-@list_option("--dtype", "dtypes", type=click.Choice(DTYPES), default=("fp32",), help="Types. [default: fp32]")
+@list_option(
+    "--dtype", "dtypes", type=click.Choice(DTYPES),
+    help="Types. [default: fp32 as PyTorch runs it, convolutions in TF32 where a GPU has it; fp32 is without TF32]",
+)  # fmt: skip
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @list_option("--phase", "phases", type=click.Choice(PHASES), help="Forward and backward if not given.")
@@ -133,23 +149,26 @@ def command(
 ) -> None:
     """Estimate parameters, FLOPs, bytes and the time that a machine needs at best, with nothing run.
 
-    TARGET is a model as for profile; only FILE.py:FUNCTION or package.module:FUNCTION imports your code. It is built
-    without memory and counted in seconds, so its size does not matter. "at best" is the greater of bytes / bandwidth
-    and FLOPs / peak of the whole phase, "per operator" the sum of each operator's own. Operators without a formula are
-    named, and what depends on them is left empty.
+    TARGET is a model as for profile, or several with commas between; only FILE.py:FUNCTION or package.module:FUNCTION
+    imports your code. It is built without memory and counted in seconds, so its size does not matter. "at best" is the
+    greater of bytes / bandwidth and FLOPs / peak of the whole phase, "per operator" the sum of each operator's own.
+    Operators without a formula are named, and what depends on them is left empty. What does not fit into a machine's
+    memory has no times there.
 
     \b
     Example:
-      ncu-bench estimate resnet18 alexnet vgg16 --machine a100-sxm4-40gb,t4 --batch-size 256 --phase forward
+      ncu-bench estimate resnet18,alexnet,vgg16 --machine a100-sxm4-40gb,t4 --batch-size 256 --phase forward
       ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
       ncu-bench estimate hf:llama-3-8b --phase decode --context-length 1024,8192 --dtype bf16 --machine h100-sxm
     """
-    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.ceilings.machine_files import find_machine, which_board
     from ncu_tools.model.expected.estimate import estimates, failed
     from ncu_tools.model.expected.operators_of_layers import operators_of
     from ncu_tools.model.language.language_estimate import Types
 
     machines = [find_machine(name) for name in machine_names]
+    boards = [note for name, one in zip(machine_names, machines, strict=True) for note in which_board(name, one)]
+    targets = separated(targets)
     wrong = {target: misspelt(target) for target in targets}
     if (first := wrong[targets[0]]) is not None and all(wrong.values()):
         raise first
@@ -158,7 +177,7 @@ def command(
     workloads = list(dict.fromkeys(
         workload if wrong[target] else check(workload, asked)
         for target in targets
-        for dtype in dtypes
+        for dtype in dtypes or (DTYPES[0],)
         for arguments in (language.combinations() if causal_name(target) else ((),))
         for batch in batches
         for workload in one_by_one(
@@ -188,13 +207,29 @@ def command(
             rows.append(failed(workload, expectation.why_not))
         else:
             rows += estimates(
-                workload, operators_of(expectation), expectation.summary, machines, unit, Types(weights, kv_cache)
+                workload, operators_of(expectation), expectation.summary, machines, unit, Types(weights, kv_cache),
+                allows_tf32=not dtypes and own_dtype(workload.target) is None,
             )  # fmt: skip
-    notes = [NOT_RUN, MoreToSee(CONVENTIONS), *_notes(rows, with_machines=bool(machines))]
-    show(Table("estimate", COLUMNS, [_cells(row) for row in rows], notes, more=MACHINE_READABLE), output_format)
+    notes = [*_on_memory(rows, machines), *boards, NOT_RUN, *_notes(rows, with_machines=bool(machines))]
+    notes.append(MoreToSee(CONVENTIONS))
+    cells = [_cells(row) if output_format in MACHINE_FORMATS else _for_people(row) for row in rows]
+    show(Table("estimate", COLUMNS, cells, notes, more=MACHINE_READABLE), output_format)
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", f"{(rows[0].failed or '').rstrip('.')}.", advice)
+
+
+def separated(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets one by one where commas stand between them: numbers and types belong to gemm:M,N,K,TYPE and conv:."""
+    found: list[str] = []
+    for target in targets:
+        is_path = Path(target.partition(":")[0]).exists()
+        for part in map(str.strip, [target] if is_path else target.split(",")):
+            if found and is_known_work(found[-1]) and (part[:1].isdigit() or "=" in part or part in KERNEL_TYPES):
+                found[-1] += f",{part}"
+            elif part:
+                found.append(part)
+    return tuple(found)
 
 
 def one_by_one(workload: Workload) -> list[Workload]:
@@ -211,6 +246,26 @@ def _cells(row: Estimate) -> dict[str, object]:
     """A row as cells, those of a language model among them."""
     cells = asdict(row)
     return {**cells, **(cells.pop("language") or {}), "head": HEAD[row.has_head]}
+
+
+def _for_people(row: Estimate) -> dict[str, object]:
+    """A row whose type says how convolutions are computed, and which says that there is no time where nothing fits."""
+    conv = {None: "", "tf32": ", conv tf32", "fp32": " (no TF32)"}[row.conv_dtype]
+    no_time = {"time_model_ns": DOES_NOT_FIT} if row.exceeds_memory else {}
+    return {**_cells(row), "dtype": row.dtype + conv, **no_time}
+
+
+def _on_memory(rows: list[Estimate], machines: list[Machine]) -> list[str]:
+    """What does not fit into which memory."""
+    memories = {one.id: one.memory_bytes for one in machines}
+    found = dict.fromkeys(
+        f"{row.target} with batch {row.batch_size:,} does not fit {row.machine}: by its shapes at least "
+        f"{scaled(row.least_memory_bytes or 0, 'B')} are in memory at once, and it has {scaled(memory, 'B')}"
+        for row in rows
+        if row.exceeds_memory and row.machine and (memory := memories[row.machine])
+    )
+    more = len(found) - MOST_NAMED
+    return [*list(found)[:MOST_NAMED], *([f"{counted(more, 'more does', 'more do')} not fit"] if more > 0 else [])]
 
 
 def _on_generation(rows: list[Estimate]) -> list[str]:
@@ -242,6 +297,7 @@ def _on_masks(rows: list[Estimate]) -> list[str]:
 def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
     uncounted = sorted({row.uncounted_operators for row in rows if row.uncounted_operators})
     notes = [f"FLOPs (operators) are without those of {'; '.join(uncounted)}: no formula"] if uncounted else []
+    notes += [IN_TF32] if any(row.conv_dtype == "tf32" for row in rows) else []
     notes += [*_on_masks(rows), *_on_generation(rows)]
     if not with_machines:
         return [*notes, "name machines with --machine for times"]
@@ -249,7 +305,7 @@ def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
         {
             f"{row.machine} ({row.dtype})"
             for row in rows
-            if row.machine and row.bound is None and (row.flops or row.integer_operations)
+            if row.machine and row.bound is None and not row.exceeds_memory and (row.flops or row.integer_operations)
         }
     )
     return [*notes, *([f"no peak for the type is known of {', '.join(without)}"] if without else [])]

@@ -12,7 +12,16 @@ from ncu_launch.files.atomic_files import replacing_output
 from ncu_launch.workload_spec import DEVICES
 
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
-from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
+from ncu_tools.ceilings.machine_files import (
+    Machine,
+    Rate,
+    find_machine,
+    machine_files,
+    machines,
+    own_folder,
+    problems,
+    which_board,
+)
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
 from ncu_tools.cli.options import FILE, format_option, show, status_and_lines
 from ncu_tools.numbers.number_format import scaled
@@ -82,7 +91,10 @@ def command(
     elif name == MEASURE:
         _measure(device, seconds, output, output_format)
     elif name:
-        show(_one(find_machine(name), output_format), output_format, full_names=True)
+        machine = find_machine(name)
+        table = _one(machine, output_format)
+        table.notes = [*which_board(name, machine), *table.notes]
+        show(table, output_format, full_names=True)
     else:
         show(Table("machines", LIST_COLUMNS, [_line(machine) for machine in machines().values()]), output_format)
 

@@ -286,9 +286,9 @@ def command(
     TARGET is a torchvision model (resnet18), hf:NAME (bert-base, gpt2, opt-125m ...; random weights, nothing is
     downloaded), timm:NAME, or FILE.py:FUNCTION or package.module:FUNCTION, which returns a model and its inputs: only
     a target of these two forms imports your code. gemm:M,N,K,TYPE and conv:N,C,H,W,K,R,S,TYPE, and the suites gemms and
-    convs, are work whose FLOPs are known. A program stands behind --. Without an NVIDIA GPU and ncu, a model's
-    operators are timed and counted instead. With --nproc, and inside srun or mpirun, every rank is profiled into one
-    run folder, and a model is replicated.
+    convs, are work whose FLOPs are known. Put a program's command line after --. Without an NVIDIA GPU and ncu, a
+    model's operators are timed and counted instead. With --nproc, and inside srun or mpirun, every rank is profiled
+    into one run folder, and a model is replicated.
 
     \b
     Example:

@@ -81,7 +81,8 @@ ORDER = Words(
 @click.option(
     "--fail-on", "gates", multiple=True, metavar="GATE",
     help='Exit with 3 where a measure grew by more: "time>5%", "dram_bytes>1%", "memory>2%", "flops>0%", '
-    '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "category:GEMM:time>5%", "point:REGEX:memory>2%". Repeatable.',
+    '"any:time>10%", "kernel:REGEX:time>10%", "layer:REGEX:time>5%", "category:GEMM:time>5%", '
+    '"point:REGEX:memory>2%". Repeatable.',
 )  # fmt: skip
 @click.option("--junit", type=FILE, metavar="FILE", help="Write the gates as JUnit XML too.")
 @click.option(
@@ -117,7 +118,14 @@ def command(
     holds no change at all, none was shown.
 
     A gate ends the command with 3 if its limit is exceeded, and with 1 if it could not be evaluated. A change within
-    its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2.
+    its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2;
+    those on kernels, per launch, are judged all the same. Of several gates the highest code counts.
+
+    \b
+    Three gates to copy:
+      --fail-on "time>5%"                 the run, if both runs did the same work
+      --fail-on "any:time>10%"            any kernel, per launch
+      --fail-on "kernel:gemm:flops>0%"    the kernels whose name holds gemm
 
     \b
     Example:
@@ -160,10 +168,11 @@ def command(
     every = [outcome for ones in outcomes.values() for outcome in ones]
     code = exit_code(every)
     refused = next((one for one in every if one.refusal is not None), None)
+    told = refused.refusal.slower if refused is not None and refused.refusal is not None else ""
     if code == WrongUsage.exit_code and refused is not None and refused.refusal is not None:
         raise WrongUsage(
             f'--fail-on "{refused.gate.text}" is refused: {refused.refusal.reason}.',
-            "The sums of two runs that did other work do not say whether anything became slower.",
+            f"The sums of two runs that did other work do not say whether anything became slower. {told}".rstrip(),
             refused.refusal.advice(refused.gate.growth),
         )
     if code:

@@ -57,7 +57,7 @@ COLUMNS = (
     Column("activation_bytes", "activations", "byte", "byte"),
     Column("mfu", "MFU", "fraction"),
     Column("mbu", "MBU", "fraction"),
-    Column("of_the_roof", "of the roof", "fraction"),
+    Column("of_the_roof", "% of roof", "fraction"),
 )
 NO_PEAKS = "MFU and MBU need a machine: name it with --machine"
 

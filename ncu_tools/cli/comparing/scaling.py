@@ -216,8 +216,8 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
     moved = sum(one.is_moved_by_outliers for one in fits)
     if moved:
         notes.append(
-            f"{moved} of {counted(len(fits), 'fit', 'fits')}: the exponent of medians is another, as outliers move "
-            "means more; measure again on an idle machine to tell which holds"
+            f"{moved} of {counted(len(fits), 'fit', 'fits')}: fitting medians gives another exponent, since outliers "
+            "pull the means; measure again on an idle machine"
         )
     if all(pair.spearman is None for pair in pairs):
         models = len({row["target"] for row in rows if row["outcome"] == OK})

@@ -40,9 +40,9 @@ COLUMNS = (
     help="The most tokens, estimated as characters / 4.",
 )  # fmt: skip
 @click.option(
-    "--kernel", "name", metavar="REGEX", help="Of one kernel: the one of the most time with this in its name."
+    "--kernel", "name", metavar="REGEX", help="Digest of one kernel: the longest-running one whose name matches."
 )
-@click.option("--id", "identity", metavar="ID", help="Of one kernel, by its key.")
+@click.option("--id", "identity", metavar="ID", help="Digest of one kernel, by its key.")
 @click.option("--against", "base", metavar="BASE", help="What changed from this run to RUN.")
 @click.option("--anyway", is_flag=True, help="With --against: of runs of different GPUs, sources or clock modes too.")
 @machine_option

@@ -60,13 +60,13 @@ COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=2),
     Column("dram_bytes", "DRAM", "byte", "byte", spare=7),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=4),
-    Column("least_bytes", "least bytes", "byte", "byte", spare=7),
-    Column("least_bytes_per_s", "least B/s", "byte/s", "byte/s", spare=4),
+    Column("least_bytes", "bytes by shapes", "byte", "byte", spare=7),
+    Column("least_bytes_per_s", "B/s by shapes", "byte/s", "byte/s", spare=4),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
     Column("bound", "bound", spare=0),
-    Column("bound_fraction", "of bound", "fraction", spare=0),
+    Column("bound_fraction", "% of roof", "fraction", spare=0),
     Column("headroom_ns", "headroom", "time", "ns", spare=5),
-    Column("headroom_share", "of run, at most", "fraction", spare=6),
+    Column("headroom_share", "could save", "fraction", spare=6),
 )
 MACHINE_READABLE = (
     Column("kernel_id", "id"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC, Machine, find_machine
+from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC, Machine, find_machine, which_board
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
@@ -19,6 +19,7 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
     dask_option,
+    echo_notes,
     engine_of,
     format_option,
     formulas_option,
@@ -67,7 +68,7 @@ COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=0),
     Column("unit", "unit", spare=4),
     Column("bound", "bound", spare=0),
-    Column("bound_fraction", "of bound", "fraction", spare=2),
+    Column("bound_fraction", "% of roof", "fraction", spare=2),
 )
 MACHINE_READABLE = (
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
@@ -213,6 +214,7 @@ def command(
     if drawn_again(runs, style):
         return
     machines = [find_machine(name) for name in machine_names]
+    echo_notes([note for name, one in zip(machine_names, machines, strict=True) for note in which_board(name, one)])
     if not runs and not machines:
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."

@@ -10,6 +10,10 @@ products, convolutions and attention (PyTorch's counter, published figures). Tho
 reads, writes and computes by its formula: element-wise arithmetic too, which CUDA cores do, and nothing that a causal
 mask skips. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass),
 `as read` of prefill and decode, else `operators`.
+
+PyTorch computes convolutions of FP32 in TF32 where an NVIDIA GPU has it (torch.backends.cudnn.allow_tf32), and products
+in FP32 (torch.backends.cuda.matmul.allow_tf32): unless a type was asked for, that is what is estimated. A machine whose
+memory cannot hold what is in it at once has no times.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from ncu_tools.model.language.language_estimate import (
     Types,
     facts_in,
     language_estimate,
+    resident_bytes,
     work_of_phase,
 )
 from ncu_tools.model.language.step_work import StepWork
@@ -43,6 +48,9 @@ UNITS_OF_TYPE = {
     "bf16": ("tensor_bf16", "bf16"), "int8": ("tensor_int8",), "fp8": ("tensor_fp8",),
 }  # fmt: skip
 """Data type -> the units that can compute it, the fastest first."""
+TF32 = "tensor_tf32"
+CONVOLUTION = "convolution"
+"""In the names of the operators that cuDNN computes, and of their backward passes."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,12 @@ class Estimate:
     and `bound` use the same bytes; `whole_bytes` names their convention: `model`, `as read` or `operators`.
     `flops` are those of contractions, `flops_operators` all that operators compute; the two are never added.
     `unknown_operators` may hold a contraction and have no formula, so FLOPs and values that need them are unknown.
-    `uncounted_operators` hold none and
-    have no formula: without them `flops_operators` is a lower bound. `masked_flops` are what a causal mask skips:
-    `flops` hold them, and `flops_operators` do not. `failed` is the reason why nothing could be
-    estimated. `has_head` says whether a causal language model has its LM head, None of other models; `language` is of
-    its prefill and decode.
+    `uncounted_operators` hold none and have no formula: without them `flops_operators` is a lower bound.
+    `masked_flops` are what a causal mask skips: `flops` hold them, and `flops_operators` do not. `failed` is the
+    reason why nothing could be estimated. `conv_dtype` is the type that convolutions of FP32 are computed in, None
+    where there are none or the machine has no TF32. `least_memory_bytes` are in memory at once, at least; where the
+    machine cannot hold them, `exceeds_memory` is true and there are no times. `has_head` says whether a causal
+    language model has its LM head, None of other models; `language` is of its prefill and decode.
     """
 
     target: str
@@ -84,6 +93,9 @@ class Estimate:
     failed: str | None = None
     input_size: int | None = None
     sequence_length: int | None = None
+    conv_dtype: str | None = None
+    least_memory_bytes: float | None = None
+    exceeds_memory: bool | None = None
     has_head: bool | None = None
     language: LanguageEstimate | None = None
 
@@ -108,15 +120,23 @@ def estimates(
     machines: Sequence[Machine],
     unit: str | None = None,
     types: Types = ITS_OWN,
+    *,
+    allows_tf32: bool = False,
 ) -> list[Estimate]:
-    """A row per phase of the operators and machine; without machines one row per phase, without times."""
+    """A row per phase of the operators and machine; without machines one row per phase, without times.
+
+    With `allows_tf32`, convolutions of FP32 are computed in TF32, as PyTorch does by default.
+    """
     phases = tables.words(operators, "phase")
     rows = []
     for phase in dict.fromkeys(phases):
         here = np.array([other == phase for other in phases], dtype=bool)
         work = _Work(operators, here, summary if phase == "forward" else {})
         work.read = work_of_phase(facts_in(summary), phase, types)
-        rows += [_on(machine, workload, phase, work, summary, unit, types) for machine in machines or (None,)]
+        rows += [
+            _on(machine, workload, phase, work, summary, unit, types, allows_tf32=allows_tf32)
+            for machine in machines or (None,)
+        ]
     return rows
 
 
@@ -137,6 +157,7 @@ class _Work:
         self.everything = float(np.nansum(everything))
         self.masked = float(np.nansum(self.flops - self.contractions))
         names = np.array(tables.words(operators, "kernel_name"), dtype=object)[here]
+        self.is_convolution = np.array([CONVOLUTION in name for name in names], dtype=bool) & (self.flops != 0)
         self.uncounted = Counter(names[np.isnan(everything) & (self.flops == 0)].tolist())
         self.unknown = Counter(names[np.isnan(self.flops)].tolist())
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
@@ -156,19 +177,31 @@ class _Work:
         return None if np.isnan(total) else total
 
 
-def _seconds(machine: Machine, unit: str, dtype: str, work: _Work, whole_bytes: float) -> tuple[float, float, bool]:
-    """Least seconds of the model and of its operators one by one, NaN if unknown, and whether memory bounds the model.
+@dataclass(frozen=True)
+class _Units:
+    """The units of a machine that compute convolutions, and all other contractions."""
 
-    Contractions run on `unit`; everything else on the CUDA cores, if the machine file has their peak.
+    convolutions: str
+    others: str
+
+
+def _seconds(machine: Machine, units: _Units, dtype: str, work: _Work, whole_bytes: float) -> tuple[float, float, str]:
+    """Least seconds of the model and of its operators one by one, NaN if unknown, and what bounds the model.
+
+    Contractions run on `units`; everything else on the CUDA cores, if the machine file has their peak.
     """
-    bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
+    bandwidth = machine.rates["dram"].value
     rest = machine.rates.get("fp64" if dtype == "fp64" else "fp32")
-    busy = (work.contractions + work.integers) / peak  # a workload of one data type has one or the other
+    of_convolutions, of_others = machine.rates[units.convolutions].value, machine.rates[units.others].value
+    peaks = np.where(work.is_convolution, of_convolutions, of_others)
+    busy = (work.contractions + work.integers) / peaks  # a workload of one data type has one or the other
     each = np.maximum(work.bytes / bandwidth, busy)
     if rest is not None:
         each = np.maximum(each, work.others / rest.value)
     moving, computing = whole_bytes / bandwidth, float(busy.sum())
-    return float(np.maximum(moving, computing)), float(each.sum()), moving > computing  # max() loses a NaN
+    longest = units.convolutions if 2 * float(busy[work.is_convolution].sum()) > computing else units.others
+    bound = "dram" if moving > computing else longest
+    return float(np.maximum(moving, computing)), float(each.sum()), bound  # max() loses a NaN
 
 
 def _on(
@@ -179,18 +212,24 @@ def _on(
     summary: dict[str, Any],
     unit_name: str | None,
     types: Types,
+    *,
+    allows_tf32: bool,
 ) -> Estimate:
     flops, moved = work.total_flops, float(work.bytes.sum())
     whole_bytes, whole = work.whole
     time_model = time_operators = None
     bound = None
     unit = unit_of(machine, workload.dtype, unit_name) if machine is not None else None
-    if machine is not None and unit is not None and "dram" in machine.rates:
-        of_model, of_operators, is_memory_bound = _seconds(machine, unit, workload.dtype, work, whole)
+    conv_dtype = _conv_dtype(machine, workload, unit_name, allows_tf32=allows_tf32)
+    least_memory = _least_memory(summary, phase, types)
+    exceeds = _exceeds(machine, least_memory)
+    if machine is not None and unit is not None and "dram" in machine.rates and not exceeds:
+        units = _Units(TF32 if conv_dtype == "tf32" else unit, unit)
+        of_model, of_operators, longest = _seconds(machine, units, workload.dtype, work, whole)
         time_operators = None if np.isnan(of_operators) else of_operators * 1e9
         if not np.isnan(of_model):
             time_model = of_model * 1e9
-            bound = unit_title("dram" if is_memory_bound else unit)
+            bound = unit_title(longest)
     integers = float(work.integers.sum()) or None
     intensity = float(work.contractions.sum()) / whole if whole else np.nan
     unknown, uncounted = (
@@ -224,9 +263,35 @@ def _on(
         masked_flops=work.masked,
         input_size=summary.get("input_size"),
         sequence_length=summary.get("sequence_length"),
+        conv_dtype=conv_dtype if work.is_convolution.any() else None,
+        least_memory_bytes=least_memory,
+        exceeds_memory=exceeds,
         has_head=facts.has_head if facts is not None else None,
         language=language,
     )
+
+
+def _conv_dtype(machine: Machine | None, workload: Workload, unit: str | None, *, allows_tf32: bool) -> str | None:
+    """The type that a machine with TF32 computes convolutions of FP32 in; None of another type, or without TF32."""
+    if machine is None or machine.vendor != "NVIDIA" or TF32 not in machine.rates:
+        return None
+    return ("tf32" if allows_tf32 else "fp32") if workload.dtype == "fp32" and unit is None else None
+
+
+def _least_memory(summary: dict[str, Any], phase: str | None, types: Types) -> float | None:
+    """Bytes in memory at once, at least: as counted by shapes, and of prefill and decode weights and caches."""
+    counted, facts = summary.get("least_memory_bytes"), facts_in(summary)
+    if facts is None or phase is None or work_of_phase(facts, phase, types) is None:
+        return counted
+    resident = sum(resident_bytes(facts, phase, types))
+    return resident if types != ITS_OWN or counted is None else max(resident, counted)
+
+
+def _exceeds(machine: Machine | None, least_memory: float | None) -> bool | None:
+    """Whether a machine's memory is too small; None if that is not known."""
+    if machine is None or machine.most_memory_bytes is None or least_memory is None:
+        return None
+    return least_memory > machine.most_memory_bytes
 
 
 def failed(workload: Workload, why: str) -> Estimate:

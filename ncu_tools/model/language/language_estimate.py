@@ -81,6 +81,16 @@ def work_of_phase(facts: LanguageFacts | None, phase: str | None, types: Types) 
     return step_work(facts, phase, precision_of(facts, types.weights, types.cache))
 
 
+def resident_bytes(facts: LanguageFacts, phase: str, types: Types) -> tuple[float, float]:
+    """The bytes of weights and of all caches that lie in memory in a phase of generation."""
+    precision = precision_of(facts, types.weights, types.cache)
+    length = facts.context_length if phase == DECODE else facts.prompt_length
+    return (
+        resident_weight_bytes(facts, precision),
+        facts.batch_size * resident_cache_bytes(facts, length, precision),
+    )
+
+
 def language_estimate(
     facts: LanguageFacts, phase: str, types: Types, machine: Machine | None, unit: str | None, least_ns: float | None
 ) -> LanguageEstimate:
@@ -88,7 +98,7 @@ def language_estimate(
     precision = precision_of(facts, types.weights, types.cache)
     work, decodes = step_work(facts, phase, precision), phase == DECODE
     steps = facts.tokens(phase)
-    length = facts.context_length if decodes else facts.prompt_length
+    weights_resident, cache_resident = resident_bytes(facts, phase, types)
     bandwidth = machine.rates.get("dram") if machine is not None else None
     peak = machine.rates.get(unit) if machine is not None and unit is not None else None
     batch = None
@@ -106,8 +116,8 @@ def language_estimate(
         cache_written_bytes=work.cache_written_bytes,
         activation_bytes=work.activation_bytes,
         bytes_per_token=work.bytes_per_token,
-        weights_resident_bytes=resident_weight_bytes(facts, precision),
-        cache_resident_bytes=facts.batch_size * resident_cache_bytes(facts, length, precision),
+        weights_resident_bytes=weights_resident,
+        cache_resident_bytes=cache_resident,
         cached_bytes_per_token=len(facts.windows) * facts.cached_elements * precision.cached,
         flops_arithmetic=work.flops,
         least_token_ns=None if least_ns is None else least_ns / steps,

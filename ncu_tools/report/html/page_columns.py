@@ -23,13 +23,13 @@ KERNEL_COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=2),
     Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=3),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=4),
-    Column("least_bytes_per_s", "least B/s", "byte/s", spare=4),
+    Column("least_bytes_per_s", "B/s by shapes", "byte/s", spare=4),
     Column("bound", "bound"),
-    Column("bound_fraction", "of bound", "fraction"),
+    Column("bound_fraction", "% of roof", "fraction"),
     Column("first_cause", "first cause"),
     Column("nvidia_rules", "NVIDIA's rules", spare=3),
     Column("headroom_ns", "headroom", "time", spare=5),
-    Column("headroom_share", "of run, at most", "fraction", spare=6),
+    Column("headroom_share", "could save", "fraction", spare=6),
 )
 KERNEL_DETAILS = (
     Column("time_min_ns", "min", "time"),
@@ -37,7 +37,7 @@ KERNEL_DETAILS = (
     Column("time_std_ns", "std", "time"),
     Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
-    Column("least_bytes", "least bytes", "byte"),
+    Column("least_bytes", "bytes by shapes", "byte"),
     *(
         Column(f"intensity_{level}", f"{unit_title(level)} FLOP/B", "number", lower_bound_if=LOWER)
         for level in LEVELS[1:]

@@ -32,8 +32,8 @@ KERNEL_COLUMNS = (
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
     Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if="flops_lower_bound"),
     Column("bound", "bound"),
-    Column("bound_fraction", "of bound", "fraction"),
-    Column("headroom_share", "could save at most", "fraction"),
+    Column("bound_fraction", "% of roof", "fraction"),
+    Column("headroom_share", "could save", "fraction"),
 )
 BARS = {
     "time_share": "#56B4E9", "bound_fraction": "#009E73", "headroom_share": "#E69F00",

@@ -79,7 +79,7 @@ def named_instances(text: str) -> dict[str, float]:
 
 
 def opcode_lists(numbers: Mapping[str, Floats], texts: Mapping[str, Any], rows: int) -> OpcodeLists:
-    """The lists of launches from their columns: metrics as numbers, and as texts what stands behind them."""
+    """Per launch, the (opcode, count) list: counts from metric columns, opcodes from their text."""
     metrics = [name for name, column in COLUMN_OF_LIST.items() if column in texts]
     read = _Reading(numbers, texts)
     warps = [read.list_of(WARPS_BY_FULL_NAME, row) or read.list_of(WARPS_BY_INSTRUCTION, row) for row in range(rows)]

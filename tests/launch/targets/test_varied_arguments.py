@@ -51,7 +51,9 @@ class TestRanges:
 
     @pytest.mark.parametrize("text", ["64..32*2", "64..512*1", "64..512+0", "64..512*-2", "nan..5+1"])
     def test_that_never_end_are_refused(self, text: str) -> None:
-        with pytest.raises(WrongUsage, match="never gets from its first value to its last"):
+        with pytest.raises(
+            WrongUsage, match=r"the step never reaches (32|512|5)\. Use a (factor above 1|step above 0)"
+        ):
             variants_of((f"n={text}",))
 
     @pytest.mark.parametrize("text", ["64..512", "1..b*2", "1..5*x", "1...5"])

@@ -113,12 +113,17 @@ class Structure:
 def declared_columns() -> dict[str, bool]:
     """Columns that modules declare, and which hold numbers; all others are of the run: metrics, varied arguments, SQL."""
     found: dict[str, bool] = {}
+    for column in every_column():
+        found[column.name] = found.get(column.name, False) or column.is_number or bool(column.unit)
+    return found
+
+
+def every_column() -> Iterator[Column]:
+    """Every column that a module declares, as often as it is declared."""
     for module in pkgutil.walk_packages(ncu_tools.__path__, "ncu_tools."):
         if not module.ispkg:
             for value in vars(import_module(module.name)).values():
-                for column in _columns_in(value):
-                    found[column.name] = found.get(column.name, False) or column.is_number or bool(column.unit)
-    return found
+                yield from _columns_in(value)
 
 
 def _columns_in(value: Any) -> Iterator[Column]:

@@ -92,7 +92,7 @@ class TestExponents:
         assert run(["scaling", str(tmp_path)]) == 0
         shown = capsys.readouterr()
         assert "of medians" in shown.out.splitlines()[0]
-        assert "1 of 2 fits: the exponent of medians is another" in shown.err
+        assert "1 of 2 fits: fitting medians gives another exponent" in shown.err
         assert run(["scaling", str(tmp_path), "--format", "json"]) == 0
         assert [one["median_exponent"] for one in json.loads(capsys.readouterr().out)["rows"]] == pytest.approx([1, 1])
 

@@ -14,6 +14,7 @@ from ncu_tools.ceilings.machine_files import (
     machines,
     parse_machine,
     problems,
+    which_board,
 )
 from ncu_tools.roofline.roofline import of_machine
 from tests.support.ran import ran
@@ -184,7 +185,29 @@ def test_a_machine_is_found_by_id_name_or_device_name(name: str) -> None:
 
 def test_an_unknown_machine_suggests_similar_ones() -> None:
     with pytest.raises(WrongUsage, match="h100-sxm"):
-        find_machine("h100-sxm5")
+        find_machine("h100-sxm6")
+
+
+@pytest.mark.parametrize(
+    ("name", "board"),
+    [("a100", "a100-sxm4-80gb"), ("A100 40GB", "a100-sxm4-40gb"), ("h100", "h100-sxm"), ("V100", "v100-sxm2-16gb")],
+)
+def test_the_name_of_a_family_is_its_usual_board_and_a_note_names_the_others(name: str, board: str) -> None:
+    found = find_machine(name)
+    (note,) = which_board(name, found)
+    family = name.lower().partition(" ")[0] + "-"
+    others = [one for one in machines() if one.startswith(family) and one != board]
+    assert found.id == board
+    assert others
+    assert note == f"{name} is taken as {board} ({found.name}); others are {', '.join(others)}"
+    assert which_board(board, found) == []
+
+
+def test_a_short_name_is_of_one_board_and_of_no_other_machine() -> None:
+    short = [name for machine in machines().values() for name in machine.short_names]
+    own = {name for one in machines().values() for name in (one.id, *map(str.lower, (one.name, *one.device_names)))}
+    assert len(short) == len(set(short))
+    assert not own & set(short)
 
 
 @pytest.mark.parametrize(("device", "machine_id"), SAID_BY_DRIVERS)

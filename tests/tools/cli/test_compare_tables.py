@@ -88,7 +88,7 @@ class TestKernels:
         runs = launches_run(tmp_path / "base", 100.0), launches_run(tmp_path / "new", 200.0)
         rows = compared_kernels(CompareRequest(runs, machine_readable=True)).table.rows
         assert {row["kernel"]: row["verdict"] for row in rows[:-1]} == {
-            "gemm": "more time", "transpose": "new", "softmax": "gone",
+            "gemm": "slower", "transpose": "new", "softmax": "gone",
         }  # fmt: skip
         gemm = next(row for row in rows if row["kernel"] == "gemm")
         assert (gemm["base_time_mean_ns"], gemm["new_time_mean_ns"]) == pytest.approx((100.5, 200.5))
@@ -114,7 +114,7 @@ class TestLayers:
         rows = compared_layers(CompareRequest(runs, CompareOptions("layer"), machine_readable=True)).table.rows
         found = {row["layer"]: row for row in rows}
         assert (found["model.a"]["base_time_ns"], found["model.a"]["new_time_ns"]) == pytest.approx((201.0, 401.0))
-        assert (found["model.a"]["verdict"], found["model.b"]["verdict"]) == ("more time, noise not known", "gone")
+        assert (found["model.a"]["verdict"], found["model.b"]["verdict"]) == ("slower, noise not known", "gone")
 
 
 def test_categories_are_compared_by_their_times_and_held_to_gates(capsys: pytest.CaptureFixture[str]) -> None:

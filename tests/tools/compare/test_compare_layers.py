@@ -153,7 +153,7 @@ class TestTheCommands:
         assert float(rows["net.a", "forward"]["time_ratio"]) == pytest.approx(41 / 21)
         assert rows["net.b", "forward"]["verdict"] == "new"
         assert rows["(all launches)", ""]["is_total"] == "True"
-        assert "more time" in invoked("compare", *files, "--layers").stdout
+        assert "slower" in invoked("compare", *files, "--layers").stdout
 
     @pytest.mark.parametrize(
         ("gate", "code"),

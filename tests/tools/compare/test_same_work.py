@@ -31,7 +31,8 @@ def test_a_kernel_launched_more_often_is_other_work_and_can_be_gated_per_launch(
     assert found.kernels == ["2 -> 3 launches of gemm"]
     assert str(found) == f"{NOT_THE_SAME_WORK}: 2 -> 3 launches of gemm"
     assert found.refusal.advice("dram_bytes>2%") == (
-        'Gate a kernel per launch, as --fail-on "kernel:gemm:dram_bytes>2%", or add --anyway to judge the sums.'
+        'Gate kernels per launch, as --fail-on "any:dram_bytes>2%" or "kernel:gemm:dram_bytes>2%", or add --anyway to '
+        "judge the sums."
     )
 
 

@@ -122,7 +122,7 @@ class TestHotspotsOfATrace:
 
     def test_show_least_bytes_and_no_column_of_dram_bytes(self, trace: str) -> None:
         shown = CliRunner().invoke(cli, ["hotspots", trace, "--format", "markdown"]).stdout.splitlines()[0]
-        assert "least B/s" in shown
+        assert "B/s by shapes" in shown
         assert "DRAM" not in shown
 
     def test_are_the_same_from_parquet(self, trace: str, tmp_path: Path) -> None:

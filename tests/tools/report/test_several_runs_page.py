@@ -189,7 +189,7 @@ class TestAPairOfRuns:
     def test_has_a_verdict_where_the_noise_is_known(self) -> None:
         runs = [run_of("a", 1000.0, 1010.0, 990.0), run_of("a2a", 2000.0, 2020.0, 1980.0)]
         (gemm, *_), notes = pair(content(runs)), notes_of(content(runs))
-        assert gemm["verdict"] == "more time"
+        assert gemm["verdict"] == "slower"
         assert gemm["time_ratio"] == 2
         assert gemm["time_change"].startswith("+100.0 % [+")
         assert not [note for note in notes if "refuses" in note]

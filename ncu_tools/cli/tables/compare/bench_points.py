@@ -82,7 +82,6 @@ FOR_MACHINES = (
     Column("self_cpu_time_ns", "self CPU", "time", "ns"),
     Column("self_gpu_time_ns", "self GPU", "time", "ns"),
 )  # fmt: skip
-VERDICTS = {"more": "slower", "less": "faster"}
 
 Group = tuple["Row | None", list[tuple[str, "ComparedPoint"]]]
 """A point of the base, and for each comparison (name, the point with its other side)."""
@@ -235,7 +234,7 @@ def _compared_cells(point: ComparedPoint) -> dict[str, Any]:
         return {"verdict": "new" if point.base is None else None}
     time = point.changes["time"]
     cells = change_cells(point.changes, in_both=True)
-    cells |= {"compared_with": point.base_label, "verdict": verdict(time, is_new=False, is_gone=False, words=VERDICTS)}
+    cells |= {"compared_with": point.base_label, "verdict": verdict(time, is_new=False, is_gone=False)}
     for name in ("flops", "parameters"):
         if point.changes[name].growth == 0:
             cells[f"{name}_change"] = None

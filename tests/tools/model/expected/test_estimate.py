@@ -27,10 +27,15 @@ STUDY = {
 STUDY_T4_SECONDS = {"resnet18": 0.11466914, "alexnet": 0.04517531, "vgg16": 0.97777778}
 
 
-def rows(*arguments: str) -> list[dict[str, Any]]:
+def printed(*arguments: str) -> dict[str, Any]:
     result = CliRunner().invoke(cli, ["estimate", *arguments, "--format", "json"])
     assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def rows(*arguments: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = printed(*arguments)["rows"]
     return found
 
 
@@ -258,6 +263,131 @@ class TestAnEstimate:
         assert (row["flops"], row["integer_operations"]) == (0, 2 * 4096**3)
         assert row["time_model_ns"] / 1e9 == pytest.approx(2 * 4096**3 / 624e12)
         assert row["bound"] == "tensor INT8"
+
+
+ONE_CONVOLUTION = """
+import torch
+from torch import nn
+
+def convolution():
+    return nn.Conv2d(64, 64, 3, padding=1, bias=False), torch.randn(8, 64, 56, 56)
+
+def with_product():
+    return nn.Sequential(nn.Conv2d(64, 64, 56, bias=False), nn.Flatten(), nn.Linear(64, 4096)), torch.randn(8, 64, 56, 56)
+
+def adam_like():
+    return nn.Linear(4096, 4096, bias=False), torch.randn(2, 4096)
+"""
+
+
+class TestConvolutionsOfFp32:
+    """A product of 8 x 56 x 56 places, 64 filters and 64 x 3 x 3 weights: 2 FLOPs each."""
+
+    FLOPS = 2 * 8 * 56 * 56 * 64 * 64 * 9
+
+    @pytest.fixture
+    def convolution(self, tmp_path: Path) -> str:
+        (tmp_path / "own.py").write_text(ONE_CONVOLUTION)
+        return f"{tmp_path / 'own.py'}:convolution"
+
+    def row(self, convolution: str, *more: str) -> dict[str, Any]:
+        (row,) = rows(convolution, "--phase", "forward", *more)
+        return row
+
+    def test_are_in_tf32_where_the_gpu_has_it_as_pytorch_computes_them(self, convolution: str) -> None:
+        row = self.row(convolution, "--machine", "l4")
+        assert (row["dtype"], row["conv_dtype"], row["flops"]) == ("fp32", "tf32", self.FLOPS)
+        rates = find_machine("l4").rates
+        moved, computed = row["bytes_model"] / rates["dram"].value, self.FLOPS / rates["tensor_tf32"].value
+        assert row["time_model_ns"] == pytest.approx(max(moved, computed) * 1e9)
+        assert row["bound"] == ("tensor TF32" if computed > moved else "DRAM")
+
+    def test_are_in_fp32_where_that_type_was_asked_for_and_the_table_says_so(self, convolution: str) -> None:
+        row = self.row(convolution, "--machine", "l4", "--dtype", "fp32")
+        assert (row["dtype"], row["conv_dtype"], row["bound"]) == ("fp32", "fp32", "FP32")
+        assert row["time_model_ns"] == pytest.approx(self.FLOPS / find_machine("l4").rates["fp32"].value * 1e9)
+        shown = {
+            words: CliRunner().invoke(cli, ["estimate", convolution, "--machine", "l4", *words.split()]).stdout
+            for words in ("", "--dtype fp32")
+        }
+        assert "fp32, conv tf32" in shown[""]
+        assert "fp32 (no TF32)" in shown["--dtype fp32"]
+
+    @pytest.mark.parametrize("machine", ["t4", "v100-sxm2-16gb", "mi300x"])
+    def test_are_in_fp32_on_gpus_where_pytorch_has_no_tf32(self, convolution: str, machine: str) -> None:
+        row = self.row(convolution, "--machine", machine)
+        assert row["conv_dtype"] is None
+        peak, bandwidth = (find_machine(machine).rates[name].value for name in ("fp32", "dram"))
+        assert row["time_model_ns"] == pytest.approx(max(self.FLOPS / peak, row["bytes_model"] / bandwidth) * 1e9)
+
+    def test_stand_beside_products_which_stay_in_fp32(self, convolution: str) -> None:
+        row = self.row(convolution.replace(":convolution", ":with_product"), "--machine", "l4")
+        rates = find_machine("l4").rates
+        convolved, multiplied = 2 * 8 * 64 * 64 * 56 * 56, 2 * 8 * 64 * 4096
+        computed = convolved / rates["tensor_tf32"].value + multiplied / rates["fp32"].value
+        assert row["flops"] == convolved + multiplied
+        assert row["time_model_ns"] == pytest.approx(max(computed, row["bytes_model"] / rates["dram"].value) * 1e9)
+
+    def test_have_their_own_type_in_reference_kernels(self) -> None:
+        (row,) = rows("conv:32,64,56,56,64,3,3,fp32", "--machine", "a100", "--phase", "forward")
+        assert (row["conv_dtype"], row["bound"]) == ("fp32", "FP32")
+
+    def test_no_type_is_said_of_models_without_any(self, convolution: str) -> None:
+        assert self.row(convolution.replace(":convolution", ":adam_like"), "--machine", "l4")["conv_dtype"] is None
+
+
+class TestMemory:
+    @pytest.fixture
+    def linear(self, tmp_path: Path) -> str:
+        (tmp_path / "own.py").write_text(ONE_CONVOLUTION)
+        return f"{tmp_path / 'own.py'}:adam_like"
+
+    def test_of_a_forward_pass_holds_parameters_inputs_and_what_one_operator_writes(self, linear: str) -> None:
+        (row,) = rows(linear, "--phase", "forward")
+        assert row["least_memory_bytes"] == 4 * (4096 * 4096 + 2 * 4096 + 2 * 4096)
+        assert row["exceeds_memory"] is None
+
+    def test_of_a_backward_pass_holds_gradients_of_parameters_too(self, linear: str) -> None:
+        for row in rows(linear, "--phase", "forward,backward"):
+            assert 4 * (2 * 4096 * 4096 + 2 * 4096) <= row["least_memory_bytes"] <= 4 * (2 * 4096 * 4096 + 8 * 4096)
+
+    def test_of_decode_holds_weights_and_caches_of_the_types_asked_for(self) -> None:
+        sizes = ("--phase", "decode", "--context-length", "512", "--batch-size", "16", "--dtype", "bf16")
+        (own,), (packed,) = rows("hf:gpt2", *sizes), rows("hf:gpt2", *sizes, "--weights", "int4", "--kv-cache", "int8")
+        for row in (own, packed):
+            resident = row["weights_resident_bytes"] + row["cache_resident_bytes"]
+            assert resident <= row["least_memory_bytes"] < 1.2 * resident
+        assert packed["least_memory_bytes"] < own["least_memory_bytes"] / 2
+
+    def test_that_a_machine_has_not_leaves_its_times_empty_and_says_so(self) -> None:
+        answer = printed("resnet18", "--batch-size", "64,65536", "--machine", "t4,h100-sxm", "--phase", "forward")
+        fits, large = answer["rows"][:2], answer["rows"][2:]
+        assert [(row["exceeds_memory"], row["time_model_ns"] is None) for row in fits] == [(False, False)] * 2
+        for row in large:
+            assert row["exceeds_memory"] is True
+            assert (row["time_model_ns"], row["time_operators_ns"], row["bound"]) == (None, None, None)
+        assert answer["notes"][0] == (
+            "resnet18 with batch 65,536 does not fit t4: by its shapes at least 460.4 GB are in memory at once, and it "
+            "has 16 GB"
+        )
+        assert not any("no peak for the type" in note for note in answer["notes"])
+        text = CliRunner().invoke(cli, ["estimate", "resnet18", "--batch-size", "65536", "--machine", "t4"])
+        assert "does not fit" in text.stdout
+
+    def test_is_taken_as_printed_in_units_of_two_to_the_thirtieth(self) -> None:
+        assert find_machine("mi300x").most_memory_bytes == 206158430208, "a driver says 206,141,652,992"
+
+
+def test_targets_with_commas_between_are_estimated_one_by_one() -> None:
+    listed = rows("alexnet,gemm:64,64,64,bf16,resnet18", "--phase", "forward")
+    assert [row["target"] for row in listed] == ["alexnet", "gemm:64,64,64,bf16", "resnet18"]
+
+
+def test_the_name_of_a_family_is_its_usual_board_and_a_note_names_it_and_the_others() -> None:
+    answer = printed("alexnet", "--phase", "forward", "--machine", "h100,A100")
+    assert [row["machine"] for row in answer["rows"]] == ["h100-sxm", "a100-sxm4-80gb"]
+    assert "h100 is taken as h100-sxm (NVIDIA H100 SXM); others are h100-nvl, h100-pcie" in answer["notes"]
+    assert not any("is taken as" in note for note in printed("alexnet", "--machine", "h100-sxm")["notes"])
 
 
 class TestThePeak:

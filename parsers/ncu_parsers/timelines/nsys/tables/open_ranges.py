@@ -191,7 +191,7 @@ def _open_at(
 
 
 def ancestors(nested: Nested, labels: Codes, times: Integers, found: Paths) -> Codes:
-    """The number in `found` of the path at each time: of the innermost range that is open, and its ancestors."""
+    """Index into `found` of the NVTX path (outermost to innermost open range) at each time."""
     node, above, label = np.zeros(len(labels), np.int64), [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
     nodes, most = 1, int(labels.max(initial=0)) + 1
     for level in nested.levels:
@@ -215,7 +215,7 @@ def ancestors(nested: Nested, labels: Codes, times: Integers, found: Paths) -> C
 
 
 def sweep(nested: Nested, labels: Codes, times: Integers, found: Paths) -> Codes:
-    """The number in `found` of the path at each time, by one pass over all starts, ends and times in order.
+    """As `ancestors`, for ranges that overlap: one pass over all starts, ends and times in order.
 
     At equal times, ends come before starts, longer ranges start first, and `times` come last.
     """

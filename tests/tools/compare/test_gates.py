@@ -1,0 +1,202 @@
+"""What a gate is, which subjects it judges, and how several outcomes make one: each is what a pull request ends with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_launch.errors import WrongUsage
+from ncu_parsers.report_data.report import Launch
+
+from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
+from ncu_tools.compare.compare_kernels import compare
+from ncu_tools.compare.comparison_sums import SignatureSums
+from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
+from ncu_tools.compare.run_conditions import conditions_of
+from tests.support.launches import launch, sass, table, taken
+from tests.support.ran import ran
+
+CODES = {"passed": 0, "not shown": 0, "not evaluated": 1, "refused": 2, "tripped": 3}
+
+
+def several(name: str, *us: float, flops: float = 200.0, blocks: int = 8) -> list[Launch]:
+    shape = {"grid": (blocks, 1, 1), "block": (128, 1, 1)}
+    return [launch(name, sass(ffma=flops / 2), ns=1e3 * one, dram=1000.0, **shape) for one in us]
+
+
+def gated(text: str, base: list[Launch], new: list[Launch]) -> GateOutcome:
+    sides = [taken(SignatureSums, table(*launches)) for launches in (base, new)]
+    conditions = conditions_of(sides[0].observed), conditions_of(sides[1].observed)
+    return evaluate(parse_gate(text), compare(sides[0], sides[1], conditions).subjects)
+
+
+def of_each(text: str, *subjects: Subject, noun: str = "kernel") -> GateOutcome:
+    return evaluate(parse_gate(text), Subjects(noun, list(subjects)))
+
+
+def subject(name: str, base: float | None, new: float | None, **more: object) -> Subject:
+    return Subject((name,), {"time": Change("time", base, new)}, **more)  # type: ignore[arg-type]
+
+
+OUTCOMES = {
+    "passed": subject("passed", 100, 100),
+    "not shown": replace(subject("x", 100, 120), changes={"time": Change("time", 100, 120, 0.9, 1.5)}),
+    "not evaluated": subject("unknown", None, 120),
+    "refused": subject("refused", 100, 120, refusal=Refusal("other work", "kernel:k:")),
+    "tripped": subject("tripped", 100, 120),
+}
+"""A subject for each outcome of time>5%, from good to bad."""
+
+
+class TestTheTextOfAGate:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "time>5% and flops>1%", "time>5%, flops>1%", "time>5%;", "time>5%%", "not time>5%", "time>5% time>6%",
+            "any:gemm:time>5%", "any::time>5%", "any:speed>5%", "any", "every:time>5%", "kernel:time>5%",
+        ],
+    )  # fmt: skip
+    def test_is_one_measure_and_one_limit_and_nothing_behind_or_before_it(self, text: str) -> None:
+        with pytest.raises(WrongUsage, match="is no gate") as refused:
+            parse_gate(text)
+        assert 'For example: --fail-on "time>5%" --fail-on "any:time>10%". One gate each' in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("text", "noun", "measure", "limit"),
+        [
+            ("time>5%", "", "time", 0.05),
+            (" time > 5 % ", "", "time", 0.05),
+            ("any:time>10%", "any", "time", 0.1),
+            ("any:flops>.5%", "any", "flops", 0.005),
+            ("kernel:any:time>7.%", "kernel", "time", 0.07),
+            ("layer:a:b:memory>0%", "layer", "memory", 0.0),
+        ],
+    )
+    def test_has_a_noun_a_measure_and_a_limit(self, text: str, noun: str, measure: str, limit: float) -> None:
+        gate = parse_gate(text)
+        assert (gate.text, gate.noun, gate.measure, gate.limit) == (text.strip(), noun, measure, limit)
+        assert (gate.pattern is not None) == (noun not in ("", "any"))
+
+    def test_is_shown_with_its_limit_where_another_gate_is_advised(self) -> None:
+        assert parse_gate("kernel:a:time>2.5%").growth == "time>2.5%"
+
+
+class TestTheExitCode:
+    @given(st.lists(st.sampled_from(sorted(CODES)), max_size=5))
+    def test_is_the_highest_tripped_before_refused_before_not_evaluated(self, outcomes: list[str]) -> None:
+        found = [GateOutcome(parse_gate("time>5%"), outcome, "") for outcome in outcomes]
+        assert exit_code(found) == max((CODES[outcome] for outcome in outcomes), default=0)
+
+    @pytest.mark.parametrize("worse", OUTCOMES)
+    @pytest.mark.parametrize("better", OUTCOMES)
+    def test_of_one_gate_on_several_subjects_is_that_of_the_worst(self, better: str, worse: str) -> None:
+        """Points that refuse beside one that tripped once hid it: the gate ended with 2 in place of 3."""
+        order = list(OUTCOMES)
+        for subjects in ((better, worse), (worse, better)):
+            found = of_each("kernel:.:time>5%", *(OUTCOMES[one] for one in subjects))
+            assert found.outcome == max(better, worse, key=order.index)
+            assert exit_code([found]) == max(CODES[better], CODES[worse])
+
+    def test_of_a_gate_that_is_refused_comes_with_its_advice_and_of_others_without(self) -> None:
+        found = of_each("kernel:.:time>5%", OUTCOMES["refused"], OUTCOMES["passed"])
+        assert found.refusal is not None
+        assert found.reason.startswith("refused: other work. Gate kernels per launch")
+        tripped = of_each("kernel:.:time>5%", OUTCOMES["refused"], OUTCOMES["tripped"])
+        assert (tripped.refusal, tripped.reason) == (None, "tripped: time 100 ns -> 120 ns: +20.0 %, noise not known")
+
+
+class TestTheLimit:
+    @pytest.mark.parametrize(
+        ("new", "outcome"), [(90, "passed"), (105, "passed"), (105.001, "tripped"), (105.1, "tripped"), (0, "passed")]
+    )
+    def test_is_passed_up_to_and_with_itself(self, new: float, outcome: str) -> None:
+        assert of_each("kernel:k:time>5%", subject("k", 100, new)).outcome == outcome
+
+    def test_of_a_change_that_passes_names_the_largest(self) -> None:
+        found = of_each("kernel:.:time>5%", subject("a", 100, 101), subject("b", 100, 104), subject("c", 100, 50))
+        assert found.reason == "3 kernels, at most b: time 100 ns -> 104 ns: +4.0 %, noise not known"
+
+    def test_of_many_that_trip_names_three(self) -> None:
+        found = of_each("kernel:.:time>5%", *(subject(f"k{one}", 100, 200) for one in range(5)))
+        assert [word for word in found.reason.split() if word.startswith("k") and word.endswith(":")] == [
+            "k0:",
+            "k1:",
+            "k2:",
+        ]
+        assert found.reason.endswith("and 2 more")
+
+
+class TestAnyKernel:
+    def test_trips_for_one_of_many_though_the_run_became_faster(self) -> None:
+        base = several("gemm", 100, 101) + several("norm", 10, 10.1)
+        new = several("gemm", 50, 51) + several("norm", 12, 12.1)
+        assert gated("time>5%", base, new).outcome == "passed"
+        found = gated("any:time>5%", base, new)
+        assert (found.outcome, found.reason.partition(":")[0]) == ("tripped", "norm")
+
+    def test_passes_where_each_grew_less_and_names_the_largest(self) -> None:
+        base, new = several("a", 100, 101) + several("b", 10, 11), several("a", 102, 103) + several("b", 9, 10)
+        found = gated("any:time>5%", base, new)
+        assert (found.outcome, found.reason.startswith("2 kernels, at most a: ")) == ("passed", True)
+
+    def test_judges_other_measures_too(self) -> None:
+        base, new = several("a", 10) + several("b", 10), several("a", 10) + several("b", 10, flops=204)
+        assert gated("any:flops>1%", base, new).outcome == "tripped"
+        assert gated("any:flops>2%", base, new).outcome == "passed"
+        assert gated("any:launches>0%", base, [*new, *several("a", 10)]).outcome == "tripped"
+
+    def test_judges_where_the_launches_differ_and_the_run_is_refused(self) -> None:
+        base, new = several("a", 100, 101), several("a", 120, 121, 122)
+        assert gated("time>5%", base, new).outcome == "refused"
+        assert gated("any:time>5%", base, new).outcome == "tripped"
+        assert gated("any:time>30%", base, new).outcome == "passed"
+
+    def test_holds_what_both_runs_have_and_says_what_it_leaves(self) -> None:
+        base, new = several("a", 100, 101) + several("old", 5), several("a", 100, 101) + several("fresh", 5, blocks=99)
+        found = gated("any:time>5%", base, new)
+        assert found.outcome == "passed"
+        assert "old: has left the new run" in found.reason
+        assert "fresh: is not in the base" in found.reason
+        assert gated("any:time>5%", several("a", 1), several("b", 1, blocks=99)).outcome == "not evaluated"
+
+    def test_is_within_chance_where_the_interval_of_one_of_many_just_leaves_no_change_out(self) -> None:
+        """Of 100 kernels that did not change, five lie outside their interval of 95 %."""
+        base, new = several("a", 100, 104, 102, 103), several("a", 112, 121, 109, 118)
+        alone = gated("any:time>5%", base, new)
+        others = [one for number in range(200) for one in several(f"k{number}", 50, 51)]
+        beside = gated("any:time>5%", base + others, new + others)
+        assert (alone.outcome, gated("kernel:^a$:time>5%", base + others, new + others).outcome) == ("tripped",) * 2
+        assert (beside.outcome, "within what chance does to one of many" in beside.reason) == ("not shown", True)
+        grown = several("a", 200, 204, 202, 203)
+        assert gated("any:time>5%", base + others, grown + others).outcome == "tripped"
+
+    def test_is_any_layer_or_point_where_those_are_compared(self) -> None:
+        slow = subject("layer4", 100, 120)
+        assert of_each("any:time>5%", slow, subject("layer1", 100, 90), noun="layer").outcome == "tripped"
+        assert of_each("any:time>25%", slow, noun="point").outcome == "passed"
+
+    def test_of_nothing_is_not_evaluated(self) -> None:
+        assert of_each("any:time>5%").outcome == "not evaluated"
+
+
+class TestTheRefusalOfSums:
+    def test_names_the_kernel_that_is_slower_per_launch_in_the_same_breath(self) -> None:
+        base = several("rms_norm", 100, 101, 102) + several("silu", 50, 51)
+        new = several("rms_norm", 130, 131, 132) + several("silu", 50, 51, 50)
+        found = gated("time>5%", base, new)
+        assert found.outcome == "refused"
+        assert "rms_norm is slower: time per launch 101 µs -> 131 µs: +29.7 %" in found.reason
+        assert '--fail-on "any:time>5%" or "kernel:rms_norm:time>5%"' in found.reason
+
+    def test_says_so_where_none_is(self) -> None:
+        found = gated("time>5%", several("silu", 50, 51), several("silu", 50, 51, 50))
+        assert "Per launch, no kernel is shown to be slower." in found.reason
+
+
+def test_the_help_shows_three_gates_to_copy_each_of_which_is_one() -> None:
+    lines = ran("compare", "--help").stdout.splitlines()
+    gates = [line.split('"')[1] for line in lines if line.strip().startswith('--fail-on "')]
+    assert len(gates) == 3
+    assert {parse_gate(gate).noun for gate in gates} == {"", "any", "kernel"}
