@@ -13,7 +13,6 @@ and `MetadataFieldCatalog.h`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.gpu_busy_time import busy_notes
+from ncu_parsers.timelines.gpu_busy_time import BusyAccount
 from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.timelines.kineto.chrome_trace import EXACT_UNTIL, NS_PER_US, SINCE_1970
 from ncu_parsers.timelines.kineto.host_threads import NestedRanges
@@ -112,7 +111,7 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     notes, places, replays = [], rows.places, 0
     if events.has_work:
         is_kernel = np.array([one.operation == KERNEL for one in rows.launched])[rows.columns["launched"]]
-        notes += _busy(rows.columns, is_kernel)
+        notes += _overlap(rows.columns)
         replays = int((is_kernel & replayed(events)).sum())
     else:
         notes.append(
@@ -143,10 +142,12 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     return notes
 
 
-def _busy(columns: Columns, is_kernel: Any) -> list[str]:
+def _overlap(columns: Columns) -> list[str]:
     device, start = columns["device"].astype(np.int64), (columns["start"] - columns["start"].min()) * NS_PER_US
     process = np.full_like(device, MISSING)
-    return busy_notes(process, device, start, columns["duration"] * NS_PER_US, is_kernel)
+    account = BusyAccount()
+    account.add(process, device, start, columns["duration"] * NS_PER_US)
+    return account.notes()
 
 
 def _refusal(source: Source, events: TracedEvents) -> NotAReport:

@@ -167,9 +167,8 @@ class _Account:
         if self.first is None:
             return
         since_first = elapsed(self.first, start[timed])  # exact in float64 for a hundred days
-        is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
         device = operations.columns["deviceId"][timed]
-        self.busy.add(operations.processes[timed], device, since_first, durations[timed], is_kernel)
+        self.busy.add(operations.processes[timed], device, since_first, durations[timed])
 
 
 class _Batch(NamedTuple):
@@ -360,7 +359,7 @@ def _graph_notes(database: Database, account: _Account, *, has_ranges: bool) -> 
 
 
 def _remarks(account: _Account, startless: int) -> list[str]:
-    """Notes on broken times and on how busy the GPUs were."""
+    """Notes on broken times and on operations that overlap."""
     notes = []
     if account.without_time:
         notes.append(
