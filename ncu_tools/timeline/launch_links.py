@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, Integers
+from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, GpuOperations, Integers
+from ncu_parsers.timelines.operation_times import impossible_ends, impossible_notes
 
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.timeline.call_kinds import calls_named, facts
@@ -127,48 +128,25 @@ def _captured(activity: Activity, process: int) -> Mask:
 
 
 def without_impossible_records(activity: Activity) -> tuple[Activity, list[str]]:
-    """The recording with operations that last beyond what ran behind them on their stream cut where that began.
-
-    Operations of a stream follow each other; nodes of graphs need not, and are left as they are.
-    """
-    operations, longest = activity.operations, facts()["impossible"]["overlap_ns"]
-    end, notes = operations.end.copy(), []
-    one_by_one = operations.graph_node == MISSING
-    streams = np.stack([operations.process, operations.device, operations.context, operations.stream])
-    for stream in np.unique(streams[:, one_by_one], axis=1).T:
-        rows = np.flatnonzero(one_by_one & (streams == stream[:, np.newaxis]).all(axis=0))
-        follows, ends = operations.start[rows][1:], operations.end[rows]
-        earliest = np.minimum.accumulate(ends[::-1])[::-1][1:]  # when the first of those behind each one is over
-        for place in np.flatnonzero(ends[:-1] - earliest > longest).tolist():
-            row = rows[place]
-            end[row] = max(int(follows[place]), int(operations.start[row]))
-            notes.append(_impossible_note(activity, int(row), int(ends[place] - follows[place])))
-    if not notes:
-        return activity, []
-    return replace(activity, operations=replace(operations, end=end)), _few(notes)
-
-
-def _impossible_note(activity: Activity, row: int, overlap: int) -> str:
+    """The recording with operations that last beyond what ran behind them on their stream cut where that began."""
     operations = activity.operations
-    name = operations.names[int(operations.name[row])]
-    lasts, stream = duration(int(operations.end[row] - operations.start[row])), int(operations.stream[row])
-    where = "its own stream" if stream == MISSING else f"stream {stream}"
-    return (
-        f"the record of {name[:NAME_LENGTH]} is impossible: it lasts {lasts}, and {duration(overlap)} of that after "
-        f"the next operation of {where} began; it is taken to end there"
-    )
+    streams = (operations.process, operations.device, operations.context, operations.stream)
+    one_by_one = (operations.graph_node == MISSING) & (operations.stream != MISSING) & ~_share_a_number(operations)
+    found = impossible_ends(streams, operations.start, operations.end, one_by_one)
+    if not found:
+        return activity, []
+    end, names = operations.end.copy(), operations.names
+    for one in found:
+        end[one.row] = one.cut_to
+    notes = impossible_notes([(names[int(operations.name[one.row])], one) for one in found])
+    return replace(activity, operations=replace(operations, end=end)), notes
 
 
-NAME_LENGTH, NAMED = 80, 3
-
-
-def _few(notes: list[str]) -> list[str]:
-    more = len(notes) - NAMED
-    return (
-        notes
-        if more <= 0
-        else [*notes[:NAMED], f"{counted(more, 'more record is', 'more records are')} impossible alike"]
-    )
+def _share_a_number(operations: GpuOperations) -> Mask:
+    """Which operations have the number of a launch that others have too, as those of a graph."""
+    _, place, count = np.unique(operations.correlation, return_inverse=True, return_counts=True)
+    found: Mask = (count[place.reshape(-1)] > 1) & (operations.correlation != MISSING)
+    return found
 
 
 def _calls_by_number(activity: Activity) -> Integers:

@@ -26,6 +26,7 @@ from ncu_parsers.timelines.activity.activity import (
     Integers,
     Window,
 )
+from ncu_parsers.timelines.activity.kineto_activity import TOOL as TRACE
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
 from ncu_tools.numbers.number_format import duration, percent
@@ -430,10 +431,14 @@ def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]
     tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
     seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
     why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."
+    left_out = [f"Besides, {note}." for note in activity.notes if "left out" in note]
+    readable = " that could be read" if left_out else ""
+    of_pytorch = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+    how = of_pytorch if activity.tool == TRACE else "nsys profile --trace cuda,nvtx PROGRAM"
     return NcuBenchError(
-        f"{activity.name} holds no GPU work: no kernel, no copy and no memset.",
-        " ".join([why, *power_of_whole_run(power)]),
-        "Record a program that uses a GPU, with: nsys profile --trace cuda,nvtx PROGRAM",
+        f"{activity.name} holds no GPU work{readable}: no kernel, no copy and no memset.",
+        " ".join([why, *left_out, *power_of_whole_run(power)]),
+        f"Record a program that uses a GPU, with: {how}",
     )
 
 

@@ -127,8 +127,8 @@ class TestOperationsThatOverlapOnTheirStream:
         found = timeline(self.overlapping())
         assert found.gpus[0].whole.span_ns == 39 * 50 * US + 40 * US
         assert found.notes[0] == (
-            "the record of fmha_bwd is impossible: it lasts 1.6 s, and 1.6 s of that after the next operation of stream 7 "
-            "began; it is taken to end there"
+            "the record of fmha_bwd is impossible: it lasts 1,600.0 ms, and 1,600.0 ms of that after the next operation "
+            "of its stream began; it is taken to end there"
         )
 
     def test_on_two_streams_are_possible(self) -> None:
