@@ -51,15 +51,6 @@ def _of_gpu(gpu: GpuTimeline) -> Row:
     return {"gpu": gpu.device, "process": gpu.process, "device_name": gpu.name}
 
 
-def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
-    """The verdict on a step as a heading and its sentence: "GPU 0 of process 7: copy-bound", "of 3 ms, 97 % is ..."."""
-    verdict = step.verdict
-    of_process = "" if gpu.process is None else f" of process {gpu.process}"
-    bound = f"{verdict.bound}-bound" if verdict.bound else "no verdict"
-    text = f"of {duration(step.span_ns)}, {verdict.why}" if verdict.bound else verdict.why
-    return f"{gpu.title}{of_process}: {bound}", text
-
-
 def step_row(found: Timeline, gpu: GpuTimeline, step: TimelineStep, *, whole: bool) -> Row:
     """One step as a row; shares are of its span."""
     verdict = step.verdict

@@ -1,4 +1,4 @@
-"""API calls by what they do: wait, allocate, load code, launch; and the numbers that timeline.toml holds."""
+"""API calls by what they do: wait, allocate, load code, capture, launch; and the numbers that timeline.toml holds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.timelines.activity.activity import ApiCalls
 
 SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, LAUNCH = "synchronisation", "allocator", "module loading", "launch"
+BEGIN_CAPTURE, END_CAPTURE = "begin of capture", "end of capture"
 OTHER_CALL = "other"
 
 Mask = npt.NDArray[np.bool_]
@@ -25,13 +26,19 @@ def facts() -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def kind_of_call(name: str) -> str:
-    """What an API call does: synchronisation, allocator, module loading, launch, or other."""
+    """What an API call does: one of the kinds of timeline.toml, or other."""
     return next((kind for kind, pattern in _patterns() if pattern.fullmatch(name)), OTHER_CALL)
 
 
 def calls_of_kind(calls: ApiCalls, *kinds: str) -> Mask:
     """Which calls are of one of these kinds (bool, one per call)."""
     chosen = np.array([kind_of_call(name) in kinds for name in calls.names], np.bool_)
+    return chosen[calls.name] if len(calls) else np.zeros(0, np.bool_)
+
+
+def calls_named(calls: ApiCalls, pattern: str) -> Mask:
+    """Which calls have a name that a pattern fully matches (bool, one per call)."""
+    chosen = np.array([re.fullmatch(pattern, name) is not None for name in calls.names], np.bool_)
     return chosen[calls.name] if len(calls) else np.zeros(0, np.bool_)
 
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from ncu_parsers.timelines.activity import activity as contract
 from ncu_parsers.timelines.activity.activity import (
     MEMCPY,
-    MISSING,
     PAGEABLE,
     Activity,
+    ApiCalls,
     GpuOperations,
     Integers,
     plain_name,
@@ -27,6 +27,8 @@ from ncu_parsers.timelines.activity.activity import (
 
 from ncu_tools.timeline.call_kinds import (
     ALLOCATOR,
+    BEGIN_CAPTURE,
+    END_CAPTURE,
     MODULE_LOADING,
     SYNCHRONISATION,
     calls_of_kind,
@@ -37,9 +39,10 @@ from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 
 LAUNCH, QUEUED, DEPENDENCY = "launch", "queued", "dependency"
 PROFILER, DATA_LOADING, PYTHON, HOST_CODE, UNKNOWN = "profiler", "data loading", "python", "host code", "unknown"
+GRAPH_CAPTURE = "graph capture"
 CAUSES = (
-    LAUNCH, SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, DATA_LOADING, PYTHON, HOST_CODE, QUEUED, DEPENDENCY, PROFILER,
-    UNKNOWN,
+    LAUNCH, SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, GRAPH_CAPTURE, DATA_LOADING, PYTHON, HOST_CODE, QUEUED,
+    DEPENDENCY, PROFILER, UNKNOWN,
 )  # fmt: skip
 """Every nanosecond of a gap has one of these."""
 
@@ -131,9 +134,14 @@ class HostThread:
 
     @cached_property
     def in_calls(self) -> list[Layer]:
-        """What a launch may have to do first: load code, allocate."""
+        """What comes before launching: loading code, allocating, capturing launches that run later."""
         loading = self._calls_of(MODULE_LOADING) | self._overheads(contract.MODULE_LOADING)
-        return [(MODULE_LOADING, loading), (ALLOCATOR, self._calls_of(ALLOCATOR))]
+        return [(MODULE_LOADING, loading), (ALLOCATOR, self._calls_of(ALLOCATOR)), (GRAPH_CAPTURE, self.captures)]
+
+    @cached_property
+    def captures(self) -> IntervalSet:
+        """When the thread recorded launches into a graph: from a call that begins a capture to the one that ends it."""
+        return captures_of(self.calls)
 
     @property
     def profiler(self) -> IntervalSet:
@@ -207,6 +215,16 @@ def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
     return found
 
 
+def captures_of(calls: ApiCalls) -> IntervalSet:
+    """From each call of one thread that begins a capture to the end of the next one that ends it."""
+    begins, ends = (np.flatnonzero(calls_of_kind(calls, kind)) for kind in (BEGIN_CAPTURE, END_CAPTURE))
+    if not len(ends):
+        return NOTHING
+    place = np.searchsorted(calls.start[ends], calls.start[begins])
+    is_ended = place < len(ends)
+    return IntervalSet.union_of(calls.start[begins[is_ended]], calls.end[ends[place[is_ended]]])
+
+
 class ThreadsOfCalls:
     """The threads of a recording, each made when it is first asked for.
 
@@ -227,33 +245,14 @@ class ThreadsOfCalls:
         return self._threads[thread]
 
 
-def launching_calls(activity: Activity) -> Integers:
-    """The row in `activity.calls` of the call that launched each operation (int64, one per operation; -1: unknown)."""
-    operations, calls = activity.operations, activity.calls
-    if not len(calls) or not len(operations):
-        return np.full(len(operations), -1)
-    processes = np.unique(calls.process)
-    found = np.full(len(operations), -1)
-    for process in processes.tolist():
-        called = np.flatnonzero(calls.process == process)
-        # Calls are in order of their starts: of those with one number the earliest is the first.
-        called = called[np.argsort(calls.correlation[called], kind="stable")]
-        numbers = calls.correlation[called]
-        of_process = operations.process == process
-        if len(processes) == 1:
-            of_process |= operations.process == MISSING
-        rows = np.flatnonzero(of_process & (operations.correlation != MISSING))
-        wanted = operations.correlation[rows]
-        at = np.minimum(np.searchsorted(numbers, wanted), len(called) - 1)
-        found[rows] = np.where(numbers[at] == wanted, called[at], -1)
-    return found
-
-
 def gaps_of(
     activity: Activity, operations: GpuOperations, call: Integers, busy: IntervalSet, window: IntervalSet,
-    threads: ThreadsOfCalls,
+    threads: ThreadsOfCalls, lost: Integers,
 ) -> Gaps:  # fmt: skip
-    """The gaps of one GPU in `window`: its `operations`, the row of the call of each, and when it was `busy`."""
+    """The gaps of one GPU in `window`: its `operations`, the row of the call of each, and when it was `busy`.
+
+    `lost` are the moments of launches without a record, in order: what they launched may have run in the next gap.
+    """
     idle = window - busy
     lasting = np.flatnonzero(operations.end > operations.start)
     at = np.searchsorted(operations.start[lasting], idle.end, side="left")
@@ -261,9 +260,21 @@ def gaps_of(
     following = np.where(has_next, lasting[np.minimum(at, len(lasting) - 1)] if len(lasting) else 0, -1)
     calls = np.where(has_next, call[following] if len(call) else -1, -1)
     causes = dict.fromkeys(CAUSES, NOTHING)
-    for cause, part in _parts(activity, idle, has_next, calls, _last_thread(activity, call), threads):
+    before = np.where(at > 0, call[lasting[at - 1]], -1) if len(lasting) else calls
+    followed = np.where(_behind_lost(activity, idle, before, calls, lost), -1, calls)
+    for cause, part in _parts(activity, idle, has_next, followed, _last_thread(activity, call), threads):
         causes[cause] = causes[cause] | part
     return Gaps(idle, causes, following, calls)
+
+
+def _behind_lost(
+    activity: Activity, idle: IntervalSet, before: Integers, calls: Integers, lost: Integers
+) -> Mask:  # fmt: skip
+    """Which gaps follow a launch without a record, between the calls of the operations around the gap."""
+    earlier = np.where(before >= 0, np.minimum(_columns_at(activity, before)[0], idle.start), idle.start)
+    later = np.where(calls >= 0, _columns_at(activity, calls)[0], idle.end)
+    found: Mask = np.searchsorted(lost, later) > np.searchsorted(lost, earlier)
+    return found
 
 
 def _last_thread(activity: Activity, call: Integers) -> int | None:
@@ -325,6 +336,13 @@ def _split(whole: IntervalSet, layers: list[Layer], rest: str) -> Iterator[Layer
             yield cause, taken
             whole = whole - layer
     yield rest, whole
+
+
+def gaps_within(gaps: Gaps, start: int, end: int) -> Gaps:
+    """The gaps in a window; of those that reach beyond it the part within."""
+    here = np.flatnonzero((gaps.idle.end > start) & (gaps.idle.start < end))
+    idle = IntervalSet(np.maximum(gaps.idle.start[here], start), np.minimum(gaps.idle.end[here], end))
+    return Gaps(idle, gaps.causes, gaps.next_operation[here], gaps.call[here])
 
 
 def longest_gaps(

@@ -132,7 +132,19 @@ def windows_of_ranges(
         if stop > begin
     ]
     found.sort(key=lambda window: window.start)
-    return found, _on_overlaps(found, len(shown))
+    return found, [*_without_work(len(steps.start), len(shown)), *_on_overlaps(found, len(shown))]
+
+
+def _without_work(steps: int, shown: int) -> list[str]:
+    return [f"{steps - shown} of {steps} steps have no operation in the recording, and are left out"] * (
+        0 < shown < steps
+    )
+
+
+def typical_step(steps: Sequence[TimelineStep]) -> TimelineStep | None:
+    """The step of median length, the shorter one of two; None without steps."""
+    by_length = sorted(steps, key=lambda step: step.span_ns)
+    return by_length[(len(by_length) - 1) // 2] if by_length else None
 
 
 def _step_of_each(steps: StepRanges, launched: LaunchTimes) -> Integers:

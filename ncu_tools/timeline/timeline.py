@@ -26,6 +26,7 @@ from ncu_parsers.timelines.activity.activity import (
     Integers,
     Window,
 )
+from ncu_parsers.timelines.activity.kineto_activity import TOOL as TRACE
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
 from ncu_tools.numbers.number_format import duration, percent
@@ -37,10 +38,11 @@ from ncu_tools.timeline.gaps import (
     LongGap,
     ThreadsOfCalls,
     gaps_of,
-    launching_calls,
+    gaps_within,
     longest_gaps,
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
+from ncu_tools.timeline.launch_links import LaunchLinks, launch_links, without_impossible_records
 from ncu_tools.timeline.step_energy import energy_between, power_note, power_of_whole_run, readings_of
 from ncu_tools.timeline.steps import (
     WHOLE,
@@ -50,6 +52,7 @@ from ncu_tools.timeline.steps import (
     TimelineStep,
     step_ranges,
     sums_of_steps,
+    typical_step,
     windows_by_repetition,
     windows_of_iterations,
     windows_of_ranges,
@@ -57,8 +60,8 @@ from ncu_tools.timeline.steps import (
 from ncu_tools.timeline.streams import StreamSum, streams_on
 from ncu_tools.timeline.verdict import (
     COMMUNICATION,
-    COMPUTE,
     COPY,
+    KERNELS,
     LAUNCHES,
     NO_KERNEL,
     communication_evidence,
@@ -100,8 +103,9 @@ class LaunchSums:
 class GpuTimeline:
     """One GPU, as its process numbers it.
 
-    `whole` is all of it, from its first operation to the end of its last one, or what --trim names; `steps` may be
-    none. `rows` are its operations in the recording; they, `busy` and `gaps` are there to draw lanes from.
+    `whole` is all of it, from the first thing that its process did to the end of the last operation or step, or what
+    --trim names. `steps` may be none; `longest_of_typical` are the longest gaps of the one of median length.
+    `rows` are its operations in the recording; they, `busy` and `gaps` are there to draw lanes from.
     """
 
     process: int | None
@@ -111,6 +115,7 @@ class GpuTimeline:
     how_steps: str
     step_notes: list[str]
     steps: list[TimelineStep]
+    longest_of_typical: list[LongGap]
     longest: list[LongGap]
     copies: list[CopySum]
     collectives: list[CollectiveSum]
@@ -125,10 +130,15 @@ class GpuTimeline:
         """What it is called beside the others."""
         return "GPU" if self.device is None else f"GPU {self.device}"
 
+    @property
+    def typical(self) -> TimelineStep | None:
+        """The step of median length; None without steps."""
+        return typical_step(self.steps)
+
 
 @dataclass(frozen=True)
 class Timeline:
-    """A recording analysed. Times of its parts count from `origin_ns`, the first thing that was recorded."""
+    """A recording analysed. Times of its parts count from `origin_ns`, its first operation or API call."""
 
     name: str
     tool: str
@@ -157,24 +167,27 @@ def timeline(
     """
     if not len(activity.operations):
         raise _no_gpu_work(activity, power or {})
+    activity, impossible = without_impossible_records(activity)
     recording = activity.whole or _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
-    calls = launching_calls(activity)
-    threads = ThreadsOfCalls(activity, calls)
+    links = launch_links(activity)
+    threads = ThreadsOfCalls(activity, links.call)
     each = [
-        _gpu(activity, process, device, calls, threads, step, looked_at, machine, longest)
+        _gpu(activity, process, device, links, threads, step, looked_at, machine, longest)
         for process, device in activity.operations.gpus()
     ]
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
-    notes = [*_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes]
+    notes = [
+        *impossible, *links.notes, *_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes
+    ]  # fmt: skip
     if power:
         gpus, more = _with_energy(activity, gpus, power)
         notes += more
     busy, gaps = _by_process(gpus)
     window = looked_at if looked_at is not None else IntervalSet.between(*recording)
-    waits = waits_of(activity, calls, window, busy, gaps, threads)
+    waits = waits_of(activity, links.call, window, busy, gaps, threads)
     return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
 
 
@@ -196,7 +209,7 @@ def _trimmed(recording: Window, trim: Window) -> IntervalSet:
 
 
 def _gpu(
-    activity: Activity, process: int, device: int, calls: Integers, threads: ThreadsOfCalls,
+    activity: Activity, process: int, device: int, links: LaunchLinks, threads: ThreadsOfCalls,
     step: re.Pattern[str] | None, looked_at: IntervalSet | None, machine: Machine | None, longest: int,
 ) -> GpuTimeline | None:  # fmt: skip
     """The timeline of one GPU; None where `step` names ranges and none of them launched anything here.
@@ -204,17 +217,16 @@ def _gpu(
     Of a part of a recording it is not known whether others did.
     """
     rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
-    operations, call = activity.operations.at(rows), calls[rows]
+    operations, call = activity.operations.at(rows), links.call[rows]
     found, how, step_notes = _windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
         return None
-    whole = _whole(operations, looked_at)
     windows = _clipped(found, looked_at)
-    begin, end = min(one.start for one in [whole, *windows]), max(one.end for one in [whole, *windows])
-    window = IntervalSet.between(begin, end)
+    whole = _whole(activity, process, operations, windows, looked_at)
+    window = IntervalSet.between(whole.start, whole.end)
     work = GpuWork.of(operations)
     busy = (work.compute | work.communication | work.copies) & window
-    gaps = gaps_of(activity, operations, call, busy, window, threads)
+    gaps = gaps_of(activity, operations, call, busy, window, threads, links.lost_by(process))
     inside = np.flatnonzero(window.touches(operations.start, operations.end))
     found_steps = sums_of_steps([whole, *windows], operations, work, gaps)
     if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
@@ -228,10 +240,15 @@ def _gpu(
     launches = _launches(activity, operations, call, work.computes & window.holds(operations.start))
     evidence = _evidence(first, copies, collectives, described, launches, _within_calls(activity, process, gaps))
     steps = [_with_evidence(step, described) for step in steps]
+    typical, longest_of_typical = typical_step(steps), list[LongGap]()
+    if typical is not None:
+        within = gaps_within(gaps, typical.start_ns, typical.start_ns + typical.span_ns)
+        longest_of_typical = longest_gaps(activity, operations, within, threads, longest)
+        steps[steps.index(typical)] = _with_evidence(typical, longest_of_typical)
     return GpuTimeline(
         None if process == MISSING else process, None if device == MISSING else device,
         activity.devices.get((process, device)), replace(first, verdict=replace(first.verdict, evidence=evidence)),
-        how, step_notes, steps, described, copies, collectives,
+        how, step_notes, steps, longest_of_typical, described, copies, collectives,
         streams_on(operations, work.computes, window, work.exposed_copies | work.exposed_communication),
         launches, gaps, rows, busy,
     )  # fmt: skip
@@ -261,7 +278,7 @@ def _evidence(
         return copy_evidence(copies)
     if bound == COMMUNICATION:
         return communication_evidence(collectives)
-    if bound == COMPUTE:
+    if bound == KERNELS:
         return (f"{what_computes(whole.verdict.metrics)}; what they could save: ncu-bench hotspots",)
     if bound is None:
         return ()
@@ -282,11 +299,19 @@ def _within_calls(activity: Activity, process: int, gaps: Gaps) -> int:
     return (gaps.causes[LAUNCH] & calls).total
 
 
-def _whole(operations: GpuOperations, looked_at: IntervalSet | None) -> StepWindow:
+def _whole(
+    activity: Activity, process: int, operations: GpuOperations, steps: Sequence[StepWindow],
+    looked_at: IntervalSet | None,
+) -> StepWindow:  # fmt: skip
+    """All of a GPU's time: from the first thing that its process did, as loading data before the first kernel."""
     if looked_at is not None:
         return StepWindow("trimmed recording", int(looked_at.start[0]), int(looked_at.end[0]))
-    start, end = int(operations.start.min()), int(operations.end.max())
-    return StepWindow(WHOLE, start, max(end, start + 1))
+    hosts = [
+        table.start[(table.process == process) | (process == MISSING)] for table in (activity.calls, activity.ranges)
+    ]
+    start = min(int(one.min()) for one in (operations.start, *hosts) if len(one))
+    end = max([int(operations.end.max()), *(one.end for one in steps)])
+    return StepWindow(WHOLE, min([start, *(one.start for one in steps)]), max(end, start + 1))
 
 
 def _windows(
@@ -406,10 +431,14 @@ def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]
     tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
     seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
     why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."
+    left_out = [f"Besides, {note}." for note in activity.notes if "left out" in note]
+    readable = " that could be read" if left_out else ""
+    of_pytorch = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+    how = of_pytorch if activity.tool == TRACE else "nsys profile --trace cuda,nvtx PROGRAM"
     return NcuBenchError(
-        f"{activity.name} holds no GPU work: no kernel, no copy and no memset.",
-        " ".join([why, *power_of_whole_run(power)]),
-        "Record a program that uses a GPU, with: nsys profile --trace cuda,nvtx PROGRAM",
+        f"{activity.name} holds no GPU work{readable}: no kernel, no copy and no memset.",
+        " ".join([why, *left_out, *power_of_whole_run(power)]),
+        f"Record a program that uses a GPU, with: {how}",
     )
 
 

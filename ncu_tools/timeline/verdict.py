@@ -2,7 +2,7 @@
 
 The parts add up to the step: kernels that compute; copies and communication that no kernel hides; gaps by who causes
 them. A part is what the step could save at most if it vanished and nothing took its place. Time whose cause is not
-known could belong to any part, so it counts for each other one: a verdict stands only if it would not change that way.
+known could belong to any part: there is no verdict where it could put another part first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ncu_tools.timeline.gaps import (
     CAUSES,
     DATA_LOADING,
     DEPENDENCY,
+    GRAPH_CAPTURE,
     HOST_CODE,
     LAUNCH,
     PROFILER,
@@ -28,11 +29,11 @@ from ncu_tools.timeline.gaps import (
     cause_column,
 )
 
-COMPUTE, COPY, COMMUNICATION, LAUNCHES, HOST = "compute", "copy", "communication", "launch", "host"
+KERNELS, COPY, COMMUNICATION, LAUNCHES, HOST = "kernels", "copy", "communication", "launch", "host"
 UNEXPLAINED = "unknown"
 PARTS: dict[str, tuple[str, ...]] = {
     LAUNCHES: (LAUNCH, QUEUED),
-    HOST: (SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, DATA_LOADING, PYTHON, HOST_CODE),
+    HOST: (SYNCHRONISATION, ALLOCATOR, MODULE_LOADING, GRAPH_CAPTURE, DATA_LOADING, PYTHON, HOST_CODE),
     UNEXPLAINED: (DEPENDENCY, PROFILER, UNKNOWN),
 }
 """Parts of a step that are gaps, and the causes of gaps in each."""
@@ -53,7 +54,7 @@ class StepVerdict:
 
     `evidence` are sentences with the numbers behind it, `metrics` these numbers by the columns of the steps. `parts`,
     the alternatives, are ranked by their time, which is what the step could save at most. `saving_ns` is that of the
-    part that bounds the step, None for compute: what kernels could save, they say themselves (hotspots).
+    part that bounds the step, None for kernels: what they could save, they say themselves (hotspots).
     """
 
     bound: str | None
@@ -78,7 +79,7 @@ def verdict_of(
     `in_graphs` is the part of `compute` in which only graphs ran that were recorded as a whole: whether they computed,
     communicated or copied is not known.
     """
-    times = {COMPUTE: compute - in_graphs, COPY: exposed_copies, COMMUNICATION: exposed_communication}
+    times = {KERNELS: compute - in_graphs, COPY: exposed_copies, COMMUNICATION: exposed_communication}
     times |= {kind: sum(causes.get(cause, 0) for cause in some) for kind, some in PARTS.items()}
     times[UNEXPLAINED] += in_graphs
     parts = tuple(
@@ -88,15 +89,24 @@ def verdict_of(
     )
     unknown = times.pop(UNEXPLAINED)
     (first, most), (second, next_most) = sorted(times.items(), key=lambda one: -one[1])[:2]
-    if in_graphs and most - next_most - unknown < facts()["verdict"]["ahead"] * span:
-        why = f"{_of(in_graphs, span)} is graphs that were recorded as a whole, and what ran in them is not known"
-        return StepVerdict(None, why, None, parts)
+    if unknown and most - next_most <= unknown:  # it could put the second part first
+        return StepVerdict(None, _undecided(span, first, most, second, next_most, unknown, in_graphs), None, parts)
     if not span or not any(times.values()):
         return StepVerdict(None, "nothing ran and nothing is known of the gaps", None, parts)
-    if most - next_most - unknown < facts()["verdict"]["ahead"] * span:
-        return StepVerdict(None, _undecided(span, first, most, second, next_most, unknown), None, parts)
-    saving = None if first == COMPUTE else most
-    return StepVerdict(first, f"{_of(most, span)} {WORDS[first]}", saving, parts)
+    why = f"{_of(most, span)} {WORDS[first]}{_close_second(span, first, most, second, next_most)}"
+    return StepVerdict(first, why, None if first == KERNELS else most, parts)
+
+
+def bound_words(bound: str | None, causes: Mapping[str, int]) -> str:
+    """A verdict as a heading: "GPU busy (kernels)", "host-bound (data loading)"; `causes` are those of the gaps."""
+    if bound is None:
+        return "no verdict"
+    if bound == KERNELS:
+        return "GPU busy (kernels)"
+    own = {cause: causes.get(cause, 0) for cause in PARTS.get(bound, ())}
+    most = max(own, key=own.__getitem__, default="")
+    is_named = bound == HOST and 2 * own[most] >= sum(own.values()) > 0
+    return f"{bound}-bound ({most})" if is_named else f"{bound}-bound"
 
 
 NO_KERNEL = "no kernel was recorded, so it is not known when kernels ran"
@@ -117,7 +127,7 @@ def on_a_shared_gpu(verdict: StepVerdict, others: Sequence[int]) -> StepVerdict:
 
 
 WORDS = {
-    COMPUTE: "is kernels that compute",
+    KERNELS: "is kernels that compute",
     COPY: "is copies that no kernel hides",
     COMMUNICATION: "is communication that no kernel hides",
     LAUNCHES: "is idle while the host launches kernels, in API calls and between two of them",
@@ -125,13 +135,21 @@ WORDS = {
 }
 
 
-def _undecided(span: int, first: str, most: int, second: str, next_most: int, unknown: int) -> str:
+def _undecided(
+    span: int, first: str, most: int, second: str, next_most: int, unknown: int, in_graphs: int
+) -> str:  # fmt: skip
     together = f"{first} {_of(most, span)}" + (f", {second} {_of(next_most, span)}" if next_most else "")
-    if {first, second} == {LAUNCHES, HOST} and next_most:
-        together += f"; the GPU waits for the host in both, {_of(most + next_most, span)}"
-    if most - next_most >= facts()["verdict"]["ahead"] * span or unknown > most:
-        return f"the cause of {_of(unknown, span)} is not known, which could change this: {together}"
-    return f"no part is far ahead: {together}"
+    if in_graphs:
+        return f"{_of(in_graphs, span)} is graphs that were recorded as a whole, and what ran in them is not known"
+    return f"the cause of {_of(unknown, span)} is not known, which could change this: {together}"
+
+
+def _close_second(span: int, first: str, most: int, second: str, next_most: int) -> str:
+    """What is said of the second part where it is nearly as large as the first; else nothing."""
+    if not next_most or most - next_most >= facts()["verdict"]["close"] * span:
+        return ""
+    both = f": the GPU waits for the host in both, {_of(most + next_most, span)}"
+    return f"; {second} is close, {_of(next_most, span)}" + (both if {first, second} == {LAUNCHES, HOST} else "")
 
 
 def _of(time: int, span: int) -> str:
@@ -139,7 +157,7 @@ def _of(time: int, span: int) -> str:
 
 
 METRICS: dict[str | None, tuple[str, ...]] = {
-    COMPUTE: ("computing_kernels", "memsets", "graphs", "compute_ns"),
+    KERNELS: ("computing_kernels", "memsets", "graphs", "compute_ns"),
     COPY: ("copies", "copies_ns", "exposed_copies_ns"),
     COMMUNICATION: ("collectives", "communication_ns", "exposed_communication_ns"),
     LAUNCHES: ("kernels", "gaps", "idle_ns"),
@@ -163,7 +181,7 @@ def step_evidence(
     bound: str | None, metrics: Mapping[str, int], causes: Mapping[str, int], gaps: Sequence[LongGap]
 ) -> tuple[str, ...]:
     """Sentences on what bounds a step, from its metrics; `gaps` are the longest ones within it."""
-    if bound == COMPUTE:
+    if bound == KERNELS:
         return (f"{what_computes(metrics)}, {duration(metrics['compute_ns'])}",)
     if bound in (COPY, COMMUNICATION):
         words = ("copy", "copies") if bound == COPY else ("collective", "collectives")

@@ -29,6 +29,9 @@ from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
 from ncu_tools.runs.kernel_ids import kernel_id
 from ncu_tools.runs.loading import Run
+from ncu_tools.timeline.headline import first_sentence as first_of_timeline
+from ncu_tools.timeline.headline import headline, longest_waits, range_words
+from ncu_tools.timeline.timeline import Timeline
 
 KERNELS_TOLD = 20
 VIEWED = 5
@@ -36,29 +39,37 @@ VIEWED = 5
 CAUSES_TOLD, RULES_TOLD = 3, 3
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
 """Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
-GPU_BUSY = "GPU was busy"
-"""What the note says that sets the time of kernels beside that of the recording (`timelines.gpu_busy_time`)."""
+GPUS_TOLD, WAITS_TOLD = 2, 3
+"""So many GPUs of a recording are told, and of each so many of its longest waits for the host; and calls that wait."""
 SAYS_OF_RULES = {
     AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
     WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
 }  # fmt: skip
 
 
-def run_digest(run: Run, budget: int, *, machine: Machine | None = None, manifest: Manifest | None = None) -> Digest:
+def run_digest(
+    run: Run,
+    budget: int,
+    *,
+    machine: Machine | None = None,
+    manifest: Manifest | None = None,
+    timeline: Timeline | None = None,
+) -> Digest:
     """What a reader must know of a run first, in at most `budget` tokens.
 
-    Ceilings that the report lacks are those of `machine`; `manifest` is of the run folder, if it is one.
+    Ceilings that the report lacks are those of `machine`; `manifest` is of the run folder, if it is one, `timeline` of
+    the recording.
     """
     table = run.table
     found = hotspots(table, ceilings_of(table, machine))
     diagnosed = diagnoses(table, found.rows[:KERNELS_TOLD], "name")
     statements = [
         *_identity(table, manifest, found.time_title),
+        *(() if timeline is None else _timeline(timeline)),
         *_totals(found.rows, has_counters(table)),
-        *(Statement("run", note, 96.0) for note in run.notes if GPU_BUSY in note),
         *(one for rank, row in enumerate(found.rows[:KERNELS_TOLD]) for one in _kernel(row, rank, table, diagnosed)),
         *_fewer(found.rows[KERNELS_TOLD:]),
-        *noted([note for note in (*run.notes, *found.notes) if GPU_BUSY not in note]),
+        *noted([*run.notes, *found.notes]),
         *_not_collected(found.rows, diagnosed),
         *_next(run.name, found.rows, table, diagnosed),
     ]
@@ -86,6 +97,35 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
         + (f"; times are {time_title}" if time_title != "time" else "")
     )
     yield Statement("run", text, 100.0, values={"launches": launches, "kernels": kernels, "copies": copies, **known})
+
+
+def _timeline(found: Timeline) -> Iterator[Statement]:
+    """What bounds the steps of a recording, and where the host was in the longest waits for it."""
+    first = first_of_timeline(found)
+    if first is not None:
+        yield Statement("run", f"what could save most: {printable(first)}", 99.0, values={"first": first})
+    for place, one in enumerate(map(headline, found.gpus[:GPUS_TOLD])):
+        verdict, weight = one.step.verdict, 98.0 - place
+        values = {
+            "gpu": one.gpu.device, "process": one.gpu.process, "step": one.step.name, "steps": len(one.gpu.steps),
+            "bound": verdict.bound, "span_ns": one.step.span_ns, "busy_ns": one.step.busy_ns,
+            "saving_ns": verdict.saving_ns, "evidence": list(one.evidence),
+        }  # fmt: skip
+        yield Statement("run", f"{one.heading}: {printable(one.text)}", weight, values=values)
+        for evidence in one.evidence:
+            yield Statement("run", f"{one.gpu.title}: {printable(evidence)}", 93.0 - place)
+        waits = longest_waits(one, WAITS_TOLD)
+        if waits:
+            text = f"{one.gpu.title} waited longest for the host: {printable('; '.join(waits))}"
+            yield Statement("run", text, weight - 0.5, values={"waits": waits})
+    calls = [wait for wait in found.waits if wait.behind_ns is not None][:WAITS_TOLD]
+    if calls:
+        told = "; ".join(
+            f"{one.call}{f' in {range_words(one.host_range)}' if one.host_range else ''}, "
+            f"{counted(one.count, 'call', 'calls')}, {duration(one.time_ns)}"
+            for one in calls
+        )
+        yield Statement("run", f"the host waited longest for GPUs in: {printable(told)}", 94.0)
 
 
 def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement]:

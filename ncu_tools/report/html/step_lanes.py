@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -16,8 +16,9 @@ import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
 
 from ncu_tools.report.html.lane_boxes import LanePieces
-from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, launching_calls, longest_gaps
+from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, gaps_within, longest_gaps
 from ncu_tools.timeline.intervals import IntervalSet
+from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.steps import GpuWork, TimelineStep
 from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline
 
@@ -156,11 +157,8 @@ class LanesOfTimeline:
 
     def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
         """The longest gaps within the window, longest first; of those that reach beyond it the part within."""
-        gaps = gpu.gaps
-        here = np.flatnonzero((gaps.idle.end > start) & (gaps.idle.start < end))
-        idle = IntervalSet(np.maximum(gaps.idle.start[here], start), np.minimum(gaps.idle.end[here], end))
-        some = replace(gaps, idle=idle, next_operation=gaps.next_operation[here], call=gaps.call[here])
-        return longest_gaps(self._found.activity, operations, some, self._threads, LONGEST)
+        within = gaps_within(gpu.gaps, start, end)
+        return longest_gaps(self._found.activity, operations, within, self._threads, LONGEST)
 
 
 def _lane(title: str, sets: Sequence[tuple[int, IntervalSet]], begin: int) -> StepLane:

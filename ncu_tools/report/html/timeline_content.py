@@ -1,6 +1,7 @@
 """The timelines of an HTML report as plain values: for each step its verdict, its numbers, and lanes of boxes.
 
-Only as many steps as keep the page small, those first that could save most; notes say what was left out.
+Only as many steps as keep the page small, the typical one first, then those that could save most; notes say what was
+left out.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from ncu_tools.report.html.step_lanes import (
     StepOfTimeline,
     steps_by_saving,
 )
-from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row, verdict_words
+from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row
 from ncu_tools.timeline.gaps import DEPENDENCY, QUEUED, UNKNOWN, LongGap
+from ncu_tools.timeline.headline import headline, verdict_words
 from ncu_tools.timeline.steps import TimelineStep
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 from ncu_tools.timeline.verdict import PARTS
@@ -80,6 +82,7 @@ def _part_of(kind: int) -> str | None:
 def _steps(found: Timeline, texts: Texts, room: int) -> tuple[list[dict[str, Any]], list[str]]:
     """The steps that fit in `room`, and what is left out. The whole recording goes before the second step, but last."""
     steps, wholes = steps_by_saving(found)
+    steps.sort(key=lambda one: not _is_typical(found, one))  # what the headline is of is shown first
     lanes = LanesOfTimeline(found)
     made: dict[int, dict[str, Any]] = {}
     of_whole = BOXES_OF_WHOLE if steps else MOST_BOXES
@@ -97,12 +100,19 @@ def _steps(found: Timeline, texts: Texts, room: int) -> tuple[list[dict[str, Any
     if rest:
         longest = max(one.step.span_ns for one in rest)
         left_out.append(
-            f"{len(steps) - len(rest):,} of {len(steps):,} steps are here: those that could save most, or in which no "
-            f"kernel computes for longest; the others last {duration(longest)} at most: ncu-bench timeline lists them"
+            f"{len(steps) - len(rest):,} of {len(steps):,} steps are here: the typical one, and those that could save "
+            f"most, or in which no kernel computes for longest; the others last {duration(longest)} at most: ncu-bench "
+            "timeline lists them"
         )
     if any(id(one) not in made for one in wholes):
         left_out.append("no room for the lanes of the whole recording: ncu-bench export --as perfetto --lanes has them")
     return shown, left_out
+
+
+def _is_typical(found: Timeline, one: StepOfTimeline) -> bool:
+    """Whether this is the typical step of the first GPU."""
+    first = found.gpus[0]
+    return any(gpu is first and step is first.typical for gpu, step in ((one.gpu, one.step), *one.others))
 
 
 def _fitting(
@@ -151,8 +161,9 @@ def _verdicts(shown: StepOfTimeline) -> list[dict[str, Any]]:
     """The verdict of each GPU that ran the step, with its evidence and all causes of its gaps."""
     found = []
     for gpu, step in ((shown.gpu, shown.step), *shown.others):
-        heading, text = verdict_words(gpu, step)
-        evidence = [*step.verdict.evidence, *_idle(step)]
+        first = headline(gpu)
+        heading, text = (first.heading, first.text) if step is first.step else verdict_words(gpu, step)
+        evidence = [*(first.evidence if step is first.step else step.verdict.evidence), *_idle(step)]
         found.append({"heading": heading, "text": text, "evidence": [_cut(one) for one in evidence]})
     return found
 

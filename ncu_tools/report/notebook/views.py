@@ -16,6 +16,7 @@ from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.source_table import COLUMNS
 from ncu_tools.report.table import Column, Table, cell, to_text
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
+from ncu_tools.timeline.headline import headline
 from ncu_tools.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -153,14 +154,12 @@ class TimelineView:
         return pandas.DataFrame(rows, columns=columns).convert_dtypes()
 
     def __repr__(self) -> str:
-        verdicts = "; ".join(f"{gpu.title}: {gpu.whole.verdict.bound or 'no verdict'}" for gpu in self.found.gpus)
+        verdicts = "; ".join(headline(gpu).heading for gpu in self.found.gpus)
         return f"<timeline of {self.found.name!r}: {verdicts}; .table holds its steps, .part(name) the rest>"
 
     def _repr_html_(self) -> str:
         verdicts = "".join(
-            f"<li>{html.escape(gpu.title)}: {html.escape(gpu.whole.verdict.bound or 'no verdict')} "
-            f"({html.escape(gpu.whole.verdict.why)})</li>"
-            for gpu in self.found.gpus
+            f"<li>{html.escape(one.heading)}: {html.escape(one.text)}</li>" for one in map(headline, self.found.gpus)
         )
         tables = [(part.heading, part.table(self.found, whole=False)) for part in PARTS_OF_TIMELINE.values()]
         return f"<ul>{verdicts}</ul>" + "".join(

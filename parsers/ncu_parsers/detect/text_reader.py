@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.files.toml_tables import table_beside
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 from zstandard import ZstdError
 
+from ncu_parsers.detect.other_tools import is_json_of_other_tool, of_other_tool
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.ncu.session_and_source_pages import (
@@ -33,7 +33,7 @@ from ncu_parsers.report_data.operator_records import may_open_operator_file, ope
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
 from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, resolve_readings
 from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
-from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, unreadable
+from ncu_parsers.sources.sources import Lines, LongLine, Source, unreadable
 from ncu_parsers.timelines.nsys import nsys_stats
 
 MESSAGES_KEPT = 200
@@ -181,6 +181,8 @@ def _refuse_binary(source: Source, head: bytes) -> None:
     for magic, what, advice in BINARY_FILES:
         if head.startswith(magic):
             raise NotAReport(f"{source.name} {what}.", advice=advice)
+    if is_json_of_other_tool(head) and (other := of_other_tool(source.name, head)) is not None:
+        raise other
 
 
 def note_replaced(report: Report, lines: int) -> None:
@@ -328,6 +330,9 @@ def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
             advice=f"Look at it with: ncu-bench source {result.source}; or export the launches: {EXPORT}",
         )
     other = of_other_tool(result.source, head)
+    of_nsys = nsys_stats.refusal(result.source, pages, head)
+    if of_nsys is not None:
+        return of_nsys
     if nsys_stats.holds_only_other_tables(pages):
         return other or NotAReport(
             f"{result.source} holds tables of nsys, and none that says how long kernels took.",
@@ -365,17 +370,3 @@ def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
         "It may be another tool's file, or only the program's output.",
         f"Export a report with: {EXPORT}",
     )
-
-
-def of_other_tool(name: str, head: bytes) -> NotAReport | None:
-    """The refusal of a file by its first bytes, name or first words; None if no tool of `other_tools.toml` wrote it."""
-    text = head.decode(encoding_of(head), "replace")
-    for tool in table_beside(__file__, "other_tools")["tool"]:
-        words = tool.get("words", [])
-        if (
-            any(head.startswith(magic.encode()) for magic in tool.get("magic", []))
-            or name.lower().endswith(tuple(tool.get("suffixes", [])))
-            or (words and all(word in text for word in words))
-        ):
-            return NotAReport(f"{name} {tool['what']}.", tool["cause"], tool["advice"].replace("-i FILE", f"-i {name}"))
-    return None

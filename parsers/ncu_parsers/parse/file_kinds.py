@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ncu_parsers.detect.other_tools import is_json_of_other_tool
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
@@ -137,7 +138,7 @@ def read_with(sources: Sequence[Source]) -> str:
 def kind_of(source: Source) -> FileKind | None:
     """The kind of a file by its first bytes and name; None for text. Raises `NcuBenchError` if it cannot be opened."""
     head = source.head(HEAD_BYTES)
-    if head.startswith(GIT_LFS):  # whatever its name: the reader of texts says what it is
+    if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts says what it is
         return None
     from_file = source.path != STANDARD_INPUT
     return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ncu_parsers.detect.text_reader import of_other_tool, read_report
+from ncu_parsers.detect.other_tools import of_other_tool
+from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parse.file_kinds import read_artefact
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
 
 from tests.conftest import SAMPLES
+from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 
@@ -44,6 +46,28 @@ def test_a_file_is_named_by_its_first_bytes_its_suffix_or_its_words(
     assert refused.value.advice
 
 
+PROTON = b'[{"children": [{"children": [], "frame": {"name": "k"}, "metrics": {"Time (ns)": 5}}], "frame": {"name": "ROOT"}}]'
+LAYERS = b'[{ "count" : 625 }, { "name" : "Conv_0", "timeMs" : 36.6, "averageMs" : 0.05, "percentage" : 1.2 }]'
+XLA = b'{"metadata":{"highres-ticks":true},"traceEvents":[{"ph":"M","name":"process_name","args":{"name":"/device:GPU:0"}}]}'
+HLO = b'{"traceEvents":[{"ph":"X","ts":1,"dur":5,"name":"dot","args":{"hlo_module":"jit_f","hlo_op":"dot.7"}}]}'
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.txt"])
+@pytest.mark.parametrize(("head", "what"), [
+    (PROTON, "is a profile of Proton"), (LAYERS, "is a profile of TensorRT"), (XLA, "is a Chrome trace of JAX"),
+    (HLO, "is a Chrome trace of JAX"), (b'{"rocprofiler-sdk-tool": []}', "is a recording of AMD's rocprofv3"),
+])  # fmt: skip
+def test_json_of_another_tool_is_named_and_no_trace_of_pytorch(
+    head: bytes, what: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(head)
+    with pytest.raises(NotAReport) as refused:
+        read_artefact(Source(str(tmp_path / name)))
+    assert f"{name} {what}" in refused.value.what
+    result = ran("timeline", str(tmp_path / name))
+    assert (result.exit_code, what in result.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
 def test_no_sample_is_taken_for_a_file_of_another_tool(path: Path) -> None:
     assert of_other_tool(path.name, path.read_bytes()) is None
@@ -51,7 +75,7 @@ def test_no_sample_is_taken_for_a_file_of_another_tool(path: Path) -> None:
 
 @needs_shared_reports
 def test_no_real_report_is_taken_for_a_file_of_another_tool() -> None:
-    reports = [*shared_reports("ncu_csv"), *shared_reports("ncu_rep"), *shared_reports("nsys")]
+    reports = [path for kind in ("ncu_csv", "ncu_rep", "nsys", "kineto") for path in shared_reports(kind)]
     assert [path.name for path in reports if of_other_tool(path.name, path.read_bytes()[:65536])] == []
     assert reports
 

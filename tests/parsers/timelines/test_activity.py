@@ -102,8 +102,8 @@ def test_operations_without_an_end_are_left_out_and_large_times_keep_every_nanos
 
 def test_operations_that_are_left_out_for_their_times_are_counted_in_a_note(tmp_path: Path) -> None:
     copied = {**kernel(90, 3, end=80), "bytes": 64, "copyKind": 1}
-    rows = [kernel(50, 1), {**kernel(70, 2), "end": None}]
-    said = "2 GPU operations have no start or end, or an end that is before the start, and were left out"
+    rows = [kernel(50, 1), {**kernel(70, 2), "end": None}, {**kernel(0, 4), "end": 0}]
+    said = "3 GPU operations have no start or end, both 0, or an end that is before the start, and were left out"
     assert recorded(tmp_path, {KERNELS: rows, COPIES: [copied]}).notes == [said]
 
 
@@ -199,6 +199,27 @@ def test_broken_events_are_counted_and_rounded_times_are_noted(tmp_path: Path) -
     assert len(made.operations) == 1
     assert any("1 events could not be read" in note for note in made.notes)
     assert any("quarter of a microsecond" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(("base", "zero"), [(None, 0.0), (1_700_000_000_000_000_000, -1_700_000_000_000_000.0)])
+def test_gpu_work_whose_times_the_profiler_lost_is_left_out_and_counted(
+    tmp_path: Path, base: int | None, zero: float
+) -> None:
+    """Kineto writes 0 for a start and an end that it does not know, counted from its base like every time."""
+    header = {} if base is None else {"baseTimeNanoseconds": base}
+    lost = event("kernel", "gemm", zero, 0.0, correlation=2, device=0)
+    made = trace(tmp_path, event("kernel", "gemm", 5.0, 3.0, correlation=1, device=0), lost, **header)
+    assert made.operations.start.tolist() == [5000]
+    assert "1 GPU operation was recorded without times (start and end are 0)" in made.notes[0]
+
+
+@pytest.mark.parametrize(
+    "category", ["xpu_runtime", "mtia_runtime", "privateuse1_runtime", "hip_runtime", "xpu_driver"]
+)
+def test_calls_of_every_runtime_launch_their_kernels(tmp_path: Path, category: str) -> None:
+    launched = event(category, "launch", 1.0, 1.0, correlation=1)
+    made = trace(tmp_path, launched, event("kernel", "gemm", 5.0, 3.0, correlation=1, device=0))
+    assert made.calls.correlation.tolist() == made.operations.correlation.tolist() == [1]
 
 
 def test_a_trace_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:

@@ -89,9 +89,19 @@ def synthetic(tmp_path: Path) -> Report:
     return read(tmp_path, {"schemaVersion": 1, "deviceProperties": [A100], "traceEvents": synthetic_gpu_events()})
 
 
-def test_a_note_says_how_long_the_gpu_was_busy(synthetic: Report) -> None:
-    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001; the 4 us are a copy."""
-    assert any("busy for 4.1 % (3.7 % with kernels) of the 0.901 ms" in note for note in synthetic.notes)
+def test_a_note_says_that_operations_overlap(tmp_path: Path) -> None:
+    first, second = gpu("kernel", "a", 1000, 500, 1), gpu("kernel", "b", 1100, 400, 2, stream=8)
+    said = "operations overlap: their times add up to 0.9 ms, in which the GPUs were busy for 0.5 ms"
+    assert said in read(tmp_path, [first, second]).notes
+
+
+def test_a_record_that_cannot_be_right_is_cut_and_named(tmp_path: Path) -> None:
+    events = [
+        gpu("kernel", name, 100 * at, lasts, at) for at, (name, lasts) in enumerate([("a", 9), ("b", 9e6), ("c", 9)])
+    ]
+    report = read(tmp_path, events)
+    assert [row["duration_ns"] for row in rows(report)] == [9_000, 100_000, 9_000]
+    assert report.notes[0].startswith("the record of b is impossible: it lasts 9,000.0 ms")
 
 
 def test_a_kernel_has_its_time_shape_and_device(synthetic: Report) -> None:
@@ -234,6 +244,24 @@ def test_broken_events_are_counted_and_the_others_read(tmp_path: Path) -> None:
     assert report.rows == 4
     assert report.lines["broken row"] == len(broken)
     assert "7 events could not be read and were left out" in report.notes
+
+
+def test_rows_whose_times_the_profiler_lost_are_left_out_and_counted(tmp_path: Path) -> None:
+    report = read(tmp_path, [gpu("kernel", "lost", 0, 0, 7), *synthetic_gpu_events()])
+    assert "lost" not in {row["kernel_name"] for row in rows(report)}
+    assert any(note.startswith("1 GPU operation was recorded without times") for note in report.notes)
+
+
+def test_gpu_work_that_could_not_be_read_is_not_said_to_be_none(tmp_path: Path) -> None:
+    report = read(tmp_path, [gpu("kernel", "lost", 0, 0, 7), host("cpu_op", "aten::mul", 1, 1)])
+    assert report.notes[0].startswith("the trace holds no GPU work that could be read: rows are operators")
+
+
+def test_a_kernel_that_a_call_of_xpu_launched_has_its_operator_and_flops(tmp_path: Path) -> None:
+    mm = host("cpu_op", "aten::mm", 0, 10, **{"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]})
+    launched = {**call(1, 1), "cat": "xpu_runtime", "name": "launch"}
+    (row,) = rows(read(tmp_path, [mm, launched, gpu("kernel", "gemm", 20, 5, 1)]))
+    assert (row["operator"], row["flops"]) == ("aten::mm", 2 * 64**3)
 
 
 def test_fields_of_the_wrong_type_are_null(tmp_path: Path) -> None:

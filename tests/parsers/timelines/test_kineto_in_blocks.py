@@ -72,6 +72,24 @@ class TestBlocks:
         assert rows(report) == rows(read_report(written(tmp_path, f"[{', '.join(texts)}]")))
         assert report.lines["broken row"] == 1
 
+    @pytest.mark.usefixtures("block")
+    @pytest.mark.parametrize("word", ["N/A", "nan", "-nan", "inf", "None"])
+    def test_with_words_that_are_no_json_have_null_there(self, tmp_path: Path, word: str) -> None:
+        events = [gpu("kernel", f'k": {word}', at, 1, at, occupancy="WORD") for at in range(1, 12)]
+        text = json.dumps({"traceEvents": events, "z": 1}, indent=1).replace('"WORD"', word)
+        found, stream = events_of(written(tmp_path, text))
+        assert [one["args"]["occupancy"] for one in found] == [None] * 11
+        assert {one["name"] for one in found} == {f'k": {word}'}
+        assert (stream.broken, stream.cut, stream.header) == (0, False, {"z": 1})
+
+    @pytest.mark.usefixtures("block")
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_whose_last_event_is_broken_are_cut_only_if_it_does_not_end(self, tmp_path: Path, whole: bool) -> None:
+        texts = [json.dumps(event) for event in synthetic_gpu_events()]
+        odd = '{"ph": "X", "args": {"a": , "grid": [1, 2]' + ("}}]}" if whole else "")
+        _, stream = events_of(written(tmp_path, f'{{"traceEvents": [{", ".join(texts)}, {odd}'))
+        assert (stream.broken, stream.cut) == ((1, False) if whole else (0, True))
+
     def test_of_plain_json_leave_one_event_to_be_decoded_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -283,10 +283,19 @@ class TestOperations:
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
         assert any("add up to 13.0 ms" in note and "busy for 10.0 ms" in note for note in report.notes)
 
-    def test_a_gpu_that_waits_between_operations_gives_a_note_with_the_busy_share(self, tmp_path: Path) -> None:
-        kernels = [kernel(0, 1, end=3_000_000), kernel(7_000_000, 2, end=10_000_000)]
+    def test_that_overlap_give_a_note(self, tmp_path: Path) -> None:
+        kernels = [kernel(0, 1, end=3_000_000), kernel(1_000_000, 2, end=4_000_000, streamId=8)]
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
-        assert any("busy for 60.0 % of the 10.000 ms" in note for note in report.notes)
+        said = "operations overlap: their times add up to 6.0 ms, in which the GPUs were busy for 4.0 ms"
+        assert said in report.notes
+
+    def test_whose_times_were_lost_are_left_out_and_counted(self, tmp_path: Path) -> None:
+        """CUPTI leaves start and end at 0 where it ran out of buffers."""
+        kernels = [kernel(50, 1), {**kernel(0, 2), "end": 0}, {**kernel(0, 3), "end": 0}]
+        report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
+        assert report.table is not None
+        assert report.table["start_ns"].to_pylist() == [50]
+        assert any(note.startswith("2 GPU operations were recorded without times") for note in report.notes)
 
     def test_device_numbers_are_resolved_per_process(self, tmp_path: Path) -> None:
         gpus = [

@@ -327,3 +327,54 @@ def test_a_real_summary_is_read_with_its_printed_times() -> None:
         (1000, 10447701271), (1000, 696137765), (1000, 56684827), (1, 12671), (1, 2976), (1, 2560),
     ]  # fmt: skip
     assert [row.time_max_ns for row in rows][:2] == [14126110.0, 931614.0]
+
+
+KERNELS_IN_COLUMNS = """ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Min (ns)  Max (ns)          Name
+ --------  ---------------  ---------  --------  --------  --------  --------------------
+    100.0          1250000       1000    1250.0      1184      5120  axpy(float *, float)
+"""
+
+
+def test_a_table_that_stands_twice_is_read_once_and_a_note_says_so(tmp_path: Path) -> None:
+    report, (launch,) = parsed(written(tmp_path, KERNELS_IN_COLUMNS, "then everything:", KERNELS_IN_COLUMNS))
+    assert (launch["invocations"], launch["duration_ns"]) == (1000, 1250.0)
+    assert "1 table stands twice in the file, with the same numbers: each was read once" in report.notes
+
+
+def test_tables_of_two_runs_are_said_to_be_so_with_the_times_of_both(tmp_path: Path) -> None:
+    slower = KERNELS_IN_COLUMNS.replace("  1250000", "380000000").replace("  1250.0", "380000.0")
+    report, launches = parsed(written(tmp_path, KERNELS_IN_COLUMNS, slower))
+    assert [launch["duration_ns"] for launch in launches] == [1250.0, 380_000.0]
+    (note,) = [note for note in report.notes if "tables of one kind" in note]
+    assert "as of 2 runs, and their sums are shown: a launch of axpy(float *, float) takes 1.25 µs and 380 µs;" in note
+    assert "ncu-bench compare" in note
+
+
+def test_tables_of_other_kernels_are_no_two_runs(tmp_path: Path) -> None:
+    report, _ = parsed(
+        written(tmp_path, KERNELS_IN_COLUMNS, KERNELS_IN_COLUMNS.replace("axpy", "gemm").replace("1184", "1183"))
+    )
+    assert not any("tables" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            ["Exporting [gpukernsum.py r.sqlite] to console... SKIPPED: r.sqlite does not contain CUDA kernel data"],
+            'says: "SKIPPED: r.sqlite does not contain CUDA kernel data". Record the program again, with CUDA',
+        ),
+        (
+            [" Time (%)  Total Time (ns)  Instances  Avg (ns)  ...  Name", " --------  ---------------  ---------  --------       ----",
+             "     51.2       10,285,344        193  53,291.9       gemm"],
+            'columns were left out ("..." among its titles)',
+        ),
+    ],
+)  # fmt: skip
+def test_output_of_nsys_without_a_launch_is_refused_for_the_reason_that_it_names(
+    tmp_path: Path, lines: list[str], words: str
+) -> None:
+    result = parse([Source(str(written(tmp_path, *lines)))])
+    assert words in next(iter(result.refused.values())).paragraph

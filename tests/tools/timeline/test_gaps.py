@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
 
-from ncu_tools.timeline.gaps import CAUSES, ThreadsOfCalls, launching_calls
+from ncu_tools.timeline.gaps import CAUSES, ThreadsOfCalls
+from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.timeline import timeline
 from tests.support.activities import Call, Operation, Overhead, Range, recording
 

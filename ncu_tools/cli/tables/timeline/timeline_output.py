@@ -12,9 +12,10 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.cli.options import echo_notes, echo_text, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
-from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Table, printable, to_markdown
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, by_cost
+from ncu_tools.timeline.headline import first_sentence, headline
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 ROWS = {
@@ -39,7 +40,8 @@ def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output
         tables = {name: _rows(PARTS_OF_TIMELINE[name].table(found, whole=True))[:top] for name in others}
         steps = PARTS_OF_TIMELINE["steps"].table(found, whole=True)
         steps.rows = steps.rows[:top]
-        steps.extra = {"run": found.name, "tool": found.tool, "origin_ns": found.origin_ns, **tables,
+        steps.extra = {"run": found.name, "tool": found.tool, "origin_ns": found.origin_ns,
+                       "first": first_sentence(found), "headlines": _headlines(found), **tables,
                        "verdicts": _verdicts(found, top)}  # fmt: skip
         steps.notes = found.notes
         show(steps, output_format)
@@ -59,6 +61,18 @@ def _rows(table: Table) -> list[dict[str, Any]]:
     """The rows of a part for JSON, under the names of its columns."""
     names = [column.name for column in table.columns]
     return [{name: row.get(name) for name in names} for row in table.rows]
+
+
+def _headlines(found: Timeline) -> list[dict[str, Any]]:
+    """What is said first of each GPU: the verdict on its typical step, else on its whole time."""
+    return [
+        {
+            "gpu": one.gpu.device, "process": one.gpu.process, "name": one.step.name,
+            "is_whole": one.step is one.gpu.whole, "steps": len(one.gpu.steps), "bound": one.step.verdict.bound,
+            "heading": one.heading, "text": one.text, "evidence": list(one.evidence),
+        }
+        for one in map(headline, found.gpus)
+    ]  # fmt: skip
 
 
 def _verdicts(found: Timeline, top: int | None) -> list[dict[str, Any]]:
@@ -126,12 +140,9 @@ def about(found: Timeline) -> str:
 
 
 def _verdict_lines(gpu: GpuTimeline, width: int) -> list[str]:
-    """The verdict on a GPU's whole time: the sentence, the evidence below it."""
-    verdict, whole = gpu.whole.verdict, gpu.whole
-    bound = f"{verdict.bound}-bound" if verdict.bound else "no verdict"
-    of_process = "" if gpu.process is None else f" of process {gpu.process}"
-    text = f"of {duration(whole.span_ns)}, {verdict.why}" if verdict.bound else verdict.why
-    lines = hanging(f"{gpu.title}{of_process}: {bound}:", text, width)
-    for one in verdict.evidence:
+    """The verdict on a GPU's typical step, else on its whole time: the sentence, the evidence below it."""
+    found = headline(gpu)
+    lines = paragraph(f"{found.heading}: {found.text}", width)
+    for one in found.evidence:
         lines += hanging("  -", one, width)
     return lines

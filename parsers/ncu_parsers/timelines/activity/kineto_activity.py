@@ -36,14 +36,18 @@ from ncu_parsers.timelines.activity.activity import (
 )
 from ncu_parsers.timelines.kineto.chrome_trace import (
     EXACT_UNTIL,
+    NS_PER_US,
     SINCE_1970,
     TraceEvents,
     event_mapping,
     event_whole,
+    is_call,
+    lost_times,
     traced_devices,
 )
 from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
 from ncu_parsers.timelines.kineto.traced_events import EXTERNAL
+from ncu_parsers.timelines.operation_times import lost_note
 
 TOOL = "kineto"
 
@@ -52,7 +56,6 @@ KINDS = {
     "Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET,
 }  # fmt: skip
 """Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line."""
-CALLS = {"cuda_runtime", "cuda_driver", "Runtime"}
 RANGES = {
     "cpu_op": activity.OPERATOR, "Operator": activity.OPERATOR, "user_annotation": activity.ANNOTATION,
     "python_function": activity.PYTHON,
@@ -138,7 +141,7 @@ class _TracedActivity:
         self._threads: dict[Any, int] = {}
         self._copies: dict[str, tuple[int, int, int]] = {}
         self._collectives: dict[int, CollectiveArguments] = {}
-        self._rows = self._broken = self._ambiguous = 0
+        self._rows = self._broken = self._ambiguous = self._lost = 0
         self._rounded = False
 
     def take(self, event: dict[str, Any]) -> None:
@@ -146,7 +149,7 @@ class _TracedActivity:
         category, name = event.get("cat"), event.get("name")
         if event.get("ph") != "X" or not isinstance(category, str) or not isinstance(name, str):
             return
-        if not (category in KINDS or category in CALLS or category in RANGES or category == "overhead"):
+        if not (category in KINDS or is_call(category) or category in RANGES or category == "overhead"):
             return
         start, duration = nanoseconds(event.get("ts")), nanoseconds(event.get("dur"))
         if start is None or duration is None or duration < 0:
@@ -157,7 +160,7 @@ class _TracedActivity:
             self._take_operation(KINDS[category], name, start, start + duration, event_mapping(event.get("args")))
             return
         process, thread = self._host_thread(event)
-        if category in CALLS:
+        if is_call(category):
             args = event_mapping(event.get("args"))
             correlation = event_whole(args.get("correlation"))
             self._add_external("calls", args)
@@ -214,16 +217,20 @@ class _TracedActivity:
         calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
         ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
         columns = self._operations.arrays()
+        start, lasts = columns["start"] / NS_PER_US, (columns["end"] - columns["start"]) / NS_PER_US
+        lost = lost_times(start, lasts, header)
+        self._lost = int(lost.sum())
         columns["process"] = self._launching_processes(columns, calls, ranges)
         table = columns_of(GpuOperations, columns, self._names["operations"].texts)
         order = np.lexsort((-table.end, table.start))
+        order = order[~lost[order]]
         place = {row: at for at, row in enumerate(order.tolist())} if self._collectives else {}
         operations = table.at(order)
         known = traced_devices(header)
         return Activity(
             name, TOOL, operations, calls, ranges,
             columns_of(Overheads, self._overheads.arrays()).by_start(),
-            {place[row]: arguments for row, arguments in self._collectives.items()},
+            {place[row]: arguments for row, arguments in self._collectives.items() if row in place},
             {gpu: str(known[gpu[1]].name) for gpu in operations.gpus() if gpu[1] in known and known[gpu[1]].name},
             self._notes(broken),
             _missing(calls, ranges),
@@ -245,7 +252,7 @@ class _TracedActivity:
         return np.where(found.places >= 0, own["process"][found.places], MISSING)
 
     def _notes(self, broken: int) -> list[str]:
-        notes = []
+        notes = [lost_note(self._lost)] if self._lost else []
         if self._broken + broken:
             notes.append(f"{self._broken + broken} events could not be read and were left out")
         if self._ambiguous:

@@ -157,7 +157,7 @@ def _recorded_time(database: Database) -> Window | None:
     edges = []
     for table in (*ACTIVITIES.values(), *CALLS):
         if {"start", "end"} <= database.columns(table):
-            times = f'"end" >= start AND start BETWEEN {near} AND "end" BETWEEN {near}'
+            times = f'"end" >= start AND (start <> 0 OR "end" <> 0) AND start BETWEEN {near} AND "end" BETWEEN {near}'
             (start,), (end,) = database.numbers('min(start), max("end")', table, times)
             edges += [(start, end)] if start is not None and end is not None else []
     return Window(min(start for start, _ in edges), max(end for _, end in edges)) if edges else None
@@ -183,7 +183,7 @@ def _operations(database: Database, strings: dict[int, str], window: Window | No
 
 def _without_time(broken: int) -> str:
     have, were = ("operation has", "was") if broken == 1 else ("operations have", "were")
-    return f"{broken:,} GPU {have} no start or end, or an end that is before the start, and {were} left out"
+    return f"{broken:,} GPU {have} no start or end, both 0, or an end that is before the start, and {were} left out"
 
 
 def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int, str]) -> GpuOperations:
@@ -232,7 +232,9 @@ def _timed(database: Database, table: str, names: Sequence[str], condition: str)
     """Columns of the rows that meet a condition and have a start and an end."""
     found = FilledColumns(database.rows(table), *names)
     for columns, _ in database.rows_in_blocks(table, *names, condition=condition):
-        found.add(columns, are_times(columns["start"], columns["end"]))
+        found.add(
+            columns, are_times(columns["start"], columns["end"]) & ((columns["start"] != 0) | (columns["end"] != 0))
+        )
     return found
 
 

@@ -2,7 +2,8 @@
 
 A trace is a JSON object with a list traceEvents, or the bare list. The whole events of a block are decoded together by
 msgspec. Where that refuses, they are decoded one by one by Python's json, which takes ten times as long and more: NaN,
-control characters in names, values of other types. Killed programs leave a truncated trace, and some write names that
+control characters in names, values of other types. Words that are no JSON, as a bare N/A, are read as null. Killed
+programs leave a truncated trace, and some write names that
 are invalid JSON: broken events are counted and skipped. Format: "Trace Event Format", a document of the Chromium
 project.
 """
@@ -33,6 +34,11 @@ LONGEST_HEADER = 1 << 26
 _DECODER = json.JSONDecoder(strict=False)  # kernel names may hold control characters
 _SPACE = re.compile(r"\s*")
 _BETWEEN = re.compile(r"[\s,]*")
+_BARE_WORD = re.compile(r'(?<!\\)("\s*:\s*)(?!(?:null|true|false|NaN|-?Infinity)\b)[-+]?[A-Za-z][\w./+-]*(?=\s*[,}\]])')
+"""A value that is a word and no JSON, as in "blocks per SM": N/A or "occupancy": nan."""
+_STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_LONGEST_SCAN = 1 << 16
+"""Characters of a broken event in which its end is looked for."""
 _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
 _OVERLAP = 64
@@ -153,6 +159,8 @@ class TraceEvents:
                 try:
                     batch = decode(f"[{whole}]".encode())
                 except (msgspec.DecodeError, ValueError, RecursionError):
+                    if self._text.mend():
+                        continue
                     one_by_one_until = self._text.position + len(whole)
                 else:
                     self._text.at += len(whole)
@@ -161,8 +169,12 @@ class TraceEvents:
             try:
                 event = self._text.value(LONGEST_EVENT)
             except ValueError:
+                if self._text.mend():
+                    continue
+                has_end = self._text.has_closed_object()
                 if not self._text.skip_to(_NEXT_EVENT):
-                    self.cut = True
+                    self.cut = not has_end
+                    self.broken += has_end
                     return
                 self.broken += 1
                 continue
@@ -222,6 +234,22 @@ class _Text:
                     return end.start() + 1
         self._has_border = False
         return 0
+
+    def has_closed_object(self) -> bool:
+        """Whether the object that begins here, which may be broken otherwise, has its closing brace."""
+        depth = 0
+        for found in _STRING_OR_BRACE.finditer(self._text, self.at, self.at + _LONGEST_SCAN):
+            depth += {"{": 1, "}": -1}.get(found[0], 0)
+            if depth <= 0 and found[0] == "}":
+                return True
+        return False
+
+    def mend(self) -> bool:
+        """Put null in place of words that are no JSON, in what was read and is ahead; False where there are none."""
+        ahead, mended = _BARE_WORD.subn(r"\1null", self._text[self.at :])
+        self._text, self.at, self._dropped = ahead, 0, self._dropped + self.at
+        self._has_border = True
+        return mended > 0
 
     def peek(self, passed: re.Pattern[str] = _SPACE) -> str:
         """The next character after skipping `passed`; "" at the end."""
@@ -310,6 +338,27 @@ def whole_nanoseconds(microseconds: npt.NDArray[np.float64]) -> npt.NDArray[np.i
     """Finite times below `LONGEST_TIME` in ns, exactly: the fraction is converted apart from whole microseconds."""
     whole = np.floor(microseconds)
     return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * NS_PER_US).astype(np.int64)
+
+
+def lost_times(
+    start: npt.NDArray[np.float64], duration: npt.NDArray[np.float64], header: dict[str, Any]
+) -> npt.NDArray[np.bool_]:
+    """Which operations of a trace have start = end = 0, as where the profiler lost their measurement.
+
+    Times in microseconds. Newer traces count from a base, so that a zero is as long before it.
+    """
+    base = header.get("baseTimeNanoseconds")
+    zero = base / NS_PER_US if isinstance(base, int | float) and not isinstance(base, bool) else 0.0
+    found: npt.NDArray[np.bool_] = (duration == 0) & ((start == 0) | (np.abs(start + zero) < 1))
+    return found
+
+
+RUNTIMES = ("_runtime", "_driver")
+
+
+def is_call(category: str) -> bool:
+    """Whether a category is of calls that may launch GPU work: cuda_runtime, hip_runtime, xpu_runtime and the like."""
+    return category == "Runtime" or category.endswith(RUNTIMES)
 
 
 def event_number(value: object) -> float:

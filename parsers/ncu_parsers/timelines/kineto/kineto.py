@@ -13,7 +13,6 @@ and `MetadataFieldCatalog.h`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,6 @@ from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.timelines.kineto.chrome_trace import EXACT_UNTIL, NS_PER_US, SINCE_1970
 from ncu_parsers.timelines.kineto.host_threads import NestedRanges
@@ -36,6 +34,7 @@ from ncu_parsers.timelines.kineto.places import Places, places_of_calls, places_
 from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed, take_captured
 from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, TraceRows, TraceTable
 from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, Columns, Launched, TracedEvents
+from ncu_parsers.timelines.operation_times import BusyAccount, impossible_notes, lost_note
 from ncu_parsers.timelines.python_frames import PythonFrames
 
 OTHER_EVENT = "event of another kind"
@@ -112,12 +111,13 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     notes, places, replays = [], rows.places, 0
     if events.has_work:
         is_kernel = np.array([one.operation == KERNEL for one in rows.launched])[rows.columns["launched"]]
-        notes += _busy(rows.columns, is_kernel)
+        notes += [*impossible_notes(events.impossible), *_overlap(rows.columns)]
         replays = int((is_kernel & replayed(events)).sum())
     else:
+        readable = " that could be read" if events.broken or events.lost else ""
         notes.append(
-            "the trace holds no GPU work: rows are operators on the CPU, each with its own time, without that of the "
-            "operators it called; whole_duration_ns has both"
+            f"the trace holds no GPU work{readable}: rows are operators on the CPU, each with its own time, without "
+            "that of the operators it called; whole_duration_ns has both"
         )
     unlinked = int((places.context == MISSING).sum())
     if unlinked:
@@ -136,6 +136,8 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     if np.any((rows.columns["start"] > EXACT_UNTIL) & (rows.columns["start"] % 1 != 0)):
         notes.append(SINCE_1970)
     notes += graph_captures.replay_notes(len(rows), replays, len(captured))
+    if events.lost:
+        notes.append(lost_note(events.lost))
     if events.broken:
         notes.append(f"{events.broken} events could not be read and were left out")
     if events.is_cut:
@@ -143,10 +145,12 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     return notes
 
 
-def _busy(columns: Columns, is_kernel: Any) -> list[str]:
+def _overlap(columns: Columns) -> list[str]:
     device, start = columns["device"].astype(np.int64), (columns["start"] - columns["start"].min()) * NS_PER_US
     process = np.full_like(device, MISSING)
-    return busy_notes(process, device, start, columns["duration"] * NS_PER_US, is_kernel)
+    account = BusyAccount()
+    account.add(process, device, start, columns["duration"] * NS_PER_US)
+    return account.notes()
 
 
 def _refusal(source: Source, events: TracedEvents) -> NotAReport:

@@ -18,14 +18,19 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.host_ranges import ANNOTATION, MODULE, OPERATOR
 from ncu_parsers.timelines.kineto.chrome_trace import (
     LONGEST_TIME,
+    NS_PER_US,
     TraceEvent,
     TraceEvents,
     event_mapping,
     event_number,
     event_shape,
     event_whole,
+    is_call,
+    lost_times,
+    whole_nanoseconds,
 )
 from ncu_parsers.timelines.kineto.host_threads import HostCall, HostThreads
+from ncu_parsers.timelines.operation_times import ImpossibleEnd, impossible_ends
 from ncu_parsers.timelines.python_frames import PythonFrames
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
@@ -37,7 +42,6 @@ OPERATIONS = {
 }  # fmt: skip
 """Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line -> what the column `operation` says."""
 OPERATORS, ANNOTATIONS, PYTHON = ("cpu_op", "Operator"), ("user_annotation",), ("python_function",)
-CALLS = ("cuda_runtime", "cuda_driver", "Runtime")
 GRAPH_LAUNCH = "GraphLaunch"
 """In the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
 
@@ -172,7 +176,8 @@ class TracedEvents:
     """What a trace holds, by what it is for. `work` and `calls` are columns, of GPU work and of calls with an id.
 
     `launched` are the distinct operations that `work` has the places of; `kernels` those that calls name. `broken`
-    counts events that could not be read, `others` those of no use here. `externals` are the ids of operators by thread.
+    counts events that could not be read, `others` those of no use here, `lost` GPU work without times. `externals` are
+    the ids of operators by thread. `impossible` are names and places of operations that were cut.
     """
 
     def __init__(self, source: Source) -> None:
@@ -191,7 +196,7 @@ class TracedEvents:
         self._ranges: dict[tuple[str, str], int] = {}
         self._inputs: dict[bytes, Any] = {}
         self._takers = {
-            **dict.fromkeys(OPERATIONS, self._take_work), **dict.fromkeys(CALLS, self._take_call),
+            **dict.fromkeys(OPERATIONS, self._take_work),
             **dict.fromkeys((*OPERATORS, *ANNOTATIONS, *PYTHON), self._take_range),
         }  # fmt: skip
         with source.open() as stream:
@@ -201,7 +206,25 @@ class TracedEvents:
         self.header, self.damage, self.is_cut = events.header, events.damage, events.cut
         self.broken += events.broken
         self.work, self.calls = self._work.taken(), self._calls.taken()
+        lost = lost_times(self.work["start"], self.work["duration"], self.header)
+        self.lost = int(lost.sum())
+        self.work = {name: column[~lost] for name, column in self.work.items()} if self.lost else self.work
+        self.impossible = self._cut_impossible_ends()
         self.externals = self._externals.taken()
+
+    def _cut_impossible_ends(self) -> list[tuple[str, ImpossibleEnd]]:
+        """Let operations that cannot last so long end where the next one of their stream begins; with their names."""
+        work = self.work
+        start = whole_nanoseconds(work["start"])
+        end = start + whole_nanoseconds(work["duration"])
+        streams = (work["device"], work["context"], work["stream"])
+        of_graphs = np.isin(work["correlation"], self.calls["correlation"][self.calls["is_graph"] != 0])
+        one_by_one = (work["graph_node"] == MISSING) & (work["stream"] != MISSING) & ~of_graphs
+        found = impossible_ends(streams, start, end, one_by_one)
+        names = list(self.launched) if found else []
+        for one in found:
+            work["duration"][one.row] = (one.cut_to - int(start[one.row])) / NS_PER_US
+        return [(names[work["launched"][one.row]].name, one) for one in found]
 
     @property
     def has_work(self) -> bool:
@@ -210,7 +233,10 @@ class TracedEvents:
 
     def _take(self, batch: list[TraceEvent]) -> None:
         for event in batch:
-            take = self._takers.get(event.cat or "") if event.ph == "X" else None
+            category = event.cat or ""
+            take = self._takers.get(category) if event.ph == "X" else None
+            if take is None and event.ph == "X" and is_call(category):
+                take = self._takers[category] = self._take_call
             if take is None:
                 self.others += 1
             else:

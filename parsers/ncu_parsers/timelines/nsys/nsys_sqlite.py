@@ -28,7 +28,6 @@ from ncu_parsers.sources import memory
 from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.gpu_busy_time import BusyAccount
 from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
 from ncu_parsers.timelines.nsys.tables import cuda_graphs, gpu_metrics, nvtx, python_backtraces
 from ncu_parsers.timelines.nsys.tables.api_calls import CALLS, ApiCallIndex, LaunchingCalls
@@ -55,6 +54,7 @@ from ncu_parsers.timelines.nsys.tables.operations import (
     Operations,
     elapsed,
 )
+from ncu_parsers.timelines.operation_times import BusyAccount, lost_note
 
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
@@ -167,9 +167,8 @@ class _Account:
         if self.first is None:
             return
         since_first = elapsed(self.first, start[timed])  # exact in float64 for a hundred days
-        is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
         device = operations.columns["deviceId"][timed]
-        self.busy.add(operations.processes[timed], device, since_first, durations[timed], is_kernel)
+        self.busy.add(operations.processes[timed], device, since_first, durations[timed])
 
 
 class _Batch(NamedTuple):
@@ -279,11 +278,14 @@ class _Timeline:
         result.lines[report.METRICS] = account.rows
         if startless:
             result.lines[report.BROKEN] = startless
+        lost = self._operations.lost
+        if lost:
+            result.lines[report.BROKEN] += lost
         result.notes = [
             *_absences(database, account, self._devices),
             *(_call_notes(database, account) if self._with_ranges else [WITHOUT_SIZES] if self._kept else []),
             *_graph_notes(database, account, has_ranges=self._with_ranges),
-            *_remarks(account, startless),
+            *_remarks(account, startless, lost),
             *_omissions(database),
             *self._samples.notes(),
         ]
@@ -359,8 +361,8 @@ def _graph_notes(database: Database, account: _Account, *, has_ranges: bool) -> 
     return [*notes, note]
 
 
-def _remarks(account: _Account, startless: int) -> list[str]:
-    """Notes on broken times and on how busy the GPUs were."""
+def _remarks(account: _Account, startless: int, lost: int) -> list[str]:
+    """Notes on broken times and on operations that overlap."""
     notes = []
     if account.without_time:
         notes.append(
@@ -368,6 +370,8 @@ def _remarks(account: _Account, startless: int) -> list[str]:
         )
     if startless:
         notes.append(f"{startless} operations have no start and were left out")
+    if lost:
+        notes.append(lost_note(lost))
     return [*notes, *account.busy.notes()]
 
 

@@ -23,6 +23,7 @@ from ncu_launch.nvtx_ranges import DOMAIN
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.cell_text import ABSENT, DELIMITERS, NumberFormat, split_row, unit, whole
 from ncu_parsers.report_data.nvtx_path import place
+from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Launch, Metric, Page, Report
 
 SOURCE = "nsys"
@@ -319,6 +320,8 @@ def only_the_best(pages: list[Page], result: Report) -> list[Page]:
     filled = [page for page in of_nsys if page.rows]
     best = min((page.rank for page in filled), default=0)
     kept = _drop_shapeless_twins([page for page in filled if page.rank == best])
+    kept, twice = _drop_copies(kept)
+    filled = [page for page in filled if page not in twice]
     repeats = {page.dialect for page in filled if page not in kept}
     if repeats:
         result.notes.append(
@@ -326,8 +329,45 @@ def only_the_best(pages: list[Page], result: Report) -> list[Page]:
         )
     if not filled:
         return pages
-    result.notes += _remarks(kept)
+    if twice:
+        tables = "1 table stands" if len(twice) == 1 else f"{len(twice)} tables stand"
+        result.notes.append(f"{tables} twice in the file, with the same numbers: each was read once")
+    result.notes += [*_of_several_runs(kept), *_remarks(kept)]
     return [page for page in pages if not isinstance(page, NsysPage) or page in kept]
+
+
+def _drop_copies(pages: Sequence[NsysPage]) -> tuple[list[NsysPage], list[NsysPage]]:
+    """Tables without those that an earlier one holds with all their numbers, and these."""
+    kept: list[tuple[NsysPage, list[Launch]]] = []
+    copies = []
+    for page in pages:
+        launches = page.launches()
+        if any(one.dialect == page.dialect and launches == others for one, others in kept):
+            copies.append(page)
+        else:
+            kept.append((page, launches))
+    return [page for page, _ in kept], copies
+
+
+def _of_several_runs(pages: Sequence[NsysPage]) -> list[str]:
+    """The note on tables of one kind that name the same kernel with other numbers, as of two runs."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for page in pages:
+        of_page: dict[str, Launch] = {}
+        for launch in page.launches():
+            of_page.setdefault(launch.kernel_name, launch)
+        for name, launch in of_page.items():
+            found.setdefault((page.dialect, name), []).append(launch.measures.get("duration_ns", 0.0))
+    several = {key: times for key, times in found.items() if len(times) > 1}
+    if not several:
+        return []
+    (dialect, name), times = max(several.items(), key=lambda one: max(one[1]))
+    each = " and ".join(f"{time / 1000:,.4g} µs" for time in times)
+    return [
+        f"the file holds {len(times)} tables of one kind ({dialect}) with other numbers, as of {len(times)} runs, and "
+        f"their sums are shown: a launch of {name} takes {each}; put each into a file of its own, and compare "
+        "them: ncu-bench compare FIRST SECOND"
+    ]
 
 
 def _drop_shapeless_twins(pages: Sequence[NsysPage]) -> list[NsysPage]:
@@ -352,6 +392,29 @@ def _remarks(pages: Sequence[NsysPage]) -> list[str]:
             "nest, sums over all ranges count launches more than once; the report cuda_gpu_kern_sum counts each once"
         )
     return notes
+
+
+_SKIPPED = re.compile(r"SKIPPED: .*does not contain .*(?:CUDA|GPU).*")
+_OMISSION = ("...", CUT)
+
+
+def refusal(name: str, pages: Sequence[Page], head: bytes) -> NotAReport | None:
+    """Why a file of nsys's tables without any launch is refused, where the file itself says it; None for others."""
+    skipped = _SKIPPED.findall(head.decode("utf-8", "replace"))
+    if skipped and all(isinstance(page, NsysPage) for page in pages):
+        of_kernels = next((one for one in skipped if "kernel" in one), skipped[0])
+        return NotAReport(
+            f"{name} is what nsys stats prints of a recording without GPU work.",
+            f'It says: "{of_kernels.strip()}".',
+            "Record the program again, with CUDA: nsys profile --trace cuda,nvtx PROGRAM",
+        )
+    if any(isinstance(page, NsysPage) and set(page.titles) & set(_OMISSION) for page in pages):
+        return NotAReport(
+            f'{name} is a table of nsys of which columns were left out ("..." among its titles).',
+            "Which value is of which column cannot be told.",
+            "Print all of it: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep > FILE.csv",
+        )
+    return None
 
 
 def holds_only_other_tables(pages: Sequence[Page]) -> bool:

@@ -80,10 +80,13 @@ def elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
 
 
 class OperationReader:
-    """Every kernel, copy, memset and graph launch of a timeline that has a start; `startless` counts the others."""
+    """Every kernel, copy, memset and graph launch of a timeline that has a start.
+
+    `startless` counts the others, `lost` those whose start and end are 0: their measurement was lost.
+    """
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
-        self.startless = 0
+        self.startless = self.lost = 0
         self._database, self._strings = database, strings
         self._copies = _copy_kinds(database)
         self._names: dict[str, int] = {}
@@ -128,7 +131,10 @@ class OperationReader:
             part["row"] = block.after + np.arange(len(part["start"]))
             has_start = part["start"] != MISSING
             self.startless += len(has_start) - int(has_start.sum())
-            parts.append(part if has_start.all() else {name: values[has_start] for name, values in part.items()})
+            is_lost = (part["start"] == 0) & (part["end"] == 0)
+            self.lost += int(is_lost.sum())
+            kept = has_start & ~is_lost
+            parts.append(part if kept.all() else {name: values[kept] for name, values in part.items()})
         return _stacked(*parts) if parts else dict.fromkeys((*FIELDS, "kind", "row"), np.empty(0, np.int64))
 
     def _operations(self, columns: dict[str, Integers]) -> Operations:

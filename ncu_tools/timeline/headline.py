@@ -1,0 +1,133 @@
+"""What is said first of a timeline: the verdict on the typical step of each GPU, and what could save most.
+
+Where there are steps, the one of median length speaks for all: it is free of the first one's start. Else the whole
+recording does. The terminal, the page, the digest and JSON have the same words from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.timeline.gaps import LongGap
+from ncu_tools.timeline.steps import TimelineStep
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline
+from ncu_tools.timeline.verdict import COMMUNICATION, COPY, HOST, KERNELS, LAUNCHES, PARTS, bound_words
+
+_PYTHON = re.compile(r"(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<function>.+)")
+"""A Python function as traces name it: "transformers/pipelines/base.py(1266): forward"."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict on a GPU: `heading` is "GPU 0 of process 7: copy-bound", `text` a sentence, `evidence` more."""
+
+    gpu: GpuTimeline
+    step: TimelineStep
+    heading: str
+    text: str
+    evidence: tuple[str, ...]
+
+
+def headline(gpu: GpuTimeline) -> Headline:
+    """The verdict on a GPU's typical step, with that on the whole recording below it; without steps on the latter."""
+    step = gpu.typical
+    if step is None:
+        return Headline(gpu, gpu.whole, *verdict_words(gpu, gpu.whole), gpu.whole.verdict.evidence)
+    heading, text = verdict_words(gpu, step)
+    text = text.replace(f"of {duration(step.span_ns)},", f"of {_which(gpu, step)},", 1)
+    return Headline(gpu, step, heading, text, (*step.verdict.evidence, *_others(gpu), *_on_the_whole(gpu.whole)))
+
+
+def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
+    """The verdict on a step as a heading and its sentence: "GPU 0 of process 7: copy-bound", "of 3 ms, 97 % is ..."."""
+    of_process = "" if gpu.process is None else f" of process {gpu.process}"
+    words = bound_words(step.verdict.bound, step.causes)
+    return f"{gpu.title}{of_process}: {words}", f"of {duration(step.span_ns)}, {step.verdict.why}"
+
+
+def _which(gpu: GpuTimeline, step: TimelineStep) -> str:
+    if len(gpu.steps) == 1:
+        return f"the only step, {duration(step.span_ns)}"
+    return f"a step of {duration(step.span_ns)}, the median of {len(gpu.steps):,}"
+
+
+def _others(gpu: GpuTimeline) -> list[str]:
+    """What bounds all steps, where it is not the same in each."""
+    counts = Counter(bound_words(step.verdict.bound, {}) for step in gpu.steps)
+    if len(counts) == 1:
+        return []
+    return [f"of {len(gpu.steps):,} steps " + ", ".join(f"{count:,} {words}" for words, count in counts.most_common())]
+
+
+def _on_the_whole(whole: TimelineStep) -> tuple[str, ...]:
+    """The verdict on the whole recording, with the rates of copies or collectives where these bound it."""
+    verdict = whole.verdict
+    words = bound_words(verdict.bound, whole.causes)
+    rates = verdict.evidence if verdict.bound in (COPY, COMMUNICATION) else ()
+    return (f"{whole.name}, {duration(whole.span_ns)}: {words}: {verdict.why}", *rates)
+
+
+def first_sentence(found: Timeline) -> str | None:
+    """What could save most, in a sentence: "host: 268.8 ms of a 390.7 ms step wait for preprocess in ..."."""
+    decided = [one for one in map(headline, found.gpus) if one.step.verdict.bound is not None]
+    if not decided:
+        return None
+    most = max(decided, key=lambda one: (one.step.verdict.saving_ns or 0) / one.step.span_ns)
+    sentence = _sentence(most)
+    return sentence if len(found.gpus) == 1 else f"{most.gpu.title}: {sentence}"
+
+
+def _sentence(one: Headline) -> str:
+    step, time = one.step, duration(one.step.verdict.bound_ns)
+    of = f"of {'a ' if one.gpu.steps else ''}{duration(step.span_ns)}{' step' if one.gpu.steps else ''}"
+    if step.verdict.bound == HOST:
+        return f"host: {_waited_for(one, of)}"
+    return {
+        KERNELS: f"GPU busy: kernels run for {time} {of}; what they could save: ncu-bench hotspots",
+        COPY: f"copies: {time} {of} that no kernel hides",
+        COMMUNICATION: f"communication: {time} {of} that no kernel hides",
+        LAUNCHES: f"launch: {time} {of} wait for the host to launch {counted(step.kernels, 'kernel', 'kernels')}",
+    }[step.verdict.bound or ""]
+
+
+def _waited_for(one: Headline, of: str) -> str:
+    """The longest wait where it is most of the host's time, else the causes of all of it and where the longest was."""
+    own = {cause: time for cause, time in one.step.causes.items() if cause in PARTS[HOST]}
+    longest = next((gap for gap in longest_gaps_of(one) if gap.cause in own), None)
+    total = one.step.verdict.bound_ns
+    if longest is not None and 2 * longest.cause_ns >= total:
+        return f"{duration(longest.duration_ns)} {of} wait for {_named(longest)}"
+    causes = sorted(own, key=lambda cause: -own[cause])[:2]
+    split = " and ".join(f"{cause} ({duration(own[cause])})" for cause in causes)
+    where = "" if longest is None else f"; longest {duration(longest.duration_ns)}, {_named(longest)}"
+    return f"{duration(total)} {of} wait for {split}{where}"
+
+
+def longest_gaps_of(one: Headline) -> list[LongGap]:
+    """The longest gaps of what a headline is of, longest first."""
+    return one.gpu.longest_of_typical if one.gpu.steps else one.gpu.longest
+
+
+def _named(gap: LongGap) -> str:
+    return gap.cause if gap.host_range is None else range_words(gap.host_range)
+
+
+def range_words(name: str) -> str:
+    """A range of the host as words: of a Python function "preprocess in image_processing_videomae.py:235"."""
+    found = _PYTHON.fullmatch(name)
+    return f"{found['function']} in {found['file']}:{found['line']}" if found else name
+
+
+def longest_waits(one: Headline, most: int) -> list[str]:
+    """The longest times that a GPU waited for the host, each with where the host was."""
+    of_host = (*PARTS[HOST], *PARTS[LAUNCHES])
+    waits = [gap for gap in longest_gaps_of(one) if gap.cause in of_host][:most]
+    return [
+        f"{duration(gap.duration_ns)} ({percent(gap.duration_ns / one.step.span_ns)}) of {gap.cause}"
+        + (f": {range_words(gap.host_range)}" if gap.host_range else "")
+        + (f", after {gap.after_wait}" if gap.after_wait else "")
+        for gap in waits
+    ]

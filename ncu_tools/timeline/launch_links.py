@@ -1,0 +1,171 @@
+"""Which API call launched each operation, and what a recording says of that which cannot be right.
+
+Records are lost where a profiler's buffers run out, numbers are shared where it mixes them up, and clocks of GPU and
+host may disagree. What cannot be right is not believed: its gaps have no cause, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, GpuOperations, Integers
+from ncu_parsers.timelines.operation_times import impossible_ends, impossible_notes
+
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.timeline.call_kinds import calls_named, facts
+from ncu_tools.timeline.gaps import captures_of
+from ncu_tools.timeline.intervals import Mask
+
+
+@dataclass(frozen=True)
+class LaunchLinks:
+    """The row of the API call of each operation, -1 for unknown.
+
+    `lost` are, by process, the moments of launches whose operations have no record, in order.
+    """
+
+    call: Integers
+    lost: Mapping[int, Integers] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def lost_by(self, process: int) -> Integers:
+        """The moments of launches without a record of a process; of all where no process is known."""
+        if process == MISSING and self.lost:
+            return np.sort(np.concatenate(list(self.lost.values())))
+        return self.lost.get(process, np.zeros(0, np.int64))
+
+
+def launching_calls(activity: Activity) -> Integers:
+    """The row in `activity.calls` of the call that launched each operation (int64, one per operation; -1: unknown)."""
+    return launch_links(activity).call
+
+
+def launch_links(activity: Activity) -> LaunchLinks:
+    """The calls of all operations as far as they can be right, launches without a record, and notes on both."""
+    call = _calls_by_number(activity)
+    if not len(activity.calls) or not len(activity.operations):
+        return LaunchLinks(call)
+    early, clock_notes = _before_their_call(activity, call)
+    shared, sharing_notes = _sharing_a_call(activity, call)
+    lost, lost_notes = _lost_launches(activity, call, shared)
+    return LaunchLinks(np.where(early | shared, -1, call), lost, (*clock_notes, *sharing_notes, *lost_notes))
+
+
+def _before_their_call(activity: Activity, call: Integers) -> tuple[Mask, list[str]]:
+    """Operations that begin before the call that is said to have launched them; all of a process where most do."""
+    operations = activity.operations
+    known = call >= 0
+    ahead = np.where(known, activity.calls.start[call] - operations.start, 0)
+    early = ahead > facts()["impossible"]["before_call_ns"]
+    notes = []
+    for process in np.unique(operations.process[early]).tolist():
+        own = operations.process == process
+        of_process, linked = int((own & early).sum()), int((own & known).sum())
+        kernels = f"{of_process:,} of {linked:,} operations begin before the call that launched them"
+        by = duration(float(np.median(ahead[own & early])))
+        if 2 * of_process > linked:
+            early = early | own
+            notes.append(f"{kernels}, by {by}: the clocks of GPU and host disagree, and causes of gaps are not known")
+        else:
+            notes.append(
+                f"{kernels}, by {by}, which cannot be: their calls, and the causes of gaps before them, are not known"
+            )
+    return early, notes
+
+
+def _sharing_a_call(activity: Activity, call: Integers) -> tuple[Mask, list[str]]:
+    """Kernels that have the number of a call that launches one kernel, where several have it."""
+    of_one = calls_named(activity.calls, facts()["impossible"]["kernel_launch"])
+    kernels = (activity.operations.kind == KERNEL) & (activity.operations.graph_node == MISSING) & (call >= 0)
+    kernels[kernels] = of_one[call[kernels]]
+    sharing = np.bincount(call[kernels], minlength=len(activity.calls)) > 1
+    shared = kernels.copy()
+    shared[kernels] = sharing[call[kernels]]
+    if not shared.any():
+        return shared, []
+    calls = counted(int(sharing.sum()), "launch, which runs one", "launches, which run one each")
+    return shared, [
+        f"{int(shared.sum()):,} kernels have the correlation id of {calls}: a mistake of the profiler, as ROCm's, "
+        "so the calls that launched them, and the causes of gaps before them, are not known"
+    ]
+
+
+def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[dict[int, Integers], list[str]]:
+    """The launches of each process without a record, up to the last one with a record; what follows may still queue.
+
+    Launches that a capture records run nothing. As many as kernels that have the number of another launch are not lost.
+    """
+    calls, limits = activity.calls, facts()["impossible"]
+    launches = calls_named(calls, limits["kernel_launch"]) | calls_named(calls, limits["graph_launch"])
+    has_record = np.isin(calls.correlation, activity.operations.correlation)
+    misnumbered = int(shared.sum()) - len(np.unique(call[shared]))
+    found: dict[int, Integers] = {}
+    lost = every = 0
+    for process in np.unique(calls.process[launches & ~has_record]).tolist():
+        own = launches & (calls.process == process) & ~_captured(activity, process)
+        recorded = np.flatnonzero(own & has_record)
+        own[recorded[-1] + 1 if len(recorded) else 0 :] = False
+        found[process] = calls.start[own & ~has_record]
+        lost, every = lost + len(found[process]), every + int(own.sum())
+    if lost <= misnumbered:
+        return {}, []
+    return found, [
+        f"{lost:,} of {counted(every, 'launch', 'launches')} have no record of what ran on the GPU, as where "
+        "the profiler's buffers run out: the GPU may have worked in gaps that follow them, and their cause is not known"
+    ]
+
+
+def _captured(activity: Activity, process: int) -> Mask:
+    """Which API calls of a process were made while their thread captured a graph."""
+    calls = activity.calls
+    found = np.zeros(len(calls), np.bool_)
+    for thread in np.unique(calls.thread[calls.process == process]).tolist():
+        own = np.flatnonzero(calls.thread == thread)
+        found[own] = captures_of(calls.at(own)).holds(calls.start[own])
+    return found
+
+
+def without_impossible_records(activity: Activity) -> tuple[Activity, list[str]]:
+    """The recording with operations that last beyond what ran behind them on their stream cut where that began."""
+    operations = activity.operations
+    streams = (operations.process, operations.device, operations.context, operations.stream)
+    one_by_one = (operations.graph_node == MISSING) & (operations.stream != MISSING) & ~_share_a_number(operations)
+    found = impossible_ends(streams, operations.start, operations.end, one_by_one)
+    if not found:
+        return activity, []
+    end, names = operations.end.copy(), operations.names
+    for one in found:
+        end[one.row] = one.cut_to
+    notes = impossible_notes([(names[int(operations.name[one.row])], one) for one in found])
+    return replace(activity, operations=replace(operations, end=end)), notes
+
+
+def _share_a_number(operations: GpuOperations) -> Mask:
+    """Which operations have the number of a launch that others have too, as those of a graph."""
+    _, place, count = np.unique(operations.correlation, return_inverse=True, return_counts=True)
+    found: Mask = (count[place.reshape(-1)] > 1) & (operations.correlation != MISSING)
+    return found
+
+
+def _calls_by_number(activity: Activity) -> Integers:
+    """The row in `activity.calls` of the call that has the number of each operation; -1 for none."""
+    operations, calls = activity.operations, activity.calls
+    if not len(calls) or not len(operations):
+        return np.full(len(operations), -1)
+    processes = np.unique(calls.process)
+    found = np.full(len(operations), -1)
+    for process in processes.tolist():
+        called = np.flatnonzero(calls.process == process)
+        # Calls are in order of their starts: of those with one number the earliest is the first.
+        called = called[np.argsort(calls.correlation[called], kind="stable")]
+        numbers = calls.correlation[called]
+        of_process = operations.process == process
+        if len(processes) == 1:
+            of_process |= operations.process == MISSING
+        rows = np.flatnonzero(of_process & (operations.correlation != MISSING))
+        wanted = operations.correlation[rows]
+        at = np.minimum(np.searchsorted(numbers, wanted), len(called) - 1)
+        found[rows] = np.where(numbers[at] == wanted, called[at], -1)
+    return found

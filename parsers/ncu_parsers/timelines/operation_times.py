@@ -1,0 +1,123 @@
+"""What the times of a timeline's operations say: whether they overlap, which cannot be right, and how many were lost.
+
+Overlapping operations count once. What bounds the time that a GPU waits is said by `ncu_tools.timeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ncu_parsers.schema.tables import Floats
+
+Integers = npt.NDArray[np.int64]
+
+OVERLAP_NOTED = 1.01
+IMPOSSIBLE_OVERLAP_NS = 1_000_000
+"""Operations of a stream follow each other. Of 13 public recordings those that overlap, as by programmatic dependent
+launch, do so by 12 us at most; one that lasts so much longer than one behind it ends is a damaged record."""
+RECORDS_NAMED, LONGEST_NAME = 3, 80
+
+
+@dataclass
+class _Running:
+    """A GPU while operations are added in the order of their starts: until when it is busy, and what adds up, in ns."""
+
+    reached: float
+    busy: float = 0.0
+
+    def add(self, start: Floats, duration: Floats) -> None:
+        """Add later operations; times in ns."""
+        reached = np.maximum.accumulate(np.concatenate([[self.reached], start + duration]))
+        self.busy += float(np.maximum(reached[1:] - np.maximum(start, reached[:-1]), 0).sum())
+        self.reached = float(reached[-1])
+
+
+class BusyAccount:
+    """How long GPUs were busy with operations that come in parts, in the order of their starts.
+
+    Each process numbers its GPUs, so a GPU is a process and a device.
+    """
+
+    def __init__(self) -> None:
+        self._gpus: dict[tuple[int, int], _Running] = {}
+        self._total = 0.0
+
+    def add(self, process: Integers, device: Integers, start: Floats, duration: Floats) -> None:
+        """Add operations. Arrays: int64 ids, float64 times in ns from any common origin, one entry per operation."""
+        order = np.lexsort((start, device, process))
+        changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
+        for mine in np.split(order, np.flatnonzero(changes) + 1) if len(order) else []:
+            key = (int(process[mine[0]]), int(device[mine[0]]))
+            self._gpus.setdefault(key, _Running(float(start[mine[0]]))).add(start[mine], duration[mine])
+        self._total += float(duration.sum())
+
+    def busy(self) -> dict[tuple[int, int], float]:
+        """The busy time in ns of each GPU, by process and device."""
+        return {key: gpu.busy for key, gpu in sorted(self._gpus.items())}
+
+    def notes(self) -> list[str]:
+        """The note on operations that overlap, so that sums of their times are more than time."""
+        busy = sum(self.busy().values())
+        if self._total <= busy * OVERLAP_NOTED:
+            return []
+        return [
+            f"operations overlap: their times add up to {self._total / 1e6:,.1f} ms, in which the GPUs were busy for "
+            f"{busy / 1e6:,.1f} ms"
+        ]
+
+
+def lost_note(operations: int) -> str:
+    """What is said of operations whose times were lost."""
+    were, their = ("was", "its") if operations == 1 else ("were", "their")
+    return (
+        f"{operations:,} GPU operation{'s' * (operations > 1)} {were} recorded without times (start and end are 0), "
+        f"and {were} left out: the profiler lost {their} measurement"
+    )
+
+
+class ImpossibleEnd(NamedTuple):
+    """An operation that ends when it cannot: its `row`, how long it is said to last, and when the next one begins."""
+
+    row: int
+    lasts_ns: int
+    overlap_ns: int
+    cut_to: int
+
+
+def impossible_ends(
+    streams: Sequence[Integers], start: Integers, end: Integers, one_by_one: npt.NDArray[np.bool_]
+) -> list[ImpossibleEnd]:
+    """Operations that end long after one behind them on their stream, longest first.
+
+    `streams` are the numbers that name the stream of each operation; times in ns. Only those that are `one_by_one` are
+    looked at: nodes of graphs may overlap.
+    """
+    rows = np.flatnonzero(one_by_one)
+    rows = rows[np.lexsort((start[rows], *(of_each[rows] for of_each in streams)))]
+    other = np.zeros(max(len(rows) - 1, 0), np.bool_)
+    for of_each in streams:
+        other |= np.diff(of_each[rows]) != 0
+    found = []
+    for mine in np.split(rows, np.flatnonzero(other) + 1):
+        ends = end[mine]
+        earliest = np.minimum.accumulate(ends[::-1])[::-1][1:]  # when the first of those behind each one is over
+        for place in np.flatnonzero(ends[:-1] - earliest > IMPOSSIBLE_OVERLAP_NS).tolist():
+            row, following = int(mine[place]), int(start[mine[place + 1]])
+            found.append(ImpossibleEnd(row, int(end[row] - start[row]), int(end[row]) - following, following))
+    return sorted(found, key=lambda one: -one.overlap_ns)
+
+
+def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
+    """Notes on such operations, each with its name."""
+    notes = [
+        f"the record of {name[:LONGEST_NAME]} is impossible: it lasts {one.lasts_ns / 1e6:,.1f} ms, and "
+        f"{one.overlap_ns / 1e6:,.1f} ms of that after the next operation of its stream began; it is taken to end there"
+        for name, one in named[:RECORDS_NAMED]
+    ]
+    more = len(named) - RECORDS_NAMED
+    return notes if more <= 0 else [*notes, f"{more:,} more record{'s are' if more > 1 else ' is'} impossible alike"]

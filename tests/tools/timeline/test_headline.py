@@ -1,0 +1,132 @@
+"""What is said first of a timeline: the typical step, in the same words everywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from ncu_parsers.timelines.activity import activity
+
+from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
+from ncu_tools.timeline.headline import first_sentence, headline, longest_waits, range_words
+from ncu_tools.timeline.timeline import Timeline, timeline
+from tests.conftest import SHARED
+from tests.support.activities import Call, Operation, Range, copy, recording
+from tests.support.called_here import called_here
+from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports
+
+MS = 1_000_000
+PREPROCESS = "models/image_processing_clip.py(235): preprocess"
+VISION = "reports/other/AMD-AGI__TraceLens__mi300__facebook_timesformer-base-finetuned-k400__1016002.json.gz"
+
+
+def steps_that_prepare_images(lengths: tuple[int, ...] = (100, 300, 120)) -> Timeline:
+    """Steps of so many ms, in each of which 60 ms of kernels follow on preparing the images."""
+    operations, calls, ranges, begin = [], [], [], 0
+    for number, length in enumerate(lengths):
+        launch, end = begin + (length - 61) * MS, begin + length * MS
+        ranges += [Range(begin, end, f"ProfilerStep#{number}", activity.ANNOTATION)]
+        ranges += [Range(begin, launch, PREPROCESS, activity.PYTHON)]
+        calls += [Call(launch, launch + 1000, correlation=number)]
+        operations += [Operation(launch + MS, end, calls=number)]
+        begin = end
+    return timeline(recording(operations, calls, ranges))
+
+
+def test_the_step_of_median_length_speaks_for_all_and_the_whole_recording_stands_below() -> None:
+    found = headline(steps_that_prepare_images((100, 300, 130)).gpus[0])
+    assert found.step.name == "ProfilerStep#2"
+    assert found.heading == "GPU 0 of process 7: host-bound (data loading)"
+    assert found.text.startswith("of a step of 130 ms, the median of 3, 53.1 % is idle while the host")
+    assert found.evidence[-1].startswith("whole recording, 530 ms: host-bound (data loading): 65.5 %")
+
+
+def test_steps_that_differ_from_the_typical_one_are_counted() -> None:
+    found = headline(steps_that_prepare_images((100, 300, 110)).gpus[0])
+    assert found.heading == "GPU 0 of process 7: GPU busy (kernels)"
+    assert "of 3 steps 2 GPU busy (kernels), 1 host-bound" in found.evidence
+
+
+def test_one_step_is_the_only_one() -> None:
+    found = steps_that_prepare_images((200,))
+    assert headline(found.gpus[0]).text.startswith("of the only step, 200 ms, 69.5 % is idle")
+
+
+def test_the_first_sentence_names_the_longest_wait_and_where_the_host_was() -> None:
+    found = steps_that_prepare_images((200, 201, 202))
+    assert first_sentence(found) == "host: 141 ms of a 201 ms step wait for preprocess in image_processing_clip.py:235"
+    assert longest_waits(headline(found.gpus[0]), 1) == [
+        "141 ms (70.1 %) of data loading: preprocess in image_processing_clip.py:235"
+    ]
+
+
+def test_a_host_that_waits_in_many_places_is_told_by_its_causes() -> None:
+    operations = [Operation(20 * MS * at + 19 * MS, 20 * MS * (at + 1), calls=at) for at in range(4)]
+    calls = [Call(20 * MS * at + 19 * MS - 1000, 20 * MS * at + 19 * MS - 500, correlation=at) for at in range(4)]
+    found = timeline(recording(operations, calls, [Range(0, 15 * MS, "aten::item", activity.OPERATOR)]))
+    said = first_sentence(found)
+    assert said is not None
+    assert re.fullmatch(r"host: 76 ms of 80 ms wait for host code \(76 ms\); longest 19 ms, aten::item", said)
+
+
+def test_the_first_sentence_is_of_the_gpu_whose_step_could_save_most() -> None:
+    operations = [Operation(0, 90 * MS), Operation(90 * MS, 100 * MS, calls=1)]
+    busy = [operation._replace(device=1) for operation in operations]
+    found = timeline(recording([copy(0, 95 * MS, 1), Operation(95 * MS, 100 * MS), *busy]))
+    assert first_sentence(found) == "GPU 0: copies: 95 ms of 100 ms that no kernel hides"
+
+
+def test_without_a_verdict_there_is_no_first_sentence() -> None:
+    assert first_sentence(timeline(recording([Operation(0, MS), Operation(99 * MS, 100 * MS)]))) is None
+
+
+def test_a_range_of_python_is_a_function_in_a_file() -> None:
+    assert range_words("transformers/pipelines/base.py(1266): forward") == "forward in base.py:1266"
+    assert range_words("aten::addmm") == "aten::addmm"
+
+
+def test_time_before_the_first_kernel_counts() -> None:
+    """Data were loaded for 90 ms before anything ran; the GPU is no busier for not having begun yet."""
+    ranges = [Range(0, 90 * MS, "DataLoader.__next__")]
+    (gpu,) = timeline(
+        recording([Operation(91 * MS, 100 * MS, calls=1)], [Call(90 * MS, 91 * MS, correlation=1)], ranges)
+    ).gpus
+    assert (gpu.whole.start_ns, gpu.whole.span_ns) == (0, 100 * MS)
+    assert gpu.whole.causes["data loading"] == 90 * MS
+    assert gpu.whole.verdict.bound == "host"
+
+
+def test_what_another_process_did_before_the_first_kernel_does_not_count() -> None:
+    made = recording([Operation(91 * MS, 100 * MS, process=8)], [Call(0, 1 * MS, correlation=1)])
+    assert timeline(made).gpus[0].whole.span_ns == 9 * MS
+
+
+def test_the_page_shows_the_typical_step_first_in_the_words_of_the_terminal() -> None:
+    found = steps_that_prepare_images((200, 400, 210))
+    said = headline(found.gpus[0])
+    first, *_ = timeline_content({0: found}, LANES_LETTERS)["steps"]
+    assert (first["name"], first["verdicts"][0]["heading"], first["verdicts"][0]["text"]) == (
+        "ProfilerStep#2", said.heading, said.text,
+    )  # fmt: skip
+    assert set(said.evidence) <= set(first["verdicts"][0]["evidence"])
+
+
+@needs_shared_reports
+def test_a_vision_model_that_prepares_its_frames_for_most_of_a_step_is_bound_by_that_on_terminal_json_and_digest() -> (
+    None
+):
+    trace, said = (
+        str(SHARED / VISION),
+        "host: 268.8 ms of a 390.7 ms step wait for preprocess in image_processing_videomae.py:235",
+    )
+    text = ran("timeline", trace).stdout
+    assert "GPU 2 of process 13201: host-bound (data loading): of the only step, 390.7 ms," in text
+    found = json.loads(ran("timeline", trace, "--format", "json").stdout)
+    assert found["first"] == said
+    assert found["headlines"][0]["heading"] == "GPU 2 of process 13201: host-bound (data loading)"
+    digest = called_here("digest", trace, cwd=Path(trace).parent).out
+    assert said in digest
+    assert "GPU 2 waited longest for the host: 268.8 ms (68.8 %) of data loading: preprocess in" in digest
+    assert "the host waited longest for GPUs in: hipMemcpyWithStream in aten::copy_, 2 calls, 96.13 ms" in digest
