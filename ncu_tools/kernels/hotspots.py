@@ -18,11 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
+from ncu_launch.notes import Kind, Note
 from ncu_parsers.derived.operators.inductor_sources import places_of
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
+from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
@@ -60,6 +62,9 @@ SEVERAL_AS_ONE = (
     "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
 )
 SOME_TYPES = "some tensor types"
+EVERY_TYPE = "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
+SUBJECTS = {"FLOP counts": "FLOPs", "DRAM bytes": "DRAM bytes"}
+"""What launches lack -> the subject of the note on it."""
 WITHOUT_STACKS = (
     "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
 )
@@ -83,7 +88,8 @@ def hotspots(
     """
     run = RunSums(group, of_several=rows is not None)
     run.add(table, ceilings, rows)
-    return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
+    notes = [*run.notes(), *ceilings.notes]
+    return ranked(run.kernels(), notes, by=by, time_title=run.time_title, devices=run.devices)
 
 
 class RunSums(MergedByField):
@@ -126,6 +132,11 @@ class RunSums(MergedByField):
     def time_title(self) -> str:
         """The title of the times of the launches."""
         return time_title(self._counts.clocks)
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of the launches, in their order."""
+        return list(self._counts.devices)
 
     def kernels(self) -> list[Hotspot]:
         """All kernels, without their shares of the run."""
@@ -328,6 +339,7 @@ class _NoteCounts(MergedByField):
         self.coverage = WorkCoverage()
         self.failed_names: set[str] = set()
         self.capabilities: set[str | None] = set()
+        self.devices: dict[str, None] = {}
         self.missing: Counter[str] = Counter()
         self.of_several = 0
         self.lower_bounds: Counter[str] = Counter()
@@ -346,6 +358,7 @@ class _NoteCounts(MergedByField):
             failed = launches.texts_at("kernel_short", np.flatnonzero(launches.failed))
             self.failed_names |= {name or "?" for name in failed}
         self.capabilities |= _capabilities(launches.table, succeeded)
+        self.devices |= dict.fromkeys(names_of_devices(launches.table))
         codes, sources = tables.codes(launches.table, "source")
         self.clocks |= clocks_of(launches.table)
         self.coverage.add(launches.table, launches.seconds * launches.weight)
@@ -372,11 +385,12 @@ class _NoteCounts(MergedByField):
 
     def notes(self) -> list[str]:
         """The notes as sentences."""
-        notes = [note] if (note := operators_note(self.clocks)) else []
+        notes: list[str] = [note] if (note := operators_note(self.clocks)) else []
         notes += self.coverage.notes()
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])
-            notes.append(f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}")
+            failed = f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}"
+            notes.append(Note(failed, Kind.LOST))
         if self.averaged:
             notes.append("the report holds averages over launches (a summary): totals are average x launches")
         wanted = {
@@ -385,23 +399,31 @@ class _NoteCounts(MergedByField):
             "DRAM bytes": "dram__bytes.sum",
         }
         notes += [
-            f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}"
+            Note(
+                f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}",
+                *(Kind.NO_TIME, "times") if column == "times" else (Kind.NOT_KNOWN, SUBJECTS[column]),
+            )
             for column, missing in self.missing.items()
             if missing
         ]
         if self.of_several:
             notes.append(f"{self.of_several} of {self.succeeded} launches are ranges or graphs: {SEVERAL_AS_ONE}")
         partial = [
-            f"FLOPs of {counted(count, 'launch', 'launches')} are {how} (not collected: {missing})"
-            for how, counts in (("at least what is shown", self.lower_bounds), ("not known", self.unknown))
+            (f"FLOPs of {counted(count, 'launch', 'launches')} are {how} (not collected: {missing})", kind, subject)
+            for how, counts, kind, subject in (
+                ("at least what is shown", self.lower_bounds, Kind.ESTIMATE, ""),
+                ("not known", self.unknown, Kind.NOT_KNOWN, "FLOPs"),
+            )
             for missing, count in sorted(counts.items())
         ]
         if SOME_TYPES in (*self.lower_bounds, *self.unknown):
-            partial[-1] += "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
-        notes += partial
+            words, kind, subject = partial.pop()
+            partial.append((words + EVERY_TYPE, kind, subject))
+        notes += [Note(*one) for one in partial]
         notes += estimate_notes(self.estimates)
         if self.rounded:
-            notes.append(f"{self.rounded} launches print a time of 0: shorter than the report's digits can show")
+            zero = f"{self.rounded} launches print a time of 0: shorter than the report's digits can show"
+            notes.append(Note(zero, Kind.NO_TIME))
         return notes
 
 

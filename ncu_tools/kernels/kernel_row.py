@@ -86,11 +86,12 @@ class Hotspot:
 
 @dataclass
 class Hotspots:
-    """All kernels in the requested order, with notes, and the title of their times."""
+    """All kernels in the requested order, with notes, the title of their times, and the devices that they ran on."""
 
     rows: list[Hotspot]
     notes: list[str] = field(default_factory=list)
     time_title: str = "time"
+    devices: Sequence[str] = ()
 
 
 def kernels_table(rows: list[Hotspot]) -> pa.Table:
@@ -160,13 +161,20 @@ def _sum_of_all(values: list[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time", time_title: str = "time") -> Hotspots:
+def ranked(
+    kernels: Iterable[Hotspot],
+    notes: Sequence[str],
+    *,
+    by: str = "time",
+    time_title: str = "time",
+    devices: Sequence[str] = (),
+) -> Hotspots:
     """Sort the kernels of one run by `by` (one of `ORDERS`) and add their shares of the run; flags follow `notes`."""
     order = ORDERS[by]
     rows = sorted(
         kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
     )
-    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title)
+    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title, devices)
 
 
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:

@@ -198,6 +198,11 @@ def _indented(text: str) -> str:
     return "&nbsp;" * (len(text) - len(bare)) + bare
 
 
+def markdown_text(text: str) -> str:
+    """Lines of text as they are, in Markdown a paragraph each."""
+    return "\n\n".join(map(_escaped, text.splitlines()))
+
+
 def _escaped(text: str) -> str:
     return re.sub(r"([|<>*_`\\\[\]])", r"\\\1", text)
 

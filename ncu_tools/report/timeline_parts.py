@@ -94,6 +94,16 @@ def by_cost(gpu: GpuTimeline) -> list[TimelineStep]:
     )
 
 
+def first_of_timeline(found: Timeline) -> str | None:
+    """The part of a GPU's costliest step, or of its whole time, that is largest; None without any verdict."""
+    known = [(gpu, step) for gpu in found.gpus for step in (by_cost(gpu)[:1] or [gpu.whole]) if step.verdict.bound]
+    if not known:
+        return None
+    gpu, step = max(known, key=lambda one: one[1].verdict.bound_ns)
+    where = f" on {gpu.title}" if len(found.gpus) > 1 else ""
+    return f"{step.name}{where}: of {duration(step.span_ns)}, {step.verdict.why}"
+
+
 def _verdicts(found: Timeline) -> Iterator[Row]:
     """The verdict on each GPU's whole time, then on its steps."""
     for gpu in found.gpus:

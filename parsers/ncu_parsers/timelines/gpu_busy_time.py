@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from ncu_launch.notes import Kind, Note
 
 from ncu_parsers.schema.tables import Floats
 
@@ -97,17 +98,15 @@ class BusyAccount:
         self._total += float(duration.sum())
 
     def notes(self) -> list[str]:
-        """Notes on all of that."""
+        """Notes on all of that; the head line of a table has the busy share."""
         with_kernels = {(one.process, one.device): one.busy for one in self._kernels.gpus()}
         gpus = [replace(gpu, with_kernels=with_kernels.get((gpu.process, gpu.device), 0.0)) for gpu in self._all.gpus()]
         several = [gpu for gpu in gpus if gpu.operations > 1 and gpu.span > 0]
-        notes = [_shares(several)] if several else []
+        notes: list[str] = [Note(_shares(several), Kind.IN_HEAD, _in_short(several))] if several else []
         busy = sum(gpu.busy for gpu in gpus)
         if self._total > busy * OVERLAP_NOTED:
-            notes.append(
-                f"operations overlap: their times add up to {self._total / 1e6:,.1f} ms, in which the GPUs were busy "
-                f"for {busy / 1e6:,.1f} ms"
-            )
+            added = f"operations overlap: their times add up to {self._total / 1e6:,.1f} ms"
+            notes.append(Note(f"{added}, in which the GPUs were busy for {busy / 1e6:,.1f} ms", Kind.METHOD))
         return notes
 
 
@@ -127,6 +126,13 @@ def _shares(gpus: Sequence[Busy]) -> str:
         shares = [gpu.share for gpu in gpus[GPUS_NAMED:]]
         named.append(f"{len(shares)} more for {100 * min(shares):.1f} to {100 * max(shares):.1f} %")
     return f"from its first operation to its last, each GPU was busy: {', '.join(named)}"
+
+
+def _in_short(gpus: Sequence[Busy]) -> str:
+    """The share of the one GPU, or the range of shares."""
+    shares = sorted(f"{100 * gpu.share:.1f}" for gpu in gpus)
+    shares.sort(key=float)
+    return f"GPU busy {shares[0]} %" if len(gpus) == 1 else f"GPUs busy {shares[0]} to {shares[-1]} %"
 
 
 def _named(gpu: Busy, of_process: bool) -> str:
