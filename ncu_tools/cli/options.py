@@ -261,7 +261,7 @@ def _line_width() -> int:
 
 def echo_text(table: Table, *, full_names: bool = False) -> None:
     """Write a table as text that fits the terminal."""
-    click.echo(to_text(table, terminal_width(), full_names=full_names))
+    click.echo(to_text(table, terminal_width(), full_names=full_names, colours=has_colours(sys.stdout)))
 
 
 def _write(pieces: Iterable[str]) -> None:
@@ -290,6 +290,11 @@ def width_of(stream: TextIO) -> int | None:
     import shutil  # imports archive modules, which pipes do not need
 
     return shutil.get_terminal_size().columns
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether a stream is a terminal with colours, which NO_COLOR and TERM=dumb switch off (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def echo_notes(notes: Sequence[str]) -> None:

@@ -70,6 +70,8 @@ WITHOUT_STACKS = (
 )
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
+LATENCY_BELOW = 0.6
+"""Where neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: as below."""
 NEAR_ITS_LIMIT = 0.8
 """If no FLOPs are known, from this one on, whatever the compute units did. Source: NVIDIA's speed-of-light rule."""
 
@@ -275,6 +277,8 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
         "least_bytes": sums.total("least"),
         "least_bytes_per_s": sums.rate("least"),
         "arithmetic_intensity": sums.intensity(),
+        "sm_busy": sums.busy("sm"),
+        "memory_busy": sums.busy("memory"),
     }
     work = {unit: sums.total(unit) for unit in sums.used_units()}
     rows = []
@@ -293,7 +297,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
             work={unit: or_none(amount[key]) for unit, amount in work.items()},
             **{name: or_none(values[key]) for name, values in numbers.items()},  # type: ignore[arg-type]
         )
-        rows.append(_with_headroom(row, roofs[key], judged[key]))
+        rows.append(_bound_by_throughput(_with_headroom(row, roofs[key], judged[key])))
     return rows
 
 
@@ -313,6 +317,20 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
         else:
             result.append((unit_title(bound[0]), bound[1]))
     return result
+
+
+def _bound_by_throughput(row: Hotspot) -> Hotspot:
+    """The row with the busier of SMs and memory for a bound where no roof is known, as NVIDIA's speed-of-light rule.
+
+    If neither reaches `LATENCY_BELOW`, it is latency. One of them alone must be near its limit.
+    """
+    known = {title: share for title, share in (("SM", row.sm_busy), ("memory", row.memory_busy)) if share is not None}
+    if row.bound is not None or not known:
+        return row
+    busiest = max(known, key=lambda title: known[title])
+    if len(known) == 1:
+        return replace(row, bound=busiest) if known[busiest] >= NEAR_ITS_LIMIT else row
+    return replace(row, bound=busiest if known[busiest] >= LATENCY_BELOW else "latency")
 
 
 def _with_headroom(row: Hotspot, roof: float, judged: float) -> Hotspot:

@@ -67,7 +67,11 @@ def _short(name: str) -> str:
 
 
 def _bound(row: Hotspot) -> str:
-    if row.bound is None or row.bound_fraction is None:
+    if row.bound is None:
         return ""
+    if row.bound_fraction is None:
+        parts = (("SM", row.sm_busy), ("memory", row.memory_busy))
+        busy = [f"{title} {percent(one)}" for title, one in parts if one is not None]
+        return f"bound by {row.bound}: {' and '.join(busy)} of {'their peaks' if len(busy) > 1 else 'its peak'}"
     least = "at least " if row.flops_lower_bound and row.bound != "DRAM" else ""
     return f"bound by {row.bound} at {least}{percent(row.bound_fraction)} of its roof"

@@ -64,6 +64,8 @@ COLUMNS = (
     Column("least_bytes", "least bytes", "byte", "byte", spare=7),
     Column("least_bytes_per_s", "least B/s", "byte/s", "byte/s", spare=4),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
+    Column("sm_busy", "SM", "fraction", spare=1),
+    Column("memory_busy", "memory", "fraction", spare=1),
     Column("bound", "bound", spare=0),
     Column("bound_fraction", "of bound", "fraction", spare=0),
     Column("headroom_ns", "headroom", "time", "ns", spare=5),
@@ -367,10 +369,14 @@ def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, every_
 
 
 def _unused(rows: Sequence[Hotspot]) -> set[str]:
-    """The columns of bytes, counted or estimated, that no kernel has a value in while the others have."""
+    """The columns that say nothing: bytes that are not known while others are, times that are each of one launch."""
     estimated = any(row.least_bytes is not None or row.least_bytes_per_s is not None for row in rows)
     counted = any(row.dram_bytes is not None or row.dram_bytes_per_s is not None for row in rows)
     unused = set() if estimated else {"least_bytes", "least_bytes_per_s"}
+    if all(row.launches <= 1 for row in rows):
+        unused |= {"time_mean_ns", "time_min_ns", "time_max_ns"}
+    if len(rows) == 1:
+        unused |= {"time_cumulative"}
     return unused | ({"dram_bytes", "dram_bytes_per_s"} if estimated and not counted else set())
 
 
