@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
+from ncu_launch.notes import Kind, Note
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
@@ -415,7 +416,8 @@ def _fallback(
     if needed:
         ways = on_an_unnamed_cpu() if of_unnamed_cpu else on_an_unknown(device, sms, by_ncu=how.by_ncu)
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
-        notes.append(f"{what} known for {device.name or 'this device'}{ways}")
+        unknown = f"{what} known for {device.name or 'this device'}{ways}"
+        notes.append(Note(unknown, Kind.NOT_KNOWN, "ceilings"))
     return None
 
 
@@ -426,10 +428,9 @@ def _on_a_family(device: Device, family: Sequence[Machine], shared: Mapping[str,
     unknown = f"; they differ in {' and '.join(missing)}, which {lacks}" if missing else ""
     others = known_boards(device.capability, sms, but=family)
     too = f", which other boards have too: {others}" if others else ""
-    return (
-        f"the report names no device: ceilings are what {ids(family)} agree on (compute capability "
-        f"{device.capability}{too}){unknown}. Say --machine NAME to choose one"
-    )
+    agreed_on = f"ceilings are what {ids(family)} agree on (compute capability {device.capability}{too}){unknown}"
+    words = f"the report names no device: {agreed_on}. Say --machine NAME to choose one"
+    return Note(words, Kind.METHOD)
 
 
 def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:
@@ -476,10 +477,9 @@ def _fill(
             _draw_rate(result, title, rate, fallback, clock, assumed)
     has_bound = not np.isnan(result.per_launch["dram"][at]).all()  # without a DRAM ceiling no launch has one
     if has_bound and scaled and boost and steady and steady < SAME_CLOCK * boost:
-        result.notes.append(
-            f"{title} was profiled at {steady / 1e9:.2f} GHz: its peaks are the data sheet's, of {boost / 1e9:.2f} "
-            "GHz, scaled to that clock"
-        )
+        profiled = f"{title} was profiled at {steady / 1e9:.2f} GHz"
+        peaks = f"its peaks are the data sheet's, of {boost / 1e9:.2f} GHz, scaled to that clock"
+        result.notes.append(Note(f"{profiled}: {peaks}", Kind.METHOD))
 
 
 def _draw_rate(

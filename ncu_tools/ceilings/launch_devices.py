@@ -59,6 +59,17 @@ def devices_of(table: pa.Table) -> dict[Device, Rows]:
     return result
 
 
+def names_of_devices(table: pa.Table) -> tuple[str, ...]:
+    """The devices of launches by name, by compute capability where the report names none; () where neither is there."""
+    for column, before in (("device_name", ""), ("compute_capability", "compute capability ")):
+        if column in table.column_names and len(table):
+            codes, texts = tables.codes(table, column)
+            found = [texts[code] for code in np.flatnonzero(np.bincount(codes, minlength=len(texts))).tolist()]
+            if any(found):
+                return tuple(f"{before}{text}" for text in found if text)
+    return ()
+
+
 def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
     """The distinct numbers of threads, and for each launch the index of its own."""
     if THREADS not in table.column_names:

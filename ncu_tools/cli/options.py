@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.run_files import INDUCTOR
+from ncu_launch.notes import shown_notes
 
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table, left_out, printable, to_csv, to_json, to_markdown, to_text
+from ncu_tools.report.table import Table, markdown_text, printable, to_csv, to_json, to_markdown, to_text
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.report.head import Head
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
 FORMATS = ("text", "json", "csv", "markdown")
 ROWS_SHOWN = 20
+HEADS_SHOWN = 5
+"""If more runs stand in one table, the others have no line above it."""
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
 FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_type=Path) for is_folder in (False, True))
@@ -37,6 +41,8 @@ FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_typ
 WIDTH = "NCU_BENCH_WIDTH"
 """Environment variable: lines as on a terminal of so many columns, for examples and tests."""
 NARROWEST_TERMINAL = 40
+WIDTH_OF_PIPES = 120
+"""Columns of a line of notes, and of the line above a table, where standard output or error is no terminal."""
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -218,24 +224,46 @@ def engine_of(dask: str | None) -> Iterator[Engine | None]:
         yield engine
 
 
-def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
-    """Write a table to standard output; notes go to standard error, or into the JSON or Markdown itself."""
+def show(table: Table, output_format: str, *, full_names: bool = False, head: Head | None = None) -> None:
+    """Write a table to standard output, below its head; notes go to standard error, or into the JSON or Markdown."""
     table.notes = list(dict.fromkeys(table.notes))
+    if head is not None:
+        echo_head(head, output_format)
+        table.extra = {"head": head.as_json(), **table.extra}
     if output_format in MACHINE_FORMATS:
         _write(to_json(table) if output_format == "json" else to_csv(table))
     elif output_format == "markdown":
+        table.notes = shown_notes(table.notes)
         click.echo(to_markdown(table))
     else:
-        table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
+        echo_text(table, full_names=full_names)
     if table.notes and output_format in ("text", "csv"):
         echo_notes(table.notes)
 
 
-def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
-    """Write a table as text that fits the terminal; returns the note on columns that were left out, if any."""
-    width = terminal_width()
-    click.echo(to_text(table, width, full_names=full_names))
-    return _columns_note(left_out(table, width), width)
+def echo_head(head: Head, output_format: str) -> None:
+    """Write the line above a table, and an empty one below it; JSON has it as `head`, CSV does not."""
+    if output_format not in MACHINE_FORMATS:
+        click.echo(f"{head.text(_line_width()) if output_format == 'text' else markdown_text(head.text())}\n")
+
+
+def echo_heads(heads: Sequence[Head], output_format: str, first: str | None = None) -> None:
+    """Write the lines of several runs above their table, and the sentence on what changed `first`; of many, a few."""
+    if output_format in MACHINE_FORMATS or not heads:
+        return
+    *others, last = heads[:HEADS_SHOWN]
+    for one in others:
+        click.echo(one.text(_line_width()) if output_format == "text" else f"{markdown_text(one.text())}\n")
+    echo_head(last if first is None else replace(last, first=first), output_format)
+
+
+def _line_width() -> int:
+    return terminal_width() or WIDTH_OF_PIPES
+
+
+def echo_text(table: Table, *, full_names: bool = False) -> None:
+    """Write a table as text that fits the terminal."""
+    click.echo(to_text(table, terminal_width(), full_names=full_names, colours=has_colours(sys.stdout)))
 
 
 def _write(pieces: Iterable[str]) -> None:
@@ -247,13 +275,6 @@ def _write(pieces: Iterable[str]) -> None:
     while some := "".join(islice(remaining, PIECES_AT_ONCE)):
         click.echo(some, nl=False)
     click.echo()
-
-
-def _columns_note(hidden: list[Column], width: int | None) -> list[str]:
-    if not hidden:
-        return []
-    titles = ", ".join(dict.fromkeys(column.title for column in hidden))
-    return [MoreToSee(f"no room in {width} columns for: {titles}; a wider terminal, a pipe or --format csv shows them")]
 
 
 def terminal_width() -> int | None:
@@ -273,14 +294,19 @@ def width_of(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns
 
 
+def has_colours(stream: TextIO) -> bool:
+    """Whether a stream is a terminal with colours, which NO_COLOR and TERM=dumb switch off (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def echo_notes(notes: Sequence[str]) -> None:
-    """Print notes on standard error: a few lines of a terminal, all of them with --notes, in pipes and in files."""
+    """Print the weightiest notes on standard error, in a few lines; all of them with --notes."""
     from ncu_tools.cli.terminal_notes import fitted_notes
 
     context = click.get_current_context(silent=True)
     asked = context.find_object(Asked) if context is not None else None
     every = asked is not None and asked.notes
-    for line in fitted_notes(notes, None if every else width_of(sys.stderr)):
+    for line in fitted_notes(notes, None if every else width_of(sys.stderr) or WIDTH_OF_PIPES):
         click.echo(line, err=True)
 
 
@@ -370,7 +396,7 @@ PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
     ),
     click.Option(
         ("--notes",), is_flag=True, expose_value=False, callback=_notes,
-        help="Show all notes, where a terminal shows five lines of them.",
+        help="Show all notes, not five lines of them.",
     ),
     click.Option(
         ("--memory-limit",), metavar="SIZE", expose_value=False, callback=_memory_limit,

@@ -1,29 +1,39 @@
-"""Notes on a terminal: a few lines, the most important notes first, and how many there are besides."""
+"""Notes for people: a few lines, the most important notes first, and how many there are besides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from ncu_launch.notes import Kind, Note, kind_of, shown_notes
+
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import printable, text_width
 
 LINES = 5
-"""Most lines of a terminal that notes take."""
+"""Most lines that notes take without --notes."""
 BEFORE = "note: "
 TWO_LINES = 2
 
 
-class MoreToSee(str):
+class MoreToSee(Note):
     """A note on what else could be shown, as rows beyond --top: less important than what the numbers are."""
 
     __slots__ = ()
 
+    def __new__(cls, text: str) -> MoreToSee:
+        """The note `text`."""
+        return super().__new__(cls, text, Kind.MORE)
 
-class WrittenFile(str):
+
+class WrittenFile(Note):
     """A note on a file or folder that the command wrote. It is always shown, and last."""
 
     __slots__ = ()
+
+    def __new__(cls, text: str) -> WrittenFile:
+        """The note `text`."""
+        return super().__new__(cls, text, Kind.WRITTEN)
 
 
 def picture_written(picture: bytes, output: Path) -> WrittenFile:
@@ -35,16 +45,15 @@ def picture_written(picture: bytes, output: Path) -> WrittenFile:
 
 
 def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:
-    """The lines to print, as "note: ...": all notes if `width` is None, else what fits in `LINES` lines of that width.
+    """The lines to print, as "note: ...", by `shown_notes`: all if `width` is None, else `LINES` lines of that width.
 
-    Notes keep their order, but for `MoreToSee` and `WrittenFile`, which come last. A note that does not fit gives way
-    to shorter ones behind it; the first one is cut instead.
+    A note that does not fit gives way to shorter ones behind it; the first one is cut instead.
     """
-    ordered = sorted(notes, key=lambda note: 2 * isinstance(note, WrittenFile) + isinstance(note, MoreToSee))
+    ordered = shown_notes(notes)
     texts = [BEFORE + printable(note) for note in ordered]
     if width is None or sum(_lines(text, width) for text in texts) <= LINES:
         return texts
-    always = [text for text, note in zip(texts, ordered, strict=True) if isinstance(note, WrittenFile)]
+    always = [text for text, note in zip(texts, ordered, strict=True) if kind_of(note) == Kind.WRITTEN]
     room = max(LINES - 1 - sum(_lines(text, width) for text in always), TWO_LINES)
     shown: list[str] = []
     others = texts[: len(texts) - len(always)]

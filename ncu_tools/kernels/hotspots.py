@@ -18,11 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
+from ncu_launch.notes import Kind, Note
 from ncu_parsers.derived.operators.inductor_sources import places_of
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
+from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
@@ -60,11 +62,16 @@ SEVERAL_AS_ONE = (
     "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
 )
 SOME_TYPES = "some tensor types"
+EVERY_TYPE = "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
+SUBJECTS = {"FLOP counts": "FLOPs", "DRAM bytes": "DRAM bytes"}
+"""What launches lack -> the subject of the note on it."""
 WITHOUT_STACKS = (
     "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
 )
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
+LATENCY_BELOW = 0.6
+"""Where neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: as below."""
 NEAR_ITS_LIMIT = 0.8
 """If no FLOPs are known, from this one on, whatever the compute units did. Source: NVIDIA's speed-of-light rule."""
 
@@ -83,7 +90,8 @@ def hotspots(
     """
     run = RunSums(group, of_several=rows is not None)
     run.add(table, ceilings, rows)
-    return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
+    notes = [*run.notes(), *ceilings.notes]
+    return ranked(run.kernels(), notes, by=by, time_title=run.time_title, devices=run.devices)
 
 
 class RunSums(MergedByField):
@@ -126,6 +134,11 @@ class RunSums(MergedByField):
     def time_title(self) -> str:
         """The title of the times of the launches."""
         return time_title(self._counts.clocks)
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of the launches, in their order."""
+        return list(self._counts.devices)
 
     def kernels(self) -> list[Hotspot]:
         """All kernels, without their shares of the run."""
@@ -264,6 +277,8 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
         "least_bytes": sums.total("least"),
         "least_bytes_per_s": sums.rate("least"),
         "arithmetic_intensity": sums.intensity(),
+        "sm_busy": sums.busy("sm"),
+        "memory_busy": sums.busy("memory"),
     }
     work = {unit: sums.total(unit) for unit in sums.used_units()}
     rows = []
@@ -282,7 +297,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
             work={unit: or_none(amount[key]) for unit, amount in work.items()},
             **{name: or_none(values[key]) for name, values in numbers.items()},  # type: ignore[arg-type]
         )
-        rows.append(_with_headroom(row, roofs[key], judged[key]))
+        rows.append(_bound_by_throughput(_with_headroom(row, roofs[key], judged[key])))
     return rows
 
 
@@ -302,6 +317,20 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
         else:
             result.append((unit_title(bound[0]), bound[1]))
     return result
+
+
+def _bound_by_throughput(row: Hotspot) -> Hotspot:
+    """The row with the busier of SMs and memory for a bound where no roof is known, as NVIDIA's speed-of-light rule.
+
+    If neither reaches `LATENCY_BELOW`, it is latency. One of them alone must be near its limit.
+    """
+    known = {title: share for title, share in (("SM", row.sm_busy), ("memory", row.memory_busy)) if share is not None}
+    if row.bound is not None or not known:
+        return row
+    busiest = max(known, key=lambda title: known[title])
+    if len(known) == 1:
+        return replace(row, bound=busiest) if known[busiest] >= NEAR_ITS_LIMIT else row
+    return replace(row, bound=busiest if known[busiest] >= LATENCY_BELOW else "latency")
 
 
 def _with_headroom(row: Hotspot, roof: float, judged: float) -> Hotspot:
@@ -328,6 +357,7 @@ class _NoteCounts(MergedByField):
         self.coverage = WorkCoverage()
         self.failed_names: set[str] = set()
         self.capabilities: set[str | None] = set()
+        self.devices: dict[str, None] = {}
         self.missing: Counter[str] = Counter()
         self.of_several = 0
         self.lower_bounds: Counter[str] = Counter()
@@ -346,6 +376,7 @@ class _NoteCounts(MergedByField):
             failed = launches.texts_at("kernel_short", np.flatnonzero(launches.failed))
             self.failed_names |= {name or "?" for name in failed}
         self.capabilities |= _capabilities(launches.table, succeeded)
+        self.devices |= dict.fromkeys(names_of_devices(launches.table))
         codes, sources = tables.codes(launches.table, "source")
         self.clocks |= clocks_of(launches.table)
         self.coverage.add(launches.table, launches.seconds * launches.weight)
@@ -372,11 +403,12 @@ class _NoteCounts(MergedByField):
 
     def notes(self) -> list[str]:
         """The notes as sentences."""
-        notes = [note] if (note := operators_note(self.clocks)) else []
+        notes: list[str] = [note] if (note := operators_note(self.clocks)) else []
         notes += self.coverage.notes()
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])
-            notes.append(f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}")
+            failed = f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}"
+            notes.append(Note(failed, Kind.LOST))
         if self.averaged:
             notes.append("the report holds averages over launches (a summary): totals are average x launches")
         wanted = {
@@ -385,23 +417,31 @@ class _NoteCounts(MergedByField):
             "DRAM bytes": "dram__bytes.sum",
         }
         notes += [
-            f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}"
+            Note(
+                f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}",
+                *(Kind.NO_TIME, "times") if column == "times" else (Kind.NOT_KNOWN, SUBJECTS[column]),
+            )
             for column, missing in self.missing.items()
             if missing
         ]
         if self.of_several:
             notes.append(f"{self.of_several} of {self.succeeded} launches are ranges or graphs: {SEVERAL_AS_ONE}")
         partial = [
-            f"FLOPs of {counted(count, 'launch', 'launches')} are {how} (not collected: {missing})"
-            for how, counts in (("at least what is shown", self.lower_bounds), ("not known", self.unknown))
+            (f"FLOPs of {counted(count, 'launch', 'launches')} are {how} (not collected: {missing})", kind, subject)
+            for how, counts, kind, subject in (
+                ("at least what is shown", self.lower_bounds, Kind.ESTIMATE, ""),
+                ("not known", self.unknown, Kind.NOT_KNOWN, "FLOPs"),
+            )
             for missing, count in sorted(counts.items())
         ]
         if SOME_TYPES in (*self.lower_bounds, *self.unknown):
-            partial[-1] += "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
-        notes += partial
+            words, kind, subject = partial.pop()
+            partial.append((words + EVERY_TYPE, kind, subject))
+        notes += [Note(*one) for one in partial]
         notes += estimate_notes(self.estimates)
         if self.rounded:
-            notes.append(f"{self.rounded} launches print a time of 0: shorter than the report's digits can show")
+            zero = f"{self.rounded} launches print a time of 0: shorter than the report's digits can show"
+            notes.append(Note(zero, Kind.NO_TIME))
         return notes
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,18 +62,18 @@ def hotspots_of(
         from ncu_tools.kernels.hotspots import hotspots
 
         result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
-        return Hotspots(result.rows, [*run.notes, *result.notes], result.time_title)
+        return replace(result, notes=[*run.notes, *result.notes])
     if isinstance(run.file, Dataset):
-        rows, notes, title = _summed_dataset(run.file, machine, group)
-        return ranked(rows, [*run.notes, *notes], by=by, time_title=title)
+        whole = sums_of_dataset(run.file, partial(_sums_of, machine, group))
+        return whole.ranked([*run.notes, *whole.reports], run.file, by)
     kept = None
     if machine is None and group == "name" and isinstance(run.file, Path):
         kept = cached_kernels(run.file)
     if kept is not None:
         rows, about = kept
-        return ranked(rows, [*(run.notes or about.said), *about.notes], by=by, time_title=about.time_title)
-    rows, notes, title = _summed(run.file, machine, group)
-    return ranked(rows, [*(run.notes or notes_of(run.file)), *notes], by=by, time_title=title)
+        notes = [*(run.notes or about.said), *about.notes]
+        return ranked(rows, notes, by=by, time_title=about.time_title, devices=about.devices)
+    return _sums_of(machine, group, run.file).ranked(run.notes or notes_of(run.file), run.file, by)
 
 
 def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *, by: str, group: str) -> Hotspots:
@@ -87,7 +87,8 @@ def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *,
     rows.sort(key=lambda row: -(getattr(row, ORDERS[by]) or 0.0))
     notes = dict.fromkeys([*points[0][1].notes, *(note for _, found in each for note in found.notes)])
     shares = [f"kernels of {len(points)} points are kept apart; shares are of the time of their point"]
-    return Hotspots(rows, [*notes, *(shares if len(points) > 1 else [])], each[0][1].time_title)
+    devices = list(dict.fromkeys(device for _, found in each for device in found.devices))
+    return Hotspots(rows, [*notes, *(shares if len(points) > 1 else [])], each[0][1].time_title, devices)
 
 
 def cache_kernels(launches: Path) -> Path | None:
@@ -97,13 +98,14 @@ def cache_kernels(launches: Path) -> Path | None:
     `NcuBenchError` if a file cannot be read or written.
     """
     made_of = _made_of(launches)
-    rows, notes, title = _summed(launches, None, "name")
-    said = notes_of(launches)
+    summed = _sums_of(None, "name", launches)
+    notes, said = summed.notes(launches), notes_of(launches)
     if _made_of(launches) != made_of:
         return None
     path = launches.with_name(KERNELS)
-    kept = {"schema_version": SCHEMA_VERSION, "kernels": asdict(CacheMetadata(made_of, said, notes, title))}
-    write_table(tables.with_metadata(kernels_table(ranked(rows, notes).rows), kept), path)
+    about = CacheMetadata(made_of, said, notes, summed.run.time_title, summed.run.devices)
+    kept = {"schema_version": SCHEMA_VERSION, "kernels": vars(about)}
+    write_table(tables.with_metadata(kernels_table(ranked(summed.run.kernels(), notes).rows), kept), path)
     return path
 
 
@@ -124,13 +126,14 @@ def cached_kernels(launches: Path) -> tuple[list[Hotspot], CacheMetadata] | None
 class CacheMetadata:
     """Metadata of cached kernels: the key `made_of`, notes on the reports (`said`) and on the launches (`notes`).
 
-    `time_title` is the title of their times.
+    `time_title` is the title of their times, `devices` are what they ran on.
     """
 
     made_of: list[str | None]
     said: list[str]
     notes: list[str]
     time_title: str
+    devices: list[str]
 
 
 def _kept_in(table: pa.Table) -> CacheMetadata | None:
@@ -185,6 +188,11 @@ class Summed(MergedByField):
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
         self.seen[tuple(ceilings.notes), from_file] = None
 
+    def ranked(self, said: Iterable[str], file: File | Dataset, by: str) -> Hotspots:
+        """The kernels, with the notes that are `said` of the file first."""
+        notes, run = [*said, *self.notes(file)], self.run
+        return ranked(run.kernels(), notes, by=by, time_title=run.time_title, devices=run.devices)
+
     def notes(self, file: File | Dataset) -> list[str]:
         """Notes on missing or unusual values of the launches, and on the sources of their ceilings.
 
@@ -204,27 +212,12 @@ class Summed(MergedByField):
         return [*self.run.notes(), *notes]
 
 
-def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str], str]:
-    """Sum a file of launches: its kernels, the notes, and the title of the times.
-
-    A few row groups are in memory at a time.
-    """
-    summed = _sums_of(machine, group, launches)
-    return summed.run.kernels(), summed.notes(launches), summed.run.time_title
-
-
 def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
     from ncu_tools.kernels.hotspots import RunSums
 
     return sums_of_file(
         lambda: Summed(RunSums(group), machine), partial(batches_for_sums, others=OF_GROUPS[group]), launches
     )
-
-
-def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str], str]:
-    """Sum a dataset: its kernels, the notes, and the title of the times. Raises as `sums_of_dataset` does."""
-    whole = sums_of_dataset(dataset, partial(_sums_of, machine, group))
-    return whole.run.kernels(), [*whole.reports, *whole.notes(dataset)], whole.run.time_title
 
 
 def _merged(notes: Sequence[str]) -> list[str]:

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.notes import Note
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
+
+NEEDS = {"headroom": "a ceiling and FLOPs or bytes", "flops": "FLOP counts", "dram": "DRAM bytes"}
+BY_TIME = "rows are by time: none has what --sort {} needs, {}"
 
 KERNEL, CATEGORY = "kernel", "category"
 GROUPS = {
@@ -45,8 +49,10 @@ class Hotspot:
     leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
     arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
     not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
-    the most that the run can gain. `point` has the values of what was varied, {} in other runs. Of a row that is a
-    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
+    the most that the run can gain. `sm_busy` and `memory_busy` are the fractions of its peak that the busiest part of
+    the SMs and of the memory system reached; by them `bound` is "SM", "memory" or "latency" where no roof is known, and
+    `bound_fraction` then is None. `point` has the values of what was varied, {} in other runs. Of a row of a Python
+    location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
     """
 
     kernel: str
@@ -74,6 +80,8 @@ class Hotspot:
     work: dict[str, float | None] = field(default_factory=dict)
     least_bytes: float | None = None
     least_bytes_per_s: float | None = None
+    sm_busy: float | None = None
+    memory_busy: float | None = None
     point: dict[str, Any] = field(default_factory=dict)
     kernels: int | None = None
     hottest_kernel: str | None = None
@@ -86,11 +94,12 @@ class Hotspot:
 
 @dataclass
 class Hotspots:
-    """All kernels in the requested order, with notes, and the title of their times."""
+    """All kernels in the requested order, with notes, the title of their times, and the devices that they ran on."""
 
     rows: list[Hotspot]
     notes: list[str] = field(default_factory=list)
     time_title: str = "time"
+    devices: Sequence[str] = ()
 
 
 def kernels_table(rows: list[Hotspot]) -> pa.Table:
@@ -160,13 +169,26 @@ def _sum_of_all(values: list[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time", time_title: str = "time") -> Hotspots:
+def ranked(
+    kernels: Iterable[Hotspot],
+    notes: Sequence[str],
+    *,
+    by: str = "time",
+    time_title: str = "time",
+    devices: Sequence[str] = (),
+) -> Hotspots:
     """Sort the kernels of one run by `by` (one of `ORDERS`) and add their shares of the run; flags follow `notes`."""
-    order = ORDERS[by]
-    rows = sorted(
-        kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
-    )
-    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title)
+    rows = list(kernels)
+    is_known = any(getattr(row, ORDERS[by]) is not None for row in rows)
+    fallback = [] if is_known or by == "time" else [Note(BY_TIME.format(by, NEEDS[by]))]
+    notes, orders = [*fallback, *notes], (ORDERS[by], ORDERS["time"])
+
+    def rank(row: Hotspot) -> tuple[float, float, str]:
+        first, then = (-1.0 if (value := getattr(row, order)) is None else value for order in orders)
+        return -first, -then, row.kernel
+
+    rows.sort(key=rank)
+    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title, devices)
 
 
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:

@@ -30,6 +30,7 @@ from ncu_tools.ceilings.work_by_unit import (
     work_by_unit,
 )
 from ncu_tools.numbers.named_sums import Keys, Mask, NamedSums, Title, extended, or_none, ratio
+from ncu_tools.runs.partition_sums import BUSY
 
 Other = TypeVar("Other", bound=Hashable)
 Objects = npt.NDArray[np.object_]
@@ -61,6 +62,7 @@ class Launches:
         self.least = tables.floats(table, LEAST_BYTES)
         self.traffic: Floats = np.where(np.isnan(self.dram), self.least, self.dram)
         """What the roofline model takes for bytes of memory: counted, else the least that shapes allow."""
+        self.busy = {part: tables.floats(table, metric) / 100 for part, metric in BUSY.items()}
         self.basis_codes, self.bases = tables.codes(table, "flops_basis")
         self.partial = self._basis_says("not collected") | self._basis_says("not every")
         self.work = work_by_unit(table, self.flops, self._basis_says(LEFT_OUT), self.partial)
@@ -137,6 +139,8 @@ class KernelSums(Generic[Title]):
             self._add_amount(["flops"], launches.flops, launches, rated=True)
             self._add_amount(["dram"], launches.dram, launches, rated=True)
             self._add_amount(["least"], launches.least, launches, rated=True)
+            for part in BUSY:
+                self._add_busy(part, launches)
             for units, amount in _units_by_work(launches.work):
                 self._add_amount(units, amount, launches)
             self._add_main_units(launches)
@@ -230,6 +234,17 @@ class KernelSums(Generic[Title]):
             self._sums.add(f"{name} timed", amount * launches.weight, both)
             self._sums.add(f"{name} seconds", launches.seconds * launches.weight, both)
 
+    def _add_busy(self, part: str, launches: Launches) -> None:
+        """Add how busy a part of the GPU was, weighted by time, and by launches for those without one."""
+        share = launches.busy[part]
+        known = ~np.isnan(share) & launches.succeeded
+        if not known.any():
+            return
+        self._sums.count([f"{part} busy known"], known)
+        for title, weight in (("busy", launches.weight), ("busy seconds", launches.seconds * launches.weight)):
+            self._sums.add(f"{part} {title}", share * weight, known)
+            self._sums.add(f"{part} {title} of", weight, known)
+
     def _add_main_units(self, launches: Launches) -> None:
         known = ~np.isnan(launches.flops) & launches.succeeded
         for unit in FLOAT_UNITS:
@@ -311,6 +326,14 @@ class KernelSums(Generic[Title]):
     def rate(self, what: str) -> Floats:
         """An amount per second, one per kernel, over the launches that have both."""
         return ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
+
+    def busy(self, part: str) -> Floats:
+        """How busy a part of the GPU was, a mean over time, one per kernel; NaN unless every launch knows it."""
+        known = self.of(f"{part} busy known")
+        over_time = ratio(self.of(f"{part} busy seconds"), self.of(f"{part} busy seconds of"))
+        over_launches = ratio(self.of(f"{part} busy"), self.of(f"{part} busy of"))
+        means = np.where(np.isnan(over_time), over_launches, over_time)
+        return np.where((known > 0) & (known == self.of("succeeded")), means, np.nan)
 
     def intensity(self) -> Floats:
         """FLOPs per byte of memory, one per kernel: a ratio of sums over the launches that have both."""

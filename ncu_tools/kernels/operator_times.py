@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.notes import Kind, Note
 from ncu_parsers.report_data.operator_records import DIALECT, OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
 
@@ -45,15 +46,14 @@ def time_title(clocks: Iterable[str]) -> str:
     return kinds.pop() if len(kinds) == 1 else TIME
 
 
-def operators_note(clocks: Set[str]) -> str | None:
-    """The note on times, FLOPs and bytes of the operator collector; None if there are none."""
+def operators_note(clocks: Set[str]) -> Note | None:
+    """The note on times, FLOPs and bytes of the operator collector, short in the head line; None if there are none."""
     kinds = [kind for kind in (SELF_CPU, SELF_GPU, SELF_UNKNOWN) if kind in clocks]
     if not kinds:
         return None
     whose = "times of PyTorch operators" if TIME in clocks else "times"
     times = " or ".join("self times" if kind == SELF_UNKNOWN else f"{kind} times" for kind in kinds)
     of = "" if TIME in clocks else " of PyTorch operators"
-    return (
-        f"{whose} are {times}{of}; FLOPs and bytes are counted from operators, not by hardware; DRAM stands for "
-        "inputs + weights + outputs"
-    )
+    counted = "FLOPs and bytes are counted from operators, not by hardware"
+    sentence = f"{whose} are {times}{of}; {counted}; DRAM stands for inputs + weights + outputs"
+    return Note(sentence, Kind.IN_HEAD, "FLOPs and bytes by operator")

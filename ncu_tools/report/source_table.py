@@ -7,12 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import Kind, Note
 
+from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.source.hot_places import MEASURE_OF, HotPlace
 from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.source.stalls import REASONS, stall_counts, stalls
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.report.head import Head, head_of
 from ncu_tools.report.table import Column
 
 RANKED_BY = {
@@ -108,15 +111,26 @@ def text_notes(rows: Sequence[HotPlace]) -> list[str]:
     ]
 
 
-def about(code: KernelCode) -> str:
-    """The kernel, and how much of it there is, as a note."""
+def about(code: KernelCode) -> Note:
+    """The kernel, and how much of it there is, as a note that the head line says."""
+    return Note(f"{code.kernel_name}: {', '.join(amounts_of(code))}", Kind.IN_HEAD)
+
+
+def head_of_code(run: str, code: KernelCode, only: str = "") -> Head:
+    """The line above the table: the kernel, and how much of it there is; what most of its stalls are below it."""
+    what = (short_title(code.kernel_name), *amounts_of(code))
+    return head_of([run], more=what, only=only, first=next(iter(stall_notes(code)), None))
+
+
+def amounts_of(code: KernelCode) -> list[str]:
+    """How much of a kernel there is."""
     samples = code.total("samples")
     parts = [counted(code.launches, "launch", "launches"), counted(len(code.table), "instruction", "instructions")]
     if samples is not None:
         parts.append(f"{samples:,.0f} samples")
     if code.share is not None and code.of_kernels > 1:
         parts.append(f"{percent(code.share)} of those of {code.of_kernels} kernels")
-    return f"{code.kernel_name}: {', '.join(parts)}"
+    return parts
 
 
 def stall_notes(code: KernelCode) -> list[str]:

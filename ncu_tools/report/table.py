@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ncu_tools.numbers.number_format import FORMATS
+from ncu_tools.report.cell_styles import painted, style_of
 
 JSON_SCHEMA_VERSION = 1
 
@@ -200,6 +201,11 @@ def _indented(text: str) -> str:
     return "&nbsp;" * (len(text) - len(bare)) + bare
 
 
+def markdown_text(text: str) -> str:
+    """Lines of text as they are, in Markdown a paragraph each."""
+    return "\n\n".join(map(_escaped, text.splitlines()))
+
+
 def _escaped(text: str) -> str:
     return re.sub(r"([|<>*_`\\\[\]])", r"\\\1", text)
 
@@ -207,32 +213,41 @@ def _escaped(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- text
 
 
-def to_text(table: Table, width: int | None, *, full_names: bool = False) -> str:
+def to_text(table: Table, width: int | None, *, full_names: bool = False, colours: bool = False) -> str:
     """The table as text at most `width` columns wide; unlimited if None.
 
     Names are cut if there is no room for them; with `full_names` they are wrapped instead, as sentences are.
+    With `colours`, cells have those of `cell_styles`, for a terminal.
     """
     columns, sizes, gap = _layout(table, width)
     if gap == GAP:
-        return _padded(table, columns, sizes)
-    return _fitted(table, columns, sizes, full_names=full_names)
+        return _padded(table, columns, sizes, colours=colours)
+    return _fitted(table, columns, sizes, full_names=full_names, colours=colours)
 
 
-def _padded(table: Table, columns: list[Column], sizes: dict[str, int]) -> str:
+def _padded(table: Table, columns: list[Column], sizes: dict[str, int], *, colours: bool) -> str:
     """The table if every cell fits."""
     titles = [_aligned(column.title, column, sizes) for column in columns]
-    rows = ([_aligned(cell(column, row), column, sizes) for column in columns] for row in table.rows)
+    rows = (
+        [_aligned(cell(column, row), column, sizes, _style(column, row) if colours else "") for column in columns]
+        for row in table.rows
+    )
     rule = "─" * (_width(columns, sizes, GAP) - GAP)
     lines = [(" " * GAP).join(cells).rstrip() for cells in (titles, [rule], *rows)]
     return "\n".join(f" {line}" for line in lines if line)
 
 
-def _aligned(text: str, column: Column, sizes: dict[str, int]) -> str:
+def _aligned(text: str, column: Column, sizes: dict[str, int], style: str = "") -> str:
     room = " " * (sizes[column.name] - text_width(text))
+    text = painted(text, style)
     return room + text if column.is_number else text + room
 
 
-def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_names: bool) -> str:
+def _style(column: Column, row: dict[str, Any]) -> str:
+    return style_of(column.name, row.get(column.name))
+
+
+def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_names: bool, colours: bool) -> str:
     """The table if cells may be longer than their column."""
     from rich import box  # slow to import, and most tables do not need it
     from rich.console import Console
@@ -248,8 +263,10 @@ def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_
             overflow="fold" if wraps else "ellipsis", min_width=size, max_width=size,
         )  # fmt: skip
     for row in table.rows:
-        shown.add_row(*(Text(cell(column, row)) for column in columns))
-    console = Console(width=_width(columns, sizes, GAP), color_system=None)
+        shown.add_row(*(Text(cell(column, row), _style(column, row) if colours else "") for column in columns))
+    console = Console(
+        width=_width(columns, sizes, GAP), color_system="standard" if colours else None, force_terminal=colours
+    )
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())

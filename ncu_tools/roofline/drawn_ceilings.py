@@ -13,11 +13,8 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.ceilings.machine_files import DRAM
-from ncu_tools.roofline.roofline import Roofline, ceiling_label
+from ncu_tools.roofline.roofline import ALIKE, Roofline, ceiling_label
 from ncu_tools.roofline.scene import ALL, AUTO, SPARSE, DrawnCeiling, RidgePoint
-
-ALIKE = 0.01
-"""Relative difference up to which two peaks are drawn as one line."""
 
 
 def drawn_ceilings(result: Roofline, choice: str = AUTO, units: Sequence[str] = ()) -> list[DrawnCeiling]:

@@ -180,10 +180,16 @@ def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Tabl
 
 
 def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
-    result.ceilings += [ceiling for ceiling in ceilings.drawn if ceiling not in result.ceilings]
-    result.others += [ceiling for ceiling in ceilings.others if ceiling not in result.others]
+    for known, new in ((result.ceilings, ceilings.drawn), (result.others, ceilings.others)):
+        known += [one for one in new if not any(_are_alike(one, other) for other in known)]
     found = (*ceilings.drawn, *ceilings.others)
     result.known += [ceiling for ceiling in found if ceiling not in result.known]
+
+
+def _are_alike(one: Ceiling, other: Ceiling) -> bool:
+    """True for ceilings of one device and kind that differ by less than is drawn, as at clocks of two reports."""
+    same = replace(one, value=other.value, source=other.source) == other
+    return same and abs(one.value - other.value) <= ALIKE * other.value
 
 
 def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, dense: bool) -> Points:
@@ -307,6 +313,8 @@ def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]
 
 
 ALWAYS_DRAWN = ("dram", "fp32")
+ALIKE = 0.01
+"""Relative difference up to which two ceilings are one."""
 
 
 def worth_drawing(ceilings: list[Ceiling], units: set[str | None]) -> list[Ceiling]:

@@ -36,9 +36,14 @@ OF_CEILINGS = frozenset({
 })  # fmt: skip
 OF_OPERATORS = ("operator", "operation", OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
 """What launches of a trace know of their operators."""
+BUSY = {
+    "sm": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+}
+"""How near the busiest part of the SMs, and of the memory system, is to its peak: ncu's GPU Speed Of Light."""
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "grid", "invocations", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", LEAST_BYTES, *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
+    "dram_bytes", LEAST_BYTES, *BUSY.values(), *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
 """Launches without a grid may be ranges or graphs, which ncu profiled as one: a note counts them."""
 OF_GROUPS = {

@@ -18,7 +18,7 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
     dask_option,
-    echo_notes,
+    echo_heads,
     echo_text,
     format_option,
     options_in,
@@ -237,6 +237,7 @@ def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_for
         for one in ones
     ]
     compared.table.extra["gates"] = rows
+    echo_heads(compared.heads, output_format, compared.first)
     gates = Table("gates", GATE_COLUMNS if len(outcomes) > 1 else GATE_COLUMNS[1:], rows)
     summaries = Table("summaries", [SUMMARY], [{SUMMARY.name: one} for one in compared.sentences])
     for above in (gates, summaries) if output_format == "markdown" else ():
@@ -259,7 +260,7 @@ def _show_below(compared: Compared, gates: Table) -> None:
         click.echo(("" if number else "\n") + (line if width is None else fill(line, width)))
     if gates.rows:
         click.echo()
-        echo_notes(echo_text(gates, full_names=True))
+        echo_text(gates, full_names=True)
 
 
 def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:

@@ -109,6 +109,7 @@ def command(
     from ncu_tools.model.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
     from ncu_tools.model.expected.user_ranges import passes_in
     from ncu_tools.model.language.engine_steps import inside
+    from ncu_tools.report.head import head_of
     from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import of_phases, pattern_of
@@ -153,10 +154,9 @@ def command(
         extra["generation"] = [asdict(row) for row in generation.rows]
         notes += generation.notes
     columns = (*EXPECTED_COLUMNS, FITTING)
-    show(
-        Table("expected", columns, [_cells(row) for row in shown], [*notes, *measured.notes], extra, MACHINE_READABLE),
-        output_format,
-    )
+    notes += measured.notes
+    table = Table("expected", columns, [_cells(row) for row in shown], notes, extra, MACHINE_READABLE)
+    show(table, output_format, head=head_of([run], measured.table, measured.notes))
     if generation is not None and output_format in ("text", "markdown"):
         generation.show([], output_format)
 

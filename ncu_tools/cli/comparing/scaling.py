@@ -16,7 +16,6 @@ from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
     dask_option,
-    echo_notes,
     echo_text,
     engine_of,
     format_option,
@@ -134,7 +133,7 @@ def command(
     if output_format == "text":
         for matrix in matrices:
             click.echo()
-            echo_notes(echo_text(matrix))
+            echo_text(matrix)
 
 
 def _rows(runs: Sequence[str], dask: str | None) -> tuple[list[Row], list[str]]:

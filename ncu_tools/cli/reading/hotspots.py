@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.hotspots import Hotspot, Hotspots
+    from ncu_tools.report.head import Head
     from ncu_tools.runs.loading import OnDisk, Run
     from ncu_tools.runs.selection import Selection
 
@@ -63,6 +64,8 @@ COLUMNS = (
     Column("least_bytes", "bytes by shapes", "byte", "byte", spare=7),
     Column("least_bytes_per_s", "B/s by shapes", "byte/s", "byte/s", spare=4),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
+    Column("sm_busy", "SM", "fraction", spare=1),
+    Column("memory_busy", "memory", "fraction", spare=1),
     Column("bound", "bound", spare=0),
     Column("bound_fraction", "% of roof", "fraction", spare=0),
     Column("headroom_ns", "headroom", "time", "ns", spare=5),
@@ -165,8 +168,7 @@ def command(
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
     RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
-    of reports, or - for standard input. A terminal shows the columns that it has room for, and a note names the others,
-    which every other output has.
+    of reports, or - for standard input. Text shows the columns that there is room for; CSV and JSON have all.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
     With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
     with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics by full name,
@@ -198,7 +200,12 @@ def command(
 
             table = rules_of_run(found_runs, group, top, output_format)
             table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
-            show(table, output_format, full_names=full_names)
+            show(
+                table,
+                output_format,
+                full_names=full_names,
+                head=_head(runs, _kernels(found_runs, machine, order, group, diagnose=False)[0], only),
+            )
             return
         result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
         chosen = _chosen_columns(found_runs, asked.columns, group)
@@ -209,9 +216,10 @@ def command(
             f"{', '.join(runs)} holds launches of several.",
             "Choose one with --point, as n=64, or name its run folder, which lies in that of the run.",
         )
+    head = _head(runs, result, only, group)
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
-        show(table, output_format, full_names=full_names)
+        show(table, output_format, full_names=full_names, head=head)
         return
     notes = [
         *_pooled(runs),
@@ -242,7 +250,7 @@ def command(
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
     if group == LOCATION and output_format == "text" and not full_names:
         table = with_short_paths(table, terminal_width())
-    show(table, output_format, full_names=full_names)
+    show(table, output_format, full_names=full_names, head=head)
 
 
 def _id_of(row: dict[str, Any], group: str) -> str | None:
@@ -304,6 +312,20 @@ def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None,
     return found if only is None else only.of(found)
 
 
+def _head(runs: Sequence[str], result: Hotspots, only: Selection | None, group: str = "name") -> Head:
+    """The line above the table, and the kernel that costs most."""
+    from ncu_tools.kernels.kernel_row import run_total
+    from ncu_tools.report.first_sentences import first_kernel
+    from ncu_tools.report.head import head_of
+
+    whole = run_total(result.rows)
+    return head_of(
+        runs, notes=result.notes, only=only.title if only is not None else "", devices=tuple(result.devices),
+        launches=whole.launches, time_ns=whole.time_total_ns, time_title=result.time_title,
+        first=first_kernel(result.rows, by_name=group == "name"),
+    )  # fmt: skip
+
+
 def _kernels(
     found: OnDisk | Run, machine: Machine | None, order: str, group: str, *, diagnose: bool
 ) -> tuple[Hotspots, DiagnosisSums | None]:
@@ -347,10 +369,14 @@ def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, every_
 
 
 def _unused(rows: Sequence[Hotspot]) -> set[str]:
-    """The columns of bytes, counted or estimated, that no kernel has a value in while the others have."""
+    """The columns that say nothing: bytes that are not known while others are, times that are each of one launch."""
     estimated = any(row.least_bytes is not None or row.least_bytes_per_s is not None for row in rows)
     counted = any(row.dram_bytes is not None or row.dram_bytes_per_s is not None for row in rows)
     unused = set() if estimated else {"least_bytes", "least_bytes_per_s"}
+    if all(row.launches <= 1 for row in rows):
+        unused |= {"time_mean_ns", "time_min_ns", "time_max_ns"}
+    if len(rows) == 1:
+        unused |= {"time_cumulative"}
     return unused | ({"dram_bytes", "dram_bytes_per_s"} if estimated and not counted else set())
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.notes import Kind, Note
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
@@ -29,10 +31,12 @@ from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     from ncu_tools.model.layers.layers import Layers
+    from ncu_tools.report.head import Head
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import Selection
 
 LOWER = "flops_lower_bound"
+OF_DEVICES = ("device_name", "compute_capability")
 COLUMNS = (
     Column("layer", "layer", wide=True),
     Column("launches", "launches", "number", spare=4),
@@ -104,21 +108,22 @@ def command(
       ncu-bench layers run --forward-backward --depth 1
     """
     from ncu_tools.model.layers.layers import NEEDED, layers, why_no_layers
+    from ncu_tools.report.first_sentences import first_layer
     from ncu_tools.runs.selection import load_only
     from ncu_tools.runs.varied_run import points_summed
 
     if format_of(output) and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
-        loaded = load_only(run, only, reading=reading, columns=NEEDED)
+        loaded = load_only(run, only, reading=reading, columns=(*NEEDED, *OF_DEVICES))
     loaded.notes = [*points_summed(run, only), *loaded.notes]
     if forward_backward:
-        _show_ratios(loaded, depth, output_format)
+        _show_ratios(run, loaded, depth, only, output_format)
         return
     result = layers(loaded.table, depth=depth)
     notes = [*loaded.notes, *result.notes, *operator_notes(result.clocks)]
     if result.iterations > 1:
-        notes.append(f"means over {result.iterations} iterations")
+        notes.append(Note(f"means over {result.iterations} iterations", Kind.IN_HEAD))
     if not result.rows:
         echo_notes(loaded.notes)
         hint = f"Its kernels: ncu-bench hotspots {shlex.quote(run)}"
@@ -132,13 +137,27 @@ def command(
             )
     indent = output_format in ("text", "markdown")
     rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
-    show(titled_times(Table("layers", COLUMNS, rows, notes, more=MACHINE_READABLE), result.clocks), output_format)
+    table = titled_times(Table("layers", COLUMNS, rows, notes, more=MACHINE_READABLE), result.clocks)
+    head = _head(run, loaded, result.clocks, only, result.iterations)
+    show(table, output_format, head=replace(head, first=first_layer(result.rows)))
 
 
-def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
+def _head(run: str, loaded: Run, clocks: Collection[str], only: Selection | None, iterations: int) -> Head:
+    """The line above the table, with the number of iterations that the numbers are means over."""
+    from ncu_tools.kernels.operator_times import time_title
+    from ncu_tools.report.head import head_of
+
+    means = (f"means over {iterations} iterations",) if iterations > 1 else ()
+    notes = [*loaded.notes, *operator_notes(clocks)]
+    chosen = only.title if only is not None else ""
+    return head_of([run], loaded.table, notes, only=chosen, time_title=time_title(clocks), more=means)
+
+
+def _show_ratios(name: str, run: Run, depth: int | None, only: Selection | None, output_format: str) -> None:
     from ncu_tools.model.layers.forward_backward import forward_backward
 
     result = forward_backward(run.table, depth=depth)
+    head = _head(name, run, result.clocks, only, 0)
     notes = [*run.notes, *result.notes, *operator_notes(result.clocks)]
     indent = output_format in ("text", "markdown")
     rows = []
@@ -150,7 +169,7 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
         columns = [*(one for one in FORWARD_BACKWARD if one is not INTERVAL), *ENDS, *MACHINE_READABLE[:2]]
     else:
         columns = list(FORWARD_BACKWARD)
-    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
+    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format, head=head)
 
 
 def _picture(result: Layers, picture_format: str, title: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import Kind, Note
 
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC, Machine, find_machine, which_board
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -19,6 +20,7 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
     dask_option,
+    echo_heads,
     echo_notes,
     engine_of,
     format_option,
@@ -50,8 +52,10 @@ from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEW
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
     from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf
+    from ncu_tools.report.head import Head
     from ncu_tools.roofline.instruction_roofline import InstructionRoofline
     from ncu_tools.roofline.roofline import Look, Point, Roofline
+    from ncu_tools.roofline.scene import SceneRun
     from ncu_tools.runs.selection import Selection
 
 LOWER = "flops_lower_bound"
@@ -225,9 +229,13 @@ def command(
 
         loading = InstructionsOf(levels, machines, only, placed.group)
         found = _of_instructions(runs, loading, placed, drawn, style, dask)
+        heads = _heads((), found[0].runs, only)
+        echo_heads(heads, output_format)
         if is_drawn_here(style, output_format):
             echo_picture(found[1])
-        show(instruction_table(*found, top, output_format), output_format)
+        table = instruction_table(*found, top, output_format)
+        table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
+        show(table, output_format)
         return
     look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
     require_no_dask(only, dask)
@@ -247,9 +255,56 @@ def command(
 
         for row in table.rows:
             row["kernel_id"] = kernel_id(row["kernel"])
+    if runs:
+        by_name = result.view == KERNELS and placed.group == "name"
+        heads = _heads(result.points, result.runs, only, notes, time_title=result.time_title, by_name=by_name)
+        echo_heads(heads, output_format)
+        table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
     if here:
         echo_picture(scene, rows_shown(top, output_format), legend=False)
+    if not (here or bare) and output_format in ("text", "markdown"):
+        _show_with_roofs(table, result, output_format)
+        return
     show(replace(table, columns=[NUMBER, *table.columns]) if here and not bare else table, output_format)
+
+
+def _show_with_roofs(table: Table, result: Roofline, output_format: str) -> None:
+    """Write the points, and below them the ceilings as a table, where no picture shows them."""
+    roofs = _bare_table(replace(result, known=[*result.ceilings, *result.others], notes=[]), [], output_format)
+    notes, table.notes = table.notes, []
+    show(table, output_format)
+    if roofs.rows:
+        click.echo()
+    roofs.notes = notes
+    if roofs.rows or notes:
+        show(roofs, output_format)
+
+
+def _heads(
+    points: Sequence[Point],
+    runs: Sequence[SceneRun],
+    only: Selection | None,
+    notes: Sequence[str] = (),
+    *,
+    by_name: bool = True,
+    time_title: str = "time",
+) -> list[Head]:
+    """A line for each run; of a single one with its kernel that costs most."""
+    from ncu_tools.report.first_sentences import first_kernel
+    from ncu_tools.report.head import head_of
+
+    found = []
+    for run in runs:
+        spots = [point.hotspot for point in points if point.run == run.name]
+        found.append(
+            head_of(
+                [run.name], None, notes if len(runs) == 1 else (), only=only.title if only is not None else "",
+                devices=(run.device,) if run.device else (), time_ns=run.time_ns, time_title=time_title,
+                launches=sum(spot.launches for spot in spots) if spots else None,
+                first=first_kernel(spots, by_name=by_name) if len(runs) == 1 else None,
+            )
+        )  # fmt: skip
+    return found
 
 
 def _levels(wanted: Sequence[str]) -> tuple[str, ...]:
@@ -416,17 +471,17 @@ def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
 
 
 def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool) -> list[str]:
-    """The ceilings as notes, where they stand nowhere else; beside the picture in a terminal their sources alone."""
+    """The ceilings as notes beside CSV, and their sources beside the picture in a terminal."""
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.roofline.roofline import others_beside
 
-    if output_format == "json":
-        return []
     if beside_picture:
         sources: dict[str, dict[str, None]] = {}
         for ceiling in result.ceilings:
             sources.setdefault(ceiling.device, {})[ceiling.source] = None
-        return [f"ceilings of {device}: {'; '.join(found)}" for device, found in sources.items()]
+        return [Note(f"ceilings of {device}: {'; '.join(found)}", Kind.METHOD) for device, found in sources.items()]
+    if output_format != "csv":  # JSON has them, and text and Markdown a table of them
+        return []
     ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
     notes = []
     for ceiling in result.ceilings:

@@ -168,7 +168,7 @@ def _contradicted(view: KernelView) -> dict[str, str]:
 
 def _bound_rows(view: KernelView) -> Iterator[Row]:
     spot = view.hotspot
-    if spot.bound is not None:
+    if spot.bound_fraction is not None:
         saves = None
         if spot.headroom_ns:
             mean_of = "a mean of " if spot.launches > 1 else ""  # above the median, if some launches are long

@@ -20,6 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ncu_launch.notes import Kind, Note
+
 from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat, instances, unit
 
 if sys.version_info >= (3, 11):
@@ -289,9 +291,8 @@ class ReadingProblems:
         everywhere = sorted(name for name, count in self.absent.items() if self.succeeded and count >= self.succeeded)
         notes = []
         if everywhere:
-            notes.append(
-                f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}"
-            )
+            metrics = f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)}"
+            notes.append(Note(f"{metrics} came back n/a: {shortened(everywhere)}", Kind.NOT_MEASURED))
         return notes + [
             f"{name} is printed with different values in one launch ({values}); the first is kept"
             for name, values in sorted(self.conflicts.items())

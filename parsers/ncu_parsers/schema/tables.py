@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
+from ncu_launch.notes import kinds_in, with_kinds
 
 from ncu_parsers.schema import arrays
 
@@ -31,6 +32,8 @@ METADATA_KEY = b"ncu_bench"
 FIELD_KEY = b"ncu_bench"
 ASKED_METRICS = "asked_metrics"
 """Key of the file's metadata: the metrics that ncu was asked for; a report that was only read has none."""
+NOTE_KINDS = "note_kinds"
+"""Key of the file's metadata: kind and subject of its notes, by their texts."""
 
 
 LEAST_BYTES = "least_bytes"
@@ -194,7 +197,11 @@ def field_entries(field: pa.Field) -> dict[str, str]:
 def table_metadata(table: pa.Table) -> dict[str, Any]:
     """Decode the file-level metadata: schema version, notes, and per report dialect, lines and skipped lines."""
     raw = (table.schema.metadata or {}).get(METADATA_KEY)
-    return json.loads(raw) if raw else {}
+    if not raw:
+        return {}
+    metadata: dict[str, Any] = json.loads(raw)
+    kinds = metadata.pop(NOTE_KINDS, None)
+    return with_kinds(metadata, kinds) if isinstance(kinds, dict) else metadata
 
 
 def metadata_problem(schema: pa.Schema) -> str:
@@ -256,8 +263,9 @@ def with_metadata(table: pa.Table, metadata: dict[str, Any]) -> pa.Table:
 
 
 def encoded(metadata: dict[str, Any]) -> bytes:
-    """Encode file-level metadata as stored in the file."""
-    return json.dumps(metadata).encode()
+    """Encode file-level metadata as stored in the file, with the kinds of its notes beside their texts."""
+    kinds = kinds_in(metadata)
+    return json.dumps({**metadata, NOTE_KINDS: kinds} if kinds else metadata).encode()
 
 
 def has_column(table: pa.Table, name: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from ncu_launch.errors import WrongUsage
 
 import ncu_tools
-from ncu_tools.cli.tables.timeline.timeline_output import ROWS, about
+from ncu_tools.cli.tables.timeline.timeline_output import ROWS, head_of_timeline
 from ncu_tools.report.export.timeline_lanes import to_lanes
 from ncu_tools.report.notebook.views import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
@@ -263,7 +263,7 @@ def test_gpus_of_one_number_are_told_apart_by_their_processes() -> None:
 
 def test_names_cannot_act_on_a_terminal_or_a_page() -> None:
     found = timeline(recording([Operation(0, 9, HOSTILE), Operation(20, 30, HOSTILE)]))
-    assert "1 GPU" in about(found)
+    assert "GPUs" not in head_of_timeline(found).line()
     page = TimelineView(found)._repr_html_()
     assert "<script>" not in page
     assert json.loads(to_lanes(found))["traceEvents"]

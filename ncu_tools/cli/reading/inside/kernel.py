@@ -14,6 +14,7 @@ from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
+    echo_head,
     echo_notes,
     format_option,
     machine_option,
@@ -108,6 +109,7 @@ def command(
     from ncu_tools.kernels.view.next_step import next_step
     from ncu_tools.kernels.view.part_rows import notes_of
     from ncu_tools.kernels.view.places import hottest_places
+    from ncu_tools.report.head import head_of
     from ncu_tools.runs.selection import ids_apart, load_only, pattern_of, pattern_of_ids
     from ncu_tools.runs.varied_run import points_summed
 
@@ -136,12 +138,14 @@ def command(
     parts = chosen or PART_NAMES
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view, parts), *loaded.notes]
+    head = head_of([run], loaded.table, loaded.notes, only=only.title if only is not None else "")
     if output_format in MACHINE_FORMATS:
         rows = [row for row in _values(view) if row["part"] in parts]
-        show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step)), output_format)
+        show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step)), output_format, head=head)
     elif output_format == "markdown":
-        show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format)
+        show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format, head=head)
     else:
+        echo_head(head, output_format)
         _show_text(view, parts, _step_rows(step), notes)
 
 
@@ -166,6 +170,7 @@ def _compare(
     only: Selection | None,
 ) -> None:
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
+    from ncu_tools.report.head import head_of
     from ncu_tools.runs.selection import load_only, pattern_of_ids
     from ncu_tools.runs.varied_run import points_summed
 
@@ -174,7 +179,9 @@ def _compare(
         patterns = pattern_of_ids(base.table, wanted[1]) or wanted[0]
         change = compared((base, new), patterns, pair, launch, machine)
     summed = [note for name in names for note in points_summed(name, only)]
-    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format)
+    chosen = only.title if only is not None else ""
+    heads = [head_of([run.name], run.table, run.notes, only=chosen) for run in (base, new)]
+    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format, heads)
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:
@@ -194,7 +201,7 @@ def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: 
 
     width = min(terminal_width() or WIDTH, WIDTH)
     name, *others = notes
-    lines = paragraph(name, width)
+    lines = paragraph(name.removesuffix(f" on {view.device}"), width)
     for part in (part for part in PARTS if part in parts):
         rows = rows_of_part(view, part)
         if part == "verdict":

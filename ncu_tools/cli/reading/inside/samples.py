@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.notes import Kind, Note
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, progress, show
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ncu_parsers.ncu.instructions.time_series import TimeSeries
     from ncu_parsers.sources.sources import Source
 
+    from ncu_tools.report.head import Head
     from ncu_tools.runs.selection import Selection
 
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
@@ -51,6 +53,7 @@ SLOWEST = (
     "slowest costs: what an even spread would take off the unit with the most, 1 - mean / most. Of active cycles it is "
     "the part of the slowest unit's time in which the average one does not work"
 )
+OTHER_PASSES = "counters of other passes are of other runs of it"
 SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
 
 
@@ -106,7 +109,20 @@ def command(
     rows: list[dict[str, Any]] = [asdict(counter_over_time(one)) for one in chosen]
     more = (*MACHINE_READABLE, *SERIES) if output_format == "json" else MACHINE_READABLE
     extra = {"kernel": chosen[0].kernel_name, "launch_id": chosen[0].launch_id}
-    show(Table("samples", COLUMNS, rows, [*_notes(series.left, chosen), *series.notes], extra, more), output_format)
+    first = chosen[0]
+    lasted = max(one.duration_ns for one in chosen)
+    head = _head(run, (first.kernel_name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
+    notes = [*_notes(series.left, chosen), *series.notes]
+    show(Table("samples", COLUMNS, rows, notes, extra, more), output_format, head=head)
+
+
+def _head(run: str, launch: Sequence[str], only: Selection | None) -> Head:
+    """The line above the table: the run, the kernel and what is known of the launch."""
+    from ncu_tools.kernels.names.kernel_titles import short_title
+    from ncu_tools.report.head import head_of
+
+    kernel, *facts = launch
+    return head_of([run], more=(short_title(kernel), *facts), only=only.title if only is not None else "")
 
 
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:
@@ -143,6 +159,7 @@ def _show_timeline(
     source: Source, only: Selection | None, launch: int | None, balance: bool, by: str | None, output_format: str
 ) -> None:
     from ncu_tools.cli.tables.sampled_gpus import sampled_table
+    from ncu_tools.report.head import head_of
 
     if only is not None or launch is not None or balance:
         raise WrongUsage(
@@ -153,7 +170,7 @@ def _show_timeline(
     with progress("Reading") as reading:
         reading(source)
         table = sampled_table(source, output_format, by)
-    show(table, output_format)
+    show(table, output_format, head=head_of([source.path]))
 
 
 def _show_balance(run: str, only: Selection | None, launch: int | None, output_format: str) -> None:
@@ -161,10 +178,12 @@ def _show_balance(run: str, only: Selection | None, launch: int | None, output_f
 
     with progress("Reading") as reading:
         found = launch_balance(run, only, launch, reading)
-    lasted = "" if found.duration_ns is None else f", {duration(found.duration_ns)}"
-    notes = [f"{found.kernel_name}: launch {found.launch_id}{lasted}", SLOWEST, *found.notes]
+    lasted = [] if found.duration_ns is None else [duration(found.duration_ns)]
+    facts = [f"launch {found.launch_id}", *lasted]
+    notes = [Note(f"{found.kernel_name}: {', '.join(facts)}", Kind.IN_HEAD), Note(SLOWEST, Kind.METHOD), *found.notes]
     extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
-    show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format)
+    head = _head(run, [found.kernel_name, *facts], only)
+    show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format, head=head)
 
 
 def _chosen(series: _Series, only: Selection | None, launch: int | None, run: str) -> list[TimeSeries]:
@@ -190,10 +209,8 @@ def _chosen(series: _Series, only: Selection | None, launch: int | None, run: st
 def _notes(series: list[TimeSeries], chosen: list[TimeSeries]) -> list[str]:
     first = chosen[0]
     lasted = duration(max(one.duration_ns for one in chosen))
-    notes = [
-        f"{first.kernel_name}: launch {first.launch_id}, sampled over {lasted}; "
-        "counters of other passes are of other runs of it"
-    ]
+    whole = f"{first.kernel_name}: launch {first.launch_id}, sampled over {lasted}; {OTHER_PASSES}"
+    notes: list[str] = [Note(whole, Kind.IN_HEAD)]
     others = len({one.launch_id for one in series}) - 1
     if others:
         notes.append(

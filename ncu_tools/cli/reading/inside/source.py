@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import Kind, Note
 
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -70,6 +71,7 @@ def command(
         COLUMNS,
         MACHINE_READABLE,
         about,
+        head_of_code,
         row_of,
         stall_notes,
         text_notes,
@@ -103,10 +105,12 @@ def command(
         rows, every = hot_places.hottest(code, view, by, shown)
         notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
-    notes = [about(code), *ranked_note, *stall_notes(code), *text_notes(rows), *notes, *text.notes, *loaded.notes]
+    stalls = [Note(note, Kind.PLAIN if place else Kind.IN_HEAD) for place, note in enumerate(stall_notes(code))]
+    notes = [about(code), *ranked_note, *stalls, *text_notes(rows), *notes, *text.notes, *loaded.notes]
     of = {"kernel": code.kernel_name, "kernel_id": kernel_id(code.kernel_name), "launches": code.launches}
     shown_rows = [row_of(row, text) for row in rows]
-    show(Table("source", COLUMNS, shown_rows, notes, {**of, "ranked_by": by}, MACHINE_READABLE), output_format)
+    table = Table("source", COLUMNS, shown_rows, notes, {**of, "ranked_by": by}, MACHINE_READABLE)
+    show(table, output_format, head=head_of_code(run, code, only.title if only is not None else ""))
 
 
 def _offset(text: str) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import folder_of, manifest_in
+from ncu_launch.notes import reworded
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.schema.own_columns import values_apart
 from ncu_parsers.schema.tables import short_name
@@ -36,9 +37,12 @@ from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
+from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.number_format import plural
+from ncu_tools.report.first_sentences import first_change
+from ncu_tools.report.head import Head, head_of
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 from ncu_tools.runs.kernel_ids import kernel_id
 from ncu_tools.runs.loading import OnDisk, Run, locate
@@ -164,7 +168,32 @@ def _compared(
     table.extra["differences"] = [
         {RUN.name: name, **asdict(each)} for name, one in found.items() for each in one.differences
     ]
-    return Compared(table, {name: one.subjects for name, one in found.items()}, _other_work(found, request))
+    heads = _heads(sides, found, request)
+    table.extra["heads"] = [one.as_json() for one in heads]
+    subjects = {name: one.subjects for name, one in found.items()}
+    only = next(iter(found.values())) if len(found) == 1 else None
+    first = first_change(only.kernels) if isinstance(only, Comparison) else None
+    return Compared(table, subjects, _other_work(found, request), heads, first)
+
+
+def _heads(
+    sides: Sequence[tuple[_Side[Any], _Side[Any]]],
+    found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
+    request: CompareRequest,
+) -> list[Head]:
+    """A line for each run, the base first; layers are means, so the lines of theirs have no sums."""
+    runs: dict[str, Head] = {}
+    only = request.only.title if request.only is not None else ""
+    for ours, theirs in sides:
+        total = found[theirs.name].total
+        for side, sums in ((ours, total.base), (theirs, total.new)):
+            known = {"launches": sums.launches, "time_ns": sums.time_total_ns} if isinstance(sums, Hotspot) else {}
+            devices = tuple(sorted(side.run.observed.texts["device_name"]))
+            title = _time_title(sides)
+            runs[side.name] = head_of(
+                [side.name], None, side.notes, only=only, devices=devices, time_title=title, **known
+            )
+    return list(runs.values())
 
 
 def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison], request: CompareRequest) -> list[str]:
@@ -287,7 +316,7 @@ def _table(
         own = {RUN.name: names[name], **points[name]}
         rows += [{**own, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
         hidden = hidden_rows(len(every), shown, f"more {what}", f"more {plural(what)}")
-        all_notes += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
+        all_notes += [reworded(f"{names[name]}: {note}", note) if several else note for note in [*hidden, *notes[name]]]
     if not request.machine_readable:
         rows = [_with_short_names(row) for row in rows]
         columns = (*columns, *_for_people(rows, names[request.runs[0]] if several else "", what, time))

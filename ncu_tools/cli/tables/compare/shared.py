@@ -14,6 +14,7 @@ from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     from ncu_tools.compare.change import Change, Subjects
+    from ncu_tools.report.head import Head
     from ncu_tools.runs.selection import Selection
 
 RUN = Column("run", "run", wide=True)
@@ -70,11 +71,16 @@ class CompareRequest:
 
 @dataclass
 class Compared:
-    """A comparison to show. `subjects` maps the name of each new side to its subjects of gates."""
+    """A comparison to show. `subjects` maps the name of each new side to its subjects of gates.
+
+    `heads` are the lines of the runs above the table, `first` is the sentence on the largest change below them.
+    """
 
     table: Table
     subjects: dict[str, Subjects]
     sentences: list[str] = field(default_factory=list)
+    heads: Sequence[Head] = ()
+    first: str | None = None
 
 
 def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, Any]:

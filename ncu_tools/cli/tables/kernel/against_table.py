@@ -15,7 +15,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
+from ncu_tools.cli.options import MACHINE_FORMATS, echo_heads, echo_notes, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, paragraph
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
@@ -24,6 +24,7 @@ from ncu_tools.kernels.view.against import against as changes_of
 from ncu_tools.kernels.view.kernel_view import kernel_view
 from ncu_tools.kernels.view.part_rows import PARTS, title_of, written
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.runs.loading import Run
 
@@ -113,9 +114,15 @@ def _any_of(names: Sequence[str] | frozenset[str]) -> re.Pattern[str]:
 
 
 def show_against(
-    change: KernelChange, names: tuple[str, str], parts: Sequence[str], notes: Sequence[str], output_format: str
+    change: KernelChange,
+    names: tuple[str, str],
+    parts: Sequence[str],
+    notes: Sequence[str],
+    output_format: str,
+    heads: Sequence[Head],
 ) -> None:
-    """Write what changed of these parts of a kernel in two runs, called `names`."""
+    """Write what changed of these parts of a kernel in two runs, called `names`, below the lines of both."""
+    echo_heads(heads, output_format)
     every = [*_notes(change, names), *notes]
     if output_format in MACHINE_FORMATS:
         table = Table(

@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_launch.notes import shown_notes
 
-from ncu_tools.cli.options import echo_notes, echo_text, rows_shown, show, terminal_width
+from ncu_tools.cli.options import WIDTH_OF_PIPES, echo_notes, echo_text, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Table, printable, to_markdown
+from ncu_tools.report.head import Head, head_of
+from ncu_tools.report.table import Table, markdown_text, printable, to_markdown
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, by_cost
 from ncu_tools.timeline.headline import first_sentence, headline
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
@@ -40,7 +42,8 @@ def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output
         tables = {name: _rows(PARTS_OF_TIMELINE[name].table(found, whole=True))[:top] for name in others}
         steps = PARTS_OF_TIMELINE["steps"].table(found, whole=True)
         steps.rows = steps.rows[:top]
-        steps.extra = {"run": found.name, "tool": found.tool, "origin_ns": found.origin_ns,
+        steps.extra = {"head": head_of_timeline(found).as_json(),
+                       "run": found.name, "tool": found.tool, "origin_ns": found.origin_ns,
                        "first": first_sentence(found), "headlines": _headlines(found), **tables,
                        "verdicts": _verdicts(found, top)}  # fmt: skip
         steps.notes = found.notes
@@ -90,8 +93,8 @@ def _show_parts(
 ) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     is_text = output_format == "text"
-    heading = about(found)
-    click.echo("\n".join(paragraph(heading, width)) if is_text else heading)
+    head = head_of_timeline(found)
+    click.echo(head.text(terminal_width() or WIDTH_OF_PIPES) if is_text else markdown_text(head.text()))
     notes = list(found.notes)
     if "steps" in chosen:
         for gpu in found.gpus:
@@ -106,13 +109,14 @@ def _show_parts(
         if not table.rows:
             continue
         click.echo(f"\n{part.heading}" if is_text else f"\n## {part.heading}\n")
-        notes += echo_text(table) if is_text else []
-        if not is_text:
+        if is_text:
+            echo_text(table)
+        else:
             click.echo(to_markdown(table))
     if is_text:
-        echo_notes(list(dict.fromkeys(notes)))
+        echo_notes(notes)
     else:
-        click.echo("\n" + "\n".join(f"* {printable(note)}" for note in dict.fromkeys(notes)))
+        click.echo("\n" + "\n".join(f"* {printable(note)}" for note in shown_notes(notes)))
 
 
 def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Table, list[str]]:
@@ -126,17 +130,23 @@ def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Tab
     return table, [MoreToSee(f"{heading}: {counted(hidden, 'more row', 'more rows')}; --top shows more")]
 
 
-def about(found: Timeline) -> str:
-    """What was recorded, in a sentence."""
+def head_of_timeline(found: Timeline) -> Head:
+    """What was recorded, and of steps or several GPUs, what could save most: of one GPU alone that follows anyway."""
     of_part = found.activity.whole is not None  # then the next operations on either side were read, too
     count = (
         sum(one.operations for gpu in found.gpus for one in gpu.streams) if of_part else len(found.activity.operations)
     )
     operations = counted(count, "GPU operation", "GPU operations") + (" in the time of --trim" if of_part else "")
-    gpus = counted(len(found.gpus), "GPU", "GPUs")
-    names = sorted({gpu.name for gpu in found.gpus if gpu.name})
-    of = f" ({', '.join(names)})" if names else ""
-    return f"{found.name}: recorded by {found.tool}, {gpus}{of}, {operations}"
+    gpus = [counted(len(found.gpus), "GPU", "GPUs")] if len(found.gpus) != 1 else []
+    spans = [gpu.whole.span_ns for gpu in found.gpus]
+    is_open = len(found.gpus) > 1 or any(gpu.steps for gpu in found.gpus)
+    return head_of(
+        [found.name],
+        devices=tuple(sorted({gpu.name for gpu in found.gpus if gpu.name})),
+        time_ns=max(spans, default=None),
+        more=(*gpus, operations, f"recorded by {found.tool}"),
+        first=first_sentence(found) if is_open else None,
+    )
 
 
 def _verdict_lines(gpu: GpuTimeline, width: int) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.notes import Kind, Note
 
 from ncu_parsers.derived.operators import graph_captures
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, BY_STACK, Location, location_columns
@@ -108,7 +109,7 @@ def _operators(ranges: NestedRanges) -> tuple[TraceRows, WorkOfLaunches]:
 
 
 def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured: Captured) -> list[str]:
-    notes, places, replays = [], rows.places, 0
+    notes, places, replays = list[str](), rows.places, 0
     if events.has_work:
         is_kernel = np.array([one.operation == KERNEL for one in rows.launched])[rows.columns["launched"]]
         notes += [*impossible_notes(events.impossible), *_overlap(rows.columns)]
@@ -132,16 +133,18 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
         )
     operators = np.unique(places.call[places.call != MISSING]).tolist()
     if operators and not any(ranges.calls[call].inputs.shapes for call in operators):
-        notes.append("operators have no shapes; the profiler records them with record_shapes=True")
+        without_shapes = "operators have no shapes; the profiler records them with record_shapes=True"
+        notes.append(Note(without_shapes, Kind.NOT_KNOWN, "FLOPs"))
     if np.any((rows.columns["start"] > EXACT_UNTIL) & (rows.columns["start"] % 1 != 0)):
-        notes.append(SINCE_1970)
+        notes.append(Note(SINCE_1970, Kind.METHOD))
     notes += graph_captures.replay_notes(len(rows), replays, len(captured))
     if events.lost:
         notes.append(lost_note(events.lost))
     if events.broken:
-        notes.append(f"{events.broken} events could not be read and were left out")
+        notes.append(Note(f"{events.broken} events could not be read and were left out", Kind.LOST))
     if events.is_cut:
-        notes.append(f"the file ends early and was read up to there ({events.damage or 'in the middle of an event'})")
+        damage = events.damage or "in the middle of an event"
+        notes.append(Note(f"the file ends early and was read up to there ({damage})", Kind.LOST))
     return notes
 
 

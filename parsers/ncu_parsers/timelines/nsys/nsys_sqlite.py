@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_launch.notes import Kind, Note
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
@@ -308,25 +309,27 @@ def _spread(codes: Codes, chosen: npt.NDArray[np.bool_]) -> Codes:
 
 def _absences(database: Database, account: _Account, devices: Devices) -> list[str]:
     """Notes on what the file lacks and what follows. nsys creates a table only when it has a row for it."""
-    notes = []
+    notes: list[str] = []
     if not account.kinds[KERNEL]:
         notes.append(f"no {ACTIVITIES[KERNEL]} table or rows: no single kernel was recorded")
     nothing = [kind for kind in (MEMCPY, MEMSET) if not account.kinds[kind]]
     if nothing:
         listed = " and ".join(ACTIVITIES[kind] for kind in nothing)
-        notes.append(f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded")
+        words = f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded"
+        notes.append(Note(words, Kind.NOT_MEASURED))
     if not any(database.has_rows(table) for table in CALLS):
         notes.append(f"no {CALLS[0]} table: which thread launched what, and so NVTX ranges, are not known")
     elif not database.has_rows(nvtx.TABLE):
         notes.append(f"no {nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
-        notes.append("no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME")
+        unknown = "no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME"
+        notes.append(Note(unknown, Kind.NOT_KNOWN, "ceilings"))
     return notes
 
 
 def _call_notes(database: Database, account: _Account) -> list[str]:
     """Notes on API calls, and on the ranges around them."""
-    notes = []
+    notes: list[str] = []
     if account.without_call and any(database.has_rows(table) for table in CALLS):
         notes.append(
             f"{account.without_call} of {account.rows} GPU operations have no API call in the file: launched before "
@@ -335,7 +338,7 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
     if account.cut_to is not None:
         notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
     if account.has_operators and not account.has_sizes:
-        notes.append(WITHOUT_SIZES)
+        notes.append(Note(WITHOUT_SIZES, Kind.NOT_KNOWN, "FLOPs"))
     return notes
 
 
@@ -363,15 +366,14 @@ def _graph_notes(database: Database, account: _Account, *, has_ranges: bool) -> 
 
 def _remarks(account: _Account, startless: int, lost: int) -> list[str]:
     """Notes on broken times and on operations that overlap."""
-    notes = []
+    notes: list[str] = []
     if account.without_time:
-        notes.append(
-            f"{account.without_time} operations have no end, or one before their start: their time is not known"
-        )
+        words = f"{account.without_time} operations have no end, or one before their start: their time is not known"
+        notes.append(Note(words, Kind.NO_TIME))
     if startless:
-        notes.append(f"{startless} operations have no start and were left out")
+        notes.append(Note(f"{startless} operations have no start and were left out", Kind.LOST))
     if lost:
-        notes.append(lost_note(lost))
+        notes.append(Note(lost_note(lost), Kind.LOST))
     return [*notes, *account.busy.notes()]
 
 

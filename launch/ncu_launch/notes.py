@@ -1,0 +1,106 @@
+"""Notes on results: sentences that know what they are about, so that the weightiest is said first, and each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, TypeVar
+
+AnyNote = TypeVar("AnyNote", bound="Note")
+
+
+class Kind(IntEnum):
+    """What a note is about, in the order in which notes are shown."""
+
+    LOST = 0
+    """Launches, events or files that are damaged or were left out: the numbers are of less than what ran."""
+    NO_TIME = 1
+    """Times that are not known."""
+    PLAIN = 2
+    """Anything else."""
+    NOT_KNOWN = 3
+    """FLOPs, bytes, ceilings and ranges that are not known, and what collects them."""
+    ESTIMATE = 4
+    """Numbers that are estimates or lower bounds."""
+    METHOD = 5
+    """How numbers came about: clocks, sources, what steps are."""
+    NOT_MEASURED = 6
+    """Metrics that came back n/a, and tables that a recording lacks."""
+    MORE = 7
+    """What else could be shown, as rows beyond --top."""
+    IN_HEAD = 8
+    """What the head line of the table says in short: `subject` is that. Only JSON has the sentence."""
+    WRITTEN = 9
+    """A file or folder that the command wrote. It is always shown, and last."""
+
+
+class Note(str):
+    """A sentence with its kind and its subject; of several notes on one subject the first is shown."""
+
+    __slots__ = ("kind", "subject")
+    kind: Kind
+    subject: str
+
+    def __new__(cls: type[AnyNote], text: str, kind: Kind = Kind.PLAIN, subject: str = "") -> AnyNote:
+        """The note `text`."""
+        self = super().__new__(cls, text)
+        self.kind, self.subject = kind, subject
+        return self
+
+    def __reduce__(self) -> tuple[type[Note], tuple[str, Kind, str]]:
+        """What other processes make it of."""
+        return Note, (str(self), self.kind, self.subject)
+
+
+def kind_of(note: str) -> Kind:
+    """The kind of a note; `PLAIN` for a text."""
+    return note.kind if isinstance(note, Note) else Kind.PLAIN
+
+
+def reworded(text: str, note: str) -> Note:
+    """`text` in the place of a note, of the same kind, as the name of a run before it."""
+    return Note(text, kind_of(note))
+
+
+def shown_notes(notes: Iterable[str]) -> list[str]:
+    """The notes that people are shown: the weightiest kind first, each text and each subject once."""
+    subjects: set[str] = set()
+    found = []
+    for note in sorted(dict.fromkeys(notes), key=kind_of):
+        subject = note.subject if isinstance(note, Note) else ""
+        if kind_of(note) != Kind.IN_HEAD and subject not in subjects:
+            found.append(note)
+            subjects |= {subject} - {""}
+    return found
+
+
+def in_head(notes: Iterable[str]) -> list[str]:
+    """What the head line says in short of these notes."""
+    return list(
+        dict.fromkeys(
+            note.subject for note in notes if isinstance(note, Note) and note.kind == Kind.IN_HEAD and note.subject
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ in files
+
+
+def kinds_in(values: Any) -> dict[str, tuple[str, str]]:
+    """The kind and subject of every note within lists and dictionaries, by its text."""
+    if isinstance(values, Note):
+        return {str(values): (values.kind.name, values.subject)}
+    parts = values.values() if isinstance(values, Mapping) else values if isinstance(values, list | tuple) else ()
+    return {text: kind for part in parts for text, kind in kinds_in(part).items()}
+
+
+def with_kinds(values: Any, kinds: Mapping[str, Any]) -> Any:
+    """`values` with the texts that `kinds_in` found as notes again; kinds of a newer release are left out."""
+    if isinstance(values, dict):
+        return {key: with_kinds(value, kinds) for key, value in values.items()}
+    if isinstance(values, list):
+        return [with_kinds(value, kinds) for value in values]
+    match kinds.get(values) if isinstance(values, str) else None:
+        case [str(kind), str(subject)] if kind in Kind.__members__:
+            return Note(values, Kind[kind], subject)
+    return values

@@ -1,0 +1,77 @@
+"""What costs most, in a sentence: for the line below the head of a table. None where nothing is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ncu_tools.compare.change import LESS, MORE, sentence
+from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.numbers.number_format import duration, percent
+from ncu_tools.report.head import cut_in_the_middle
+
+if TYPE_CHECKING:
+    from ncu_tools.compare.compare_kernels import ComparedKernel
+    from ncu_tools.model.layers.layers import Layer
+
+LONGEST_NAME = 60
+WORTH_SAYING = 0.01
+"""The least change of a kernel's time that is said first."""
+MOST_OF_LAYERS = 0.1
+"""The least share of the time of a layer that is said first."""
+WHOLE = 0.9995
+"""From this share of the time on, a kernel is all of it."""
+
+
+def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None:
+    """The row with most time, its share, and what bounds it. Not `by_name`: its name is a title of several kernels."""
+    timed = [row for row in rows if row.time_share is not None]
+    if not timed:
+        return None
+    row = max(timed, key=lambda one: one.time_total_ns or 0.0)
+    bound = _bound(row)
+    share = row.time_share or 0.0
+    if share >= WHOLE and not bound:
+        return None
+    name = _short(row.kernel) if by_name else row.kernel
+    takes = "all of the time" if share >= WHOLE else f"{percent(share)} of the time"
+    return f"{name} takes {takes}{f', {bound}' if bound else ''}"
+
+
+def first_change(kernels: Sequence[ComparedKernel]) -> str | None:
+    """The kernel whose change of time changed the run most, the first of `kernels`; None where no change is shown."""
+    if not kernels:
+        return None
+    kernel, change = kernels[0], kernels[0].changes["time"]
+    name = _short(kernel.pair.kernel)
+    if kernel.is_new or kernel.is_gone:
+        side = kernel.new or kernel.base
+        time = f", {duration(side.time_total_ns)}" if side is not None and side.time_total_ns else ""
+        return f"{name} is {'new' if kernel.is_new else 'gone'}{time}"
+    is_shown = change.outcome in (MORE, LESS) and abs(change.growth or 0.0) >= WORTH_SAYING
+    return f"{name}, {sentence(change)}" if is_shown else None
+
+
+def first_layer(layers: Sequence[Layer]) -> str | None:
+    """The layer with most time that no other is below."""
+    known = [one for one in layers if one.is_leaf and one.time_share]
+    most = max(known, key=lambda one: one.time_share or 0.0, default=None)
+    if most is None or len(known) == 1 or (most.time_share or 0.0) < MOST_OF_LAYERS:
+        return None
+    return f"{most.module} takes {percent(most.time_share or 0.0)} of the time"
+
+
+def _short(name: str) -> str:
+    return cut_in_the_middle(short_title(name), LONGEST_NAME)
+
+
+def _bound(row: Hotspot) -> str:
+    if row.bound is None:
+        return ""
+    if row.bound_fraction is None:
+        parts = (("SM", row.sm_busy), ("memory", row.memory_busy))
+        busy = [f"{title} {percent(one)}" for title, one in parts if one is not None]
+        return f"bound by {row.bound}: {' and '.join(busy)} of {'their peaks' if len(busy) > 1 else 'its peak'}"
+    least = "at least " if row.flops_lower_bound and row.bound != "DRAM" else ""
+    return f"bound by {row.bound} at {least}{percent(row.bound_fraction)} of its roof"

@@ -1,0 +1,150 @@
+"""The line above a table: which run it is of, on which device, how many launches, their time, and how they were run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.files.manifest import folder_of, manifest_in
+from ncu_launch.notes import in_head
+from ncu_parsers.datasets.dataset_layout import LAUNCHES
+from ncu_parsers.schema import tables
+
+from ncu_tools.ceilings.launch_devices import names_of_devices
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.table import printable, text_width
+
+TIME = "time"
+MOST_NAMED = 2
+"""If there are more runs or devices, the line counts them."""
+SHORTEST_NAME = 24
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a table is of, None and () where it is not known.
+
+    `runs` are as the user named them. `settings` say how they were run, in words: batch, type, mode, phases. `more` is
+    what else belongs there, `first` the sentence on what costs most.
+    """
+
+    runs: tuple[str, ...]
+    devices: tuple[str, ...] = ()
+    launches: int | None = None
+    time_ns: float | None = None
+    time_title: str = TIME
+    settings: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    first: str | None = None
+
+    def line(self, width: int | None = None) -> str:
+        """The line, cut to a width: a long name in its middle, then what stands last is left out."""
+        name, facts = _named(list(map(short_run, self.runs)), "runs"), self._facts()
+        if width is not None:
+            name = cut_in_the_middle(name, max(width - text_width(": " + ", ".join(facts)), SHORTEST_NAME))
+            while facts and text_width(_joined(name, facts)) > width:
+                facts.pop()
+        return _joined(name, facts)
+
+    def text(self, width: int | None = None) -> str:
+        """The line, and the sentence on what costs most below it."""
+        if self.first is None:
+            return self.line(width)
+        first = printable(f"first: {self.first}")
+        return f"{self.line(width)}\n{first if width is None else fill(first, width)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The parts under their names."""
+        return {
+            "runs": list(self.runs),
+            "devices": list(self.devices),
+            "launches": self.launches,
+            "time_ns": self.time_ns,
+            "settings": list(self.settings),
+            "first": self.first,
+        }
+
+    def _facts(self) -> list[str]:
+        title = "" if self.time_title == TIME else f" {self.time_title}"
+        return [
+            *([_named(list(self.devices), "devices")] if self.devices else []),
+            *([counted(self.launches, "launch", "launches")] if self.launches is not None else []),
+            *([f"{duration(self.time_ns)}{title}"] if self.time_ns is not None else []),
+            *self.settings,
+            *self.more,
+        ]
+
+
+def head_of(
+    runs: Sequence[str], table: pa.Table | None = None, notes: Iterable[str] = (), *, only: str = "", **known: Any
+) -> Head:
+    """The head of runs: what is `known`, and else what their launches say; `notes` have more, `only` was selected."""
+    settings = (*(settings_of(runs[0]) if len(runs) == 1 else ()), *([only] if only else ()))
+    more = (*known.pop("more", ()), *(() if only else in_head(notes)))  # notes are of all launches
+    if table is not None:
+        known = {"devices": names_of_devices(table), "launches": _launches(table), "time_ns": _time(table), **known}
+    return Head(tuple(runs), settings=settings, more=more, **known)
+
+
+def settings_of(run: str) -> tuple[str, ...]:
+    """How a run folder's model was run, in words; () for everything else, as for a program."""
+    belongs = Path(run).is_dir() or Path(run).name == LAUNCHES
+    manifest = manifest_in(folder_of(run)) if belongs else None
+    workload = manifest.workload if manifest is not None else {}
+    numbers = {"batch": "batch_size", "size": "input_size", "length": "sequence_length"}
+    phases = workload.get("phases")
+    words = [
+        workload.get("target"),
+        *(f"{title} {workload[name]}" for title, name in numbers.items() if workload.get(name) is not None),
+        workload.get("dtype") and f"{workload['dtype']}{' autocast' * bool(workload.get('autocast'))}",
+        workload.get("mode"),
+        " + ".join(map(str, phases)) if isinstance(phases, list | tuple) else None,
+    ]
+    return tuple(str(word) for word in words if word)
+
+
+def short_run(run: str) -> str:
+    """The name of a run without the folders that it is in."""
+    if run == STANDARD_INPUT:
+        return "standard input"
+    path = PurePath(run)
+    return printable(path.name if path.name not in ("", "..") else Path(run).resolve().name or run)
+
+
+def _launches(table: pa.Table) -> int:
+    return int(tables.launch_counts(table)[_ran(table)].sum())
+
+
+def _ran(table: pa.Table) -> Any:
+    failed = table.column("failed").to_numpy() if "failed" in table.column_names else np.zeros(len(table), bool)
+    return ~failed.astype(bool)
+
+
+def _time(table: pa.Table) -> float | None:
+    """The time of all launches; None if any is unknown."""
+    ran = _ran(table)
+    times = (tables.floats(table, "duration_ns") * tables.launch_counts(table))[ran]
+    return float(times.sum()) if times.size and not np.isnan(times).any() else None
+
+
+def _named(names: Sequence[str], several: str) -> str:
+    distinct = list(dict.fromkeys(names))
+    return ", ".join(map(printable, distinct)) if len(distinct) <= MOST_NAMED else f"{len(distinct)} {several}"
+
+
+def _joined(name: str, facts: Sequence[str]) -> str:
+    return f"{name}: {', '.join(map(printable, facts))}" if facts else name
+
+
+def cut_in_the_middle(text: str, width: int) -> str:
+    """A text of at most `width` columns: its start and end, which tell names apart."""
+    if text_width(text) <= width:
+        return text
+    kept = width - 1
+    return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
