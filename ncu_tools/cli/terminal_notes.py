@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import printable, text_width
+from ncu_tools.numbers.text_width import text_width
+from ncu_tools.report.table import printable
 
 LINES = 5
 """Most lines of a terminal that notes take."""

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ncu_tools.numbers.number_format import FORMATS
+from ncu_tools.numbers.text_width import text_width
 
 JSON_SCHEMA_VERSION = 1
 
@@ -251,15 +252,6 @@ def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
-
-
-def text_width(text: str) -> int:
-    """The width of a text in columns of a terminal."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def left_out(table: Table, width: int | None) -> list[Column]:
