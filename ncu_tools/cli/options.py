@@ -34,9 +34,9 @@ MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
 FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_type=Path) for is_folder in (False, True))
 """Types of options that name a file or folder to write."""
-WIDTH = "NCU_BENCH_WIDTH"
-"""Environment variable: lines as on a terminal of so many columns, for examples and tests."""
-NARROWEST_TERMINAL = 40
+WIDTH = "COLUMNS"
+"""Environment variable: how many columns lines have, as shells and terminals say it."""
+NARROWEST_TERMINAL, WIDTH_OF_PIPES = 40, 120
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -222,7 +222,7 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
     if output_format in MACHINE_FORMATS:
         _write(to_json(table) if output_format == "json" else to_csv(table))
     elif output_format == "markdown":
-        click.echo(to_markdown(table))
+        echo_markdown(table)
     else:
         table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
     if table.notes and output_format in ("text", "csv"):
@@ -230,10 +230,15 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
 
 
 def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
-    """Write a table as text that fits the terminal; returns the note on columns that were left out, if any."""
-    width = terminal_width()
+    """Write a table as text that fits the width; returns the note on columns that were left out, if any."""
+    width, full_names = terminal_width(), full_names or program_options().full_names
     click.echo(to_text(table, width, full_names=full_names))
-    return _columns_note(left_out(table, width), width)
+    return _columns_note(left_out(table, width, full_names=full_names), width)
+
+
+def echo_markdown(table: Table) -> None:
+    """Write a table as Markdown, with the names that were asked for."""
+    click.echo(to_markdown(table, full_names=program_options().full_names, wide=program_options().wide))
 
 
 def _write(pieces: Iterable[str]) -> None:
@@ -251,16 +256,19 @@ def _columns_note(hidden: list[Column], width: int | None) -> list[str]:
     if not hidden:
         return []
     titles = ", ".join(dict.fromkeys(column.title for column in hidden))
-    return [MoreToSee(f"no room in {width} columns for: {titles}; a wider terminal, a pipe or --format csv shows them")]
+    return [MoreToSee(f"no room in {width} columns for: {titles}; --wide or --format csv shows them")]
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal on standard output; None for pipes and files, whose lines can be of any length."""
-    return width_of(sys.stdout)
+    """The most columns of a line on standard output; None with --wide.
+
+    Pipes and files are read by people too: they have `WIDTH_OF_PIPES` where nothing says another width.
+    """
+    return None if program_options().wide else width_of(sys.stdout) or WIDTH_OF_PIPES
 
 
 def width_of(stream: TextIO) -> int | None:
-    """The width of the terminal that a stream is, or that `WIDTH` names; None for other pipes and files."""
+    """The width that `WIDTH` names, or of the terminal that a stream is; None for other pipes and files."""
     named = os.environ.get(WIDTH, "")
     if named.isdecimal():
         return max(int(named), NARROWEST_TERMINAL)
@@ -275,10 +283,7 @@ def echo_notes(notes: Sequence[str]) -> None:
     """Print notes on standard error: a few lines of a terminal, all of them with --notes, in pipes and in files."""
     from ncu_tools.cli.terminal_notes import fitted_notes
 
-    context = click.get_current_context(silent=True)
-    asked = context.find_object(Asked) if context is not None else None
-    every = asked is not None and asked.notes
-    for line in fitted_notes(notes, None if every else width_of(sys.stderr)):
+    for line in fitted_notes(notes, None if program_options().notes else width_of(sys.stderr)):
         click.echo(line, err=True)
 
 
@@ -339,7 +344,16 @@ class Asked:
 
     debug: bool = False
     notes: bool = False
+    wide: bool = False
+    full_names: bool = False
     told: bool = False
+
+
+def program_options() -> Asked:
+    """What the options of the program asked for, nothing where no command runs."""
+    context = click.get_current_context(silent=True)
+    found = context.find_object(Asked) if context is not None else None
+    return found or Asked()
 
 
 def _debug(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -350,6 +364,16 @@ def _debug(context: click.Context, parameter: click.Parameter, given: bool) -> N
 def _notes(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     if given:
         context.ensure_object(Asked).notes = True
+
+
+def _wide(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.ensure_object(Asked).wide = True
+
+
+def _full_names(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.ensure_object(Asked).full_names = True
 
 
 def _memory_limit(context: click.Context, parameter: click.Parameter, size: str | None) -> None:
@@ -369,6 +393,14 @@ PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ("--notes",), is_flag=True, expose_value=False, callback=_notes,
         help="Show all notes, where a terminal shows five lines of them.",
+    ),
+    click.Option(
+        ("--wide",), is_flag=True, expose_value=False, callback=_wide,
+        help="Show every column of a table, and nothing cut, however long lines get.",
+    ),
+    click.Option(
+        ("--full-names",), is_flag=True, expose_value=False, callback=_full_names,
+        help="Show kernel names whole, however long.",
     ),
     click.Option(
         ("--memory-limit",), metavar="SIZE", expose_value=False, callback=_memory_limit,

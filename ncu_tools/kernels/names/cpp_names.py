@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 
+KNOWN_NAMES = 65536
+"""How many names are remembered with what they say."""
+
+MOST_LETTERS = 20_000
+"""How much of a name is looked at: reports are of others, and patterns take long on names without end."""
+
 COPY = re.compile(r"\[|Mem(?:cpy|set)\b")
 """Start of the names of copies in nsys and PyTorch's profiler, which are not functions."""
 

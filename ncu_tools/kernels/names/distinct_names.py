@@ -19,6 +19,7 @@ from ncu_tools.runs.kernel_ids import kernel_id
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _NOISE = frozenset({"at", "native", "anonymous", "namespace", "unnamed", "c10", "std", "void", "const", "cuda"})
 _MANGLED_LITERAL = re.compile(r"^L[a-z](?=\d)")
+_SHAPE = re.compile(r" (?:\((?:\d+, \d+, \d+|\?)\) x \((?:\d+, \d+, \d+|\?)\)|#\d+)$")
 _ADDED = re.compile(r" \([^()]*\)$")
 LONGEST_DIFFERENCE = 32
 """The most letters that are added to a name to tell it from another; instead of more, the kernel's key is added."""
@@ -29,9 +30,23 @@ ELLIPSIS = "…"
 
 
 def distinct_names(fulls: Iterable[str]) -> dict[str, str]:
-    """The readable name of each full name; those that would read alike have what differs behind them, in brackets."""
+    """The readable name of each full name; those that would read alike have what differs behind them, in brackets.
+
+    The shape or number of a launch behind a full name, as `--by grid` adds it, stays as it is.
+    """
+    parts = {full: _without_shape(full) for full in dict.fromkeys(fulls)}
+    named = _named({name for name, _ in parts.values()})
+    return {full: named[name] + shape for full, (name, shape) in parts.items()}
+
+
+def _without_shape(full: str) -> tuple[str, str]:
+    found = _SHAPE.search(full)
+    return (full, "") if found is None or not found.start() else (full[: found.start()], found[0])
+
+
+def _named(fulls: Iterable[str]) -> dict[str, str]:
     alike: defaultdict[str, list[str]] = defaultdict(list)
-    for full in sorted(set(fulls)):
+    for full in sorted(fulls):
         alike[readable_name(full)].append(full)
     named: dict[str, str] = {}
     for name, group in alike.items():
@@ -151,25 +166,47 @@ def _cut(text: str, width: int, before: int) -> str:
 
 
 def _cut_apart(group: Sequence[str], width: int) -> dict[str, str]:
-    """Texts that look alike when cut in the middle, cut where they do not; {} if there is no such place."""
-    for texts in (list(group), _without_common_start(group, width)):
-        for before in sorted(range(width), key=lambda place: abs(place - width // 2)):
+    """Texts that look alike when cut in the middle, cut where they do not; {} if there is no such place.
+
+    Best is a place in what all of them share, so that the words in which they differ stay whole.
+    """
+    for texts in (group, _without_common_start(group, width)):
+        for before in _places(texts, width):
             shown = [_cut(text, width, before) for text in texts]
             if len(set(shown)) == len(shown):
                 return dict(zip(group, shown, strict=True))
     return {}
 
 
+def _places(texts: Sequence[str], width: int) -> list[int]:
+    """Where texts could be cut: first where none loses words in which they differ, and nearer to the middle."""
+    start, end = len(_common_start(texts)), len(_common_start([text[::-1] for text in texts]))
+
+    def cost(before: int) -> tuple[int, int]:
+        lost = sum(before < len(text) - end and len(text) - (width - 1 - before) > start for text in texts)
+        return lost, abs(before - width // 2)
+
+    return sorted(range(width), key=cost)
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    """The start that texts share, up to the word in which they differ."""
+    start, last = min(texts), max(texts)
+    while not last.startswith(start):
+        start = start[:-1]
+    return re.sub(r"[A-Za-z0-9]+$", "", start)
+
+
+def cut_end(text: str, width: int) -> str:
+    """A text of at most `width`, cut at its end."""
+    return text if text_width(text) <= width else head_of(text, width - 1) + ELLIPSIS
+
+
 def _without_common_start(group: Sequence[str], width: int) -> list[str]:
     """Texts of which only a few letters are left of the start that all of them share."""
-    first, last = min(group), max(group)
-    shared = next(
-        (place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first)
-    )
-    start = first[:shared]
+    start = _common_start(group)
     kept = head_of(start, width // 4)
-    rest = len(re.sub(r"[A-Za-z0-9]+$", "", start))
-    return [f"{kept}{ELLIPSIS}{text[rest:]}" if rest > len(kept) else text for text in group]
+    return [f"{kept}{ELLIPSIS}{text[len(start) :]}" if len(start) > len(kept) else text for text in group]
 
 
 def _numbered(group: Sequence[str], width: int, taken: set[str]) -> dict[str, str]:

@@ -20,8 +20,7 @@ from typing import Any
 
 from ncu_launch.files.toml_tables import table_beside
 
-from ncu_tools.kernels.names.categories import KNOWN_NAMES, MOST_LETTERS
-from ncu_tools.kernels.names.cpp_names import COPY, Part, path_of, prepared
+from ncu_tools.kernels.names.cpp_names import COPY, KNOWN_NAMES, MOST_LETTERS, Part, path_of, prepared
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.names.kernel_titles import DEEPEST, function_path, short_title
 
@@ -29,6 +28,7 @@ _NOISE = re.compile(r"(?:<unnamed>|\{unnamed\}|\bunnamed)(?:::|$)|^(?:at|c10|at_
 _MANGLED_CLASS = re.compile(r"(?<=[A-Z_])(\d{1,3})(?=[A-Z][a-z])")
 _MANGLED_WRAPPER = re.compile(r"(?:^|::)k(?:entry|ernel\d*)$")
 _LAMBDA_PARAMETERS = re.compile(r"lambda\(([^()]+)\)")
+_BRACKET = re.compile(r"[<(\[]")
 _OPAQUE = re.compile(r"\bOpaqueType<(?:\(unsigned int\))?(\d+)>")
 _WRAPS_A_FUNCTOR = re.compile(r"[ABN]?(?:Unary|Binary|Ternary|Pointwise|Nullary)(?:Op\w*)?Functor")
 _TYPED_RESULT = re.compile(r"(?:AUnary|BUnary|Binary)Functor")
@@ -56,9 +56,9 @@ def table() -> dict[str, Any]:
 def readable_name(full: str) -> str:
     """What people call the kernel of this full name; names of copies and names that are no C++ stay."""
     name = " ".join(full[:MOST_LETTERS].split())
-    if COPY.match(name):
+    if COPY.match(name) or (" " in name and not _BRACKET.search(name)):
         return name
-    title = _mangled_title(name) if name.startswith("_Z") else short_title(name)
+    title = _mangled_title(name) if name.startswith("_Z") else name if _is_short(name) else short_title(name)
     for rule in _rules():
         if (found := rule.title.search(title)) is None:
             continue
@@ -70,6 +70,11 @@ def readable_name(full: str) -> str:
         if read := _filled(rule.reads, groups, name, title):
             return read
     return _plain(title) or name or full
+
+
+def _is_short(name: str) -> bool:
+    """True for a name that is a short title already: of its template arguments it has only what the function runs."""
+    return "(" not in name and "<" in name and " " not in name.replace("<unnamed>", "").partition("<")[0]
 
 
 @lru_cache(maxsize=1)

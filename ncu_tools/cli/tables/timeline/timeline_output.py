@@ -9,11 +9,11 @@ from typing import Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import echo_notes, echo_text, rows_shown, show, terminal_width
+from ncu_tools.cli.options import echo_markdown, echo_notes, echo_text, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted, duration
-from ncu_tools.report.table import Table, printable, to_markdown
+from ncu_tools.report.table import Table, printable
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, by_cost
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
@@ -94,7 +94,7 @@ def _show_parts(
         click.echo(f"\n{part.heading}" if is_text else f"\n## {part.heading}\n")
         notes += echo_text(table) if is_text else []
         if not is_text:
-            click.echo(to_markdown(table))
+            echo_markdown(table)
     if is_text:
         echo_notes(list(dict.fromkeys(notes)))
     else:

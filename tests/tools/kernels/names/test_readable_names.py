@@ -40,6 +40,10 @@ def test_a_rule_gives_what_its_example_says(rule: dict[str, str]) -> None:
         ("void (anonymous namespace)::gemm_tiled_kernel<32>(const float *, int)", "gemm_tiled_kernel"),
         ("void mudock::apply_cuda<(int)256>(int, int, const float *)", "mudock::apply_cuda"),
         ("triton_poi_fused_add_mul_0", "triton_poi_fused_add_mul_0"),
+        ("at::native::elementwise_kernel<direct_copy_kernel_cuda>", "copy"),
+        ("at::native::vectorized_elementwise_kernel<<unnamed>::where_kernel_impl>", "elementwise where"),
+        ("cub::DeviceScanKernel<Sum>", "cub::DeviceScanKernel<Sum>"),
+        ("all kernels", "all kernels"),
         ("[CUDA memcpy Device-to-Host]", "[CUDA memcpy Device-to-Host]"),
         ("conflicts(const float *, float *, int)", "conflicts"),
         ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256EEEvPT0_", "aiter::add_rmsnorm_quant_kernel"),
@@ -133,6 +137,10 @@ def test_fitted_names_fit_and_stay_distinct(names: list[str], width: int) -> Non
 
 def test_a_name_is_cut_in_the_middle_and_not_where_it_differs_from_another() -> None:
     layers = [f"model.layers.{number}.self_attn.q_proj" for number in range(12)]
+    assert fitted_names(["a_long_name_op_add_of.sum", "a_long_name_op_mul_of.sum"], 16) == {
+        "a_long_name_op_add_of.sum": "a_lon…add_of.sum",
+        "a_long_name_op_mul_of.sum": "a_lon…mul_of.sum",
+    }
     for width in range(14, 30):
         shown = fitted_names(layers, width)
         assert len(set(shown.values())) == len(layers)
