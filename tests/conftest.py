@@ -38,6 +38,9 @@ os.environ["NCU_BENCH_NO_MEASURE"] = os.environ["NCU_BENCH_IGNORE_LOAD"] = "1"
 # Several processes run the tests: PyTorch with a thread per core in each takes a fifth more processor time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Lines are as long as those of a pipe, whatever terminal the tests run on.
+os.environ.pop("COLUMNS", None)
+
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_reports"
 SHARED = ROOT.parent / "shared"

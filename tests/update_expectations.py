@@ -96,9 +96,9 @@ def main() -> None:
     options = ROOT / "docs" / "options.md"
     options.write_text(with_options(options.read_text("utf-8")), encoding="utf-8")
     readme = ROOT / "README.md"
-    os.environ["NCU_BENCH_WIDTH"] = "80"
+    os.environ["COLUMNS"] = "80"
     readme.write_text(with_outputs(readme.read_text("utf-8")), encoding="utf-8")
-    del os.environ["NCU_BENCH_WIDTH"]
+    del os.environ["COLUMNS"]
     for sample in sample_files():
         write(golden_file(sample), kept_of(sample))
     write_mistakes()

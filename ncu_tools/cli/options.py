@@ -38,11 +38,9 @@ MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
 FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_type=Path) for is_folder in (False, True))
 """Types of options that name a file or folder to write."""
-WIDTH = "NCU_BENCH_WIDTH"
-"""Environment variable: lines as on a terminal of so many columns, for examples and tests."""
-NARROWEST_TERMINAL = 40
-WIDTH_OF_PIPES = 120
-"""Columns of a line of notes, and of the line above a table, where standard output or error is no terminal."""
+WIDTH = "COLUMNS"
+"""Environment variable: how many columns lines have, as shells and terminals say it."""
+NARROWEST_TERMINAL, WIDTH_OF_PIPES = 40, 120
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -234,7 +232,7 @@ def show(table: Table, output_format: str, *, full_names: bool = False, head: He
         _write(to_json(table) if output_format == "json" else to_csv(table))
     elif output_format == "markdown":
         table.notes = shown_notes(table.notes)
-        click.echo(to_markdown(table))
+        echo_markdown(table)
     else:
         echo_text(table, full_names=full_names)
     if table.notes and output_format in ("text", "csv"):
@@ -244,7 +242,7 @@ def show(table: Table, output_format: str, *, full_names: bool = False, head: He
 def echo_head(head: Head, output_format: str) -> None:
     """Write the line above a table, and an empty one below it; JSON has it as `head`, CSV does not."""
     if output_format not in MACHINE_FORMATS:
-        click.echo(f"{head.text(_line_width()) if output_format == 'text' else markdown_text(head.text())}\n")
+        click.echo(f"{head.text(terminal_width()) if output_format == 'text' else markdown_text(head.text())}\n")
 
 
 def echo_heads(heads: Sequence[Head], output_format: str, first: str | None = None) -> None:
@@ -253,17 +251,19 @@ def echo_heads(heads: Sequence[Head], output_format: str, first: str | None = No
         return
     *others, last = heads[:HEADS_SHOWN]
     for one in others:
-        click.echo(one.text(_line_width()) if output_format == "text" else f"{markdown_text(one.text())}\n")
+        click.echo(one.text(terminal_width()) if output_format == "text" else f"{markdown_text(one.text())}\n")
     echo_head(last if first is None else replace(last, first=first), output_format)
 
 
-def _line_width() -> int:
-    return terminal_width() or WIDTH_OF_PIPES
-
-
 def echo_text(table: Table, *, full_names: bool = False) -> None:
-    """Write a table as text that fits the terminal."""
+    """Write a table as text that fits the width."""
+    full_names = full_names or program_options().full_names
     click.echo(to_text(table, terminal_width(), full_names=full_names, colours=has_colours(sys.stdout)))
+
+
+def echo_markdown(table: Table) -> None:
+    """Write a table as Markdown, with the names that were asked for."""
+    click.echo(to_markdown(table, full_names=program_options().full_names, wide=program_options().wide))
 
 
 def _write(pieces: Iterable[str]) -> None:
@@ -278,12 +278,15 @@ def _write(pieces: Iterable[str]) -> None:
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal on standard output; None for pipes and files, whose lines can be of any length."""
-    return width_of(sys.stdout)
+    """The most columns of a line on standard output; None with --wide.
+
+    Pipes and files are read by people too: they have `WIDTH_OF_PIPES` where nothing says another width.
+    """
+    return None if program_options().wide else width_of(sys.stdout) or WIDTH_OF_PIPES
 
 
 def width_of(stream: TextIO) -> int | None:
-    """The width of the terminal that a stream is, or that `WIDTH` names; None for other pipes and files."""
+    """The width that `WIDTH` names, or of the terminal that a stream is; None for other pipes and files."""
     named = os.environ.get(WIDTH, "")
     if named.isdecimal():
         return max(int(named), NARROWEST_TERMINAL)
@@ -303,9 +306,7 @@ def echo_notes(notes: Sequence[str]) -> None:
     """Print the weightiest notes on standard error, in a few lines; all of them with --notes."""
     from ncu_tools.cli.terminal_notes import fitted_notes
 
-    context = click.get_current_context(silent=True)
-    asked = context.find_object(Asked) if context is not None else None
-    every = asked is not None and asked.notes
+    every = program_options().notes
     for line in fitted_notes(notes, None if every else width_of(sys.stderr) or WIDTH_OF_PIPES):
         click.echo(line, err=True)
 
@@ -367,7 +368,16 @@ class Asked:
 
     debug: bool = False
     notes: bool = False
+    wide: bool = False
+    full_names: bool = False
     told: bool = False
+
+
+def program_options() -> Asked:
+    """What the options of the program asked for, nothing where no command runs."""
+    context = click.get_current_context(silent=True)
+    found = context.find_object(Asked) if context is not None else None
+    return found or Asked()
 
 
 def _debug(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -378,6 +388,16 @@ def _debug(context: click.Context, parameter: click.Parameter, given: bool) -> N
 def _notes(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     if given:
         context.ensure_object(Asked).notes = True
+
+
+def _wide(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.ensure_object(Asked).wide = True
+
+
+def _full_names(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.ensure_object(Asked).full_names = True
 
 
 def _memory_limit(context: click.Context, parameter: click.Parameter, size: str | None) -> None:
@@ -397,6 +417,14 @@ PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ("--notes",), is_flag=True, expose_value=False, callback=_notes,
         help="Show all notes, not five lines of them.",
+    ),
+    click.Option(
+        ("--wide",), is_flag=True, expose_value=False, callback=_wide,
+        help="Show every column of a table, and nothing cut, however long lines get.",
+    ),
+    click.Option(
+        ("--full-names",), is_flag=True, expose_value=False, callback=_full_names,
+        help="Show kernel names whole, however long.",
     ),
     click.Option(
         ("--memory-limit",), metavar="SIZE", expose_value=False, callback=_memory_limit,

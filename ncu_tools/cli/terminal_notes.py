@@ -8,7 +8,8 @@ from pathlib import Path
 from ncu_launch.notes import Kind, Note, kind_of, shown_notes
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import printable, text_width
+from ncu_tools.numbers.text_width import text_width
+from ncu_tools.report.table import printable
 
 LINES = 5
 """Most lines that notes take without --notes."""

@@ -26,6 +26,9 @@ GROUPS = {
 }  # fmt: skip
 """What launches are grouped by -> what a row is called; `grouping` finds the rows."""
 
+NAMES_OF_KERNELS = frozenset({"name", "short", "grid"})
+"""Groupings whose rows have names of kernels, whole or short, with a shape or without."""
+
 OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location"})
 """Groupings whose rows may be several kernels: what some of them do says little of the others."""
 MOSTLY_KNOWN = 0.9

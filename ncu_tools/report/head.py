@@ -17,7 +17,8 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.numbers.number_format import counted, duration
-from ncu_tools.report.table import printable, text_width
+from ncu_tools.numbers.text_width import text_width
+from ncu_tools.report.table import printable
 
 TIME = "time"
 MOST_NAMED = 2

@@ -1,7 +1,7 @@
 """A table of results and its output as text, JSON, CSV and Markdown. Every command that shows a table makes one.
 
-Text is complete for pipes and files, and fitted to the width of a terminal: columns are dropped, the least important
-first, before names get too short to distinguish.
+Text is fitted to a width: columns are dropped, the least important first, before names get short, and names are cut
+where they do not differ.
 """
 
 from __future__ import annotations
@@ -16,13 +16,24 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ncu_tools.kernels.names.distinct_names import cut_end, distinct_names, fitted_names
 from ncu_tools.numbers.number_format import FORMATS
+from ncu_tools.numbers.text_width import text_width
 from ncu_tools.report.cell_styles import painted, style_of
 
 JSON_SCHEMA_VERSION = 1
 
+KERNEL = "kernel"
+"""Kind of the columns that hold full names of kernels."""
+
+TOTAL = "is_total"
+"""The cell that is true in the rows of sums, which are no kernels."""
+
 NARROWEST = 24
 """Least width of names while another column can be dropped instead."""
+
+WIDEST_NAME, WIDEST_PROSE = 60, 240
+"""How wide names and sentences are in the cells of Markdown."""
 
 NARROWEST_OF_ALL, NARROWEST_PROSE = 12, 30
 GAP, NARROW_GAP = 3, 2
@@ -43,9 +54,10 @@ class Column(NamedTuple):
 
     `lower_bound_if` names a column that, where true, makes the value a lower bound, shown with "≥" in front.
 
-    On a terminal, names in `wide` columns may be cut, and sentences in `prose` are wrapped. `spare` ranks columns to
-    drop if there is no room: 0 never, else the highest number first and equal ones together; columns without it go
-    last, from the right, and `wide` and `prose` ones stay.
+    Columns of the kind "kernel" hold full names of kernels, which text and Markdown show by readable names. In text,
+    these and names in `wide` columns may be cut, and sentences in `prose` are wrapped. `spare` ranks columns to drop if
+    there is no room: 0 never, else the highest number first and equal ones together, until names have half of the
+    width; columns without it go last, from the right, and names and `prose` stay.
     """
 
     name: str
@@ -60,7 +72,12 @@ class Column(NamedTuple):
     @property
     def is_number(self) -> bool:
         """True if values are set flush right."""
-        return self.kind != "text"
+        return self.kind not in ("text", KERNEL)
+
+    @property
+    def is_wide(self) -> bool:
+        """True for names, which are cut in the middle where there is no room."""
+        return self.wide or self.kind == KERNEL
 
 
 def columns_of_arguments(
@@ -182,15 +199,25 @@ def _plain(value: Any) -> Any:
     return no_formula(printable(value)) if isinstance(value, str) else value
 
 
-def to_markdown(table: Table) -> str:
-    """A Markdown table with the numbers of the text form, and the notes below."""
+def to_markdown(table: Table, *, full_names: bool = False, wide: bool = False) -> str:
+    """A Markdown table with the texts of the text form, and the notes below.
+
+    Names and sentences are cut where they are very long, unless the table is `wide`.
+    """
     columns = table.shown_columns()
+    cells = _cells(table, columns, full_names=full_names)
+    for column in columns:
+        if not wide and not _wraps(column, full_names=full_names) and column.is_wide:
+            fitted = fitted_names(cells[column.name], WIDEST_NAME)
+            cells[column.name] = [fitted[text] for text in cells[column.name]]
+        elif not wide and column.prose:
+            cells[column.name] = [cut_end(text, WIDEST_PROSE) for text in cells[column.name]]
     lines = [
         "| " + " | ".join(column.title for column in columns) + " |",
         "|" + "|".join(" ---: " if column.is_number else " --- " for column in columns) + "|",
     ]
-    for row in table.rows:
-        lines.append("| " + " | ".join(_indented(_escaped(cell(column, row))) for column in columns) + " |")
+    for row in zip(*(cells[column.name] for column in columns), strict=True):
+        lines.append("| " + " | ".join(_indented(_escaped(text)) for text in row) + " |")
     lines += ["", *(f"* {_escaped(printable(note))}" for note in table.notes)] if table.notes else []
     return "\n".join(lines)
 
@@ -216,25 +243,41 @@ def _escaped(text: str) -> str:
 def to_text(table: Table, width: int | None, *, full_names: bool = False, colours: bool = False) -> str:
     """The table as text at most `width` columns wide; unlimited if None.
 
-    Names are cut if there is no room for them; with `full_names` they are wrapped instead, as sentences are.
-    With `colours`, cells have those of `cell_styles`, for a terminal.
+    Kernels have their readable names, all of them distinct. Names are cut in the middle if there is no room for them.
+    With `full_names` they stay, and are wrapped. With `colours`, cells have those of `cell_styles`, for a terminal.
     """
-    columns, sizes, gap = _layout(table, width)
-    if gap == GAP:
-        return _padded(table, columns, sizes, colours=colours)
-    return _fitted(table, columns, sizes, full_names=full_names, colours=colours)
+    columns, cells, sizes, gap = _layout(table, width, full_names=full_names)
+    styles = {
+        column.name: [style_of(column.name, row.get(column.name)) if colours else "" for row in table.rows]
+        for column in columns
+    }
+    if gap == GAP or not any(_wraps(column, full_names=full_names) for column in columns):
+        return _padded(columns, cells, styles, sizes, gap)
+    return _wrapped(columns, cells, styles, sizes, full_names=full_names)
 
 
-def _padded(table: Table, columns: list[Column], sizes: dict[str, int], *, colours: bool) -> str:
-    """The table if every cell fits."""
-    titles = [_aligned(column.title, column, sizes) for column in columns]
-    rows = (
-        [_aligned(cell(column, row), column, sizes, _style(column, row) if colours else "") for column in columns]
-        for row in table.rows
+def _wraps(column: Column, *, full_names: bool) -> bool:
+    return column.prose or (column.is_wide and full_names)
+
+
+def _padded(
+    columns: list[Column], cells: dict[str, list[str]], styles: dict[str, list[str]], sizes: dict[str, int], gap: int
+) -> str:
+    """The table if every cell has one line."""
+    titles = [
+        _aligned(fitted_names([column.title], sizes[column.name])[column.title], column, sizes) for column in columns
+    ]
+    aligned = (
+        [
+            _aligned(text, column, sizes, style)
+            for text, style in zip(cells[column.name], styles[column.name], strict=True)
+        ]
+        for column in columns
     )
-    rule = "─" * (_width(columns, sizes, GAP) - GAP)
-    lines = [(" " * GAP).join(cells).rstrip() for cells in (titles, [rule], *rows)]
-    return "\n".join(f" {line}" for line in lines if line)
+    rule = "─" * (_width(columns, sizes, gap) - gap)
+    lines = [(" " * gap).join(line).rstrip() for line in (titles, [rule], *zip(*aligned, strict=True))]
+    edge = " " if gap == GAP else ""
+    return "\n".join(edge + line for line in lines if line)
 
 
 def _aligned(text: str, column: Column, sizes: dict[str, int], style: str = "") -> str:
@@ -243,12 +286,11 @@ def _aligned(text: str, column: Column, sizes: dict[str, int], style: str = "") 
     return room + text if column.is_number else text + room
 
 
-def _style(column: Column, row: dict[str, Any]) -> str:
-    return style_of(column.name, row.get(column.name))
-
-
-def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_names: bool, colours: bool) -> str:
-    """The table if cells may be longer than their column."""
+def _wrapped(
+    columns: list[Column], cells: dict[str, list[str]], styles: dict[str, list[str]], sizes: dict[str, int], *,
+    full_names: bool,
+) -> str:  # fmt: skip
+    """The table if cells may have several lines."""
     from rich import box  # slow to import, and most tables do not need it
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -256,48 +298,60 @@ def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_
 
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="", padding=(0, 1, 0, 0))
     for column in columns:
-        wraps = column.prose or (column.wide and full_names)
+        wraps = _wraps(column, full_names=full_names)
         size = sizes[column.name]
         shown.add_column(
             Text(column.title), justify="right" if column.is_number else "left", no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis", min_width=size, max_width=size,
         )  # fmt: skip
-    for row in table.rows:
-        shown.add_row(*(Text(cell(column, row), _style(column, row) if colours else "") for column in columns))
+    for row in range(len(cells[columns[0].name])):
+        shown.add_row(*(Text(cells[column.name][row], styles[column.name][row]) for column in columns))
+    with_colours = any(map(any, styles.values()))
     console = Console(
-        width=_width(columns, sizes, GAP), color_system="standard" if colours else None, force_terminal=colours
+        width=_width(columns, sizes, GAP),
+        color_system="standard" if with_colours else None,
+        force_terminal=with_colours,
     )
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
-def text_width(text: str) -> int:
-    """The width of a text in columns of a terminal."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def left_out(table: Table, width: int | None) -> list[Column]:
+def left_out(table: Table, width: int | None, *, full_names: bool = False) -> list[Column]:
     """The columns that do not fit a terminal of `width` columns."""
-    kept, _, _ = _layout(table, width)
+    kept, _, _, _ = _layout(table, width, full_names=full_names)
     return [column for column in table.shown_columns() if column not in kept]
 
 
-def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, int], int]:
-    """The columns that fit, the width of each by name, and the gap between them."""
+def _layout(
+    table: Table, width: int | None, *, full_names: bool
+) -> tuple[list[Column], dict[str, list[str]], dict[str, int], int]:
+    """The columns that fit, their cells and width by name, and the gap between them."""
     columns = table.shown_columns()
-    sizes = {
-        column.name: max([text_width(column.title), *(text_width(cell(column, row)) for row in table.rows)])
-        for column in columns
-    }
+    cells = _cells(table, columns, full_names=full_names)
+    sizes = {column.name: max(map(text_width, [column.title, *cells[column.name]])) for column in columns}
     if width is None or _width(columns, sizes, GAP) <= width:
-        return columns, sizes, GAP
+        return columns, cells, sizes, GAP
     kept = _kept(columns, sizes, width)
-    return kept, sizes | _shared(kept, sizes, width), NARROW_GAP
+    shares = _shared(kept, sizes, width)
+    for column in kept:
+        if column.is_wide and not full_names:
+            fitted = fitted_names(cells[column.name], shares[column.name])
+            cells[column.name] = [fitted[text] for text in cells[column.name]]
+    return kept, cells, sizes | shares, NARROW_GAP
+
+
+def _cells(table: Table, columns: Sequence[Column], *, full_names: bool) -> dict[str, list[str]]:
+    """The texts of the cells of each column; kernels by readable names that are distinct in the whole table."""
+    named = [column.name for column in table.columns if column.kind == KERNEL and not full_names]
+    kernels = [row for row in table.rows if not row.get(TOTAL)]
+    names = distinct_names(row[name] for name in named for row in kernels if row.get(name) is not None)
+
+    def shown(column: Column, row: dict[str, Any]) -> str:
+        is_named = column.name in named and row.get(column.name) in names
+        return printable(names[row[column.name]]) if is_named else cell(column, row)
+
+    return {column.name: [shown(column, row) for row in table.rows] for column in columns}
 
 
 def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
@@ -305,33 +359,45 @@ def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
     return sum(sizes[column.name] + gap for column in columns)
 
 
-def _least(column: Column, size: int) -> int:
-    """The least width of a column."""
-    return min(size, NARROWEST_PROSE if column.prose else NARROWEST) if column.prose or column.wide else size
-
-
 def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Column]:
-    """The columns that fit `width`, after dropping the least important ones."""
+    """The columns that fit `width`, after dropping the least important ones.
+
+    For half of the width to names columns with a rank are dropped; others only for the least that names need.
+    """
     kept = list(columns)
-    least = {column.name: _least(column, sizes[column.name]) for column in columns}
-    for group in _droppable(columns):
-        if _width(kept, least, NARROW_GAP) - NARROW_GAP <= width:
-            break
-        kept = [column for column in kept if column not in group]
+    several = sum(column.is_wide for column in columns) or 1
+    for names, groups in (
+        (max(NARROWEST, width // 2 // several), _ranked(columns)),
+        (NARROWEST, [[one] for one in reversed(columns[1:]) if _may_go(one) and one.spare is None]),
+    ):
+        least = {one.name: _least(one, sizes[one.name], names) for one in columns}
+        for group in groups:
+            if _width(kept, least, NARROW_GAP) - NARROW_GAP <= width:
+                break
+            kept = [column for column in kept if column not in group]
     return kept
 
 
-def _droppable(columns: list[Column]) -> list[list[Column]]:
-    """The columns that may be dropped, in order: see `Column.spare`."""
+def _least(column: Column, size: int, names: int) -> int:
+    """The least width of a column, where names have to have `names`."""
+    if column.prose:
+        return min(size, NARROWEST_PROSE)
+    return min(size, names) if column.is_wide else size
+
+
+def _ranked(columns: list[Column]) -> list[list[Column]]:
+    """The columns that have a rank above 0, in the order in which they are dropped: see `Column.spare`."""
     ranked = sorted((one for one in columns[1:] if one.spare), key=lambda one: -(one.spare or 0))
-    groups = [list(group) for _, group in groupby(ranked, key=lambda one: one.spare)]
-    others = [[one] for one in reversed(columns[1:]) if one.spare is None and not one.wide and not one.prose]
-    return [*groups, *others]
+    return [list(group) for _, group in groupby(ranked, key=lambda one: one.spare)]
+
+
+def _may_go(column: Column) -> bool:
+    return not column.is_wide and not column.prose
 
 
 def _shared(columns: list[Column], sizes: dict[str, int], width: int) -> dict[str, int]:
     """The widths of names and sentences: equal shares of the room that the other columns leave."""
-    flexible = sorted((one for one in columns if one.wide or one.prose), key=lambda one: sizes[one.name])
+    flexible = sorted((one for one in columns if not _may_go(one)), key=lambda one: sizes[one.name])
     others = [column for column in columns if column not in flexible]
     room = width - _width(others, sizes, NARROW_GAP) - NARROW_GAP * (len(flexible) - 1)
     shares = {}

@@ -79,7 +79,7 @@ def test_the_page_of_commands_lists_none_that_does_not_exist() -> None:
 
 def test_the_readme_is_short_and_prints_what_its_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("NCU_BENCH_WIDTH", "80")
+    monkeypatch.setenv("COLUMNS", "80")
     models_run_here(monkeypatch)
     assert len(README.splitlines()) < 150
     assert README.count("```text\n$ ncu-bench ") >= 3

@@ -19,6 +19,7 @@ from ncu_tools.cli.options import (
     ROWS_SHOWN,
     dask_option,
     echo_heads,
+    echo_markdown,
     echo_text,
     format_option,
     options_in,
@@ -37,7 +38,7 @@ from ncu_tools.cli.tables.compare.shared import (
     CompareOptions,
     CompareRequest,
 )
-from ncu_tools.report.table import Column, Table, printable, to_markdown
+from ncu_tools.report.table import Column, Table, printable
 
 if TYPE_CHECKING:
     from ncu_tools.compare.gate import GateOutcome
@@ -94,7 +95,6 @@ ORDER = Words(
     help="Compare runs of different GPUs, sources, versions or clock modes too, and sums of runs that did other work; "
     "judge times at different clocks as they are.",
 )  # fmt: skip
-@click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @selection_options
 @dask_option
 @format_option
@@ -104,7 +104,6 @@ def command(
     how: CompareOptions,
     gates: tuple[str, ...],
     junit: Path | None,
-    full_names: bool,
     dask: str | None,
     output_format: str,
     only: Selection | None,
@@ -161,7 +160,7 @@ def command(
     }
     _write_junit(junit, outcomes)
     try:
-        _show(compared, outcomes, output_format, full_names=full_names)
+        _show(compared, outcomes, output_format)
     except BrokenPipeError:
         if not limits:  # else the exit code is the verdict, whoever reads the table
             raise
@@ -229,7 +228,7 @@ def _compared(request: CompareRequest) -> Compared:
 # -------------------------------------------------------------------------------------------------- what is shown
 
 
-def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_format: str, *, full_names: bool) -> None:
+def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_format: str) -> None:
     """Write the comparison and the outcomes of gates: in the JSON, below text, above Markdown, beside CSV."""
     rows = [
         {RUN.name: run, "gate": one.gate.text, "outcome": one.outcome, "reason": one.reason}
@@ -242,8 +241,9 @@ def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_for
     summaries = Table("summaries", [SUMMARY], [{SUMMARY.name: one} for one in compared.sentences])
     for above in (gates, summaries) if output_format == "markdown" else ():
         if above.rows:
-            click.echo(to_markdown(above) + "\n")
-    show(compared.table, output_format, full_names=full_names)
+            echo_markdown(above)
+            click.echo()
+    show(compared.table, output_format)
     if output_format == "text":
         _show_below(compared, gates)
     if output_format == "csv":

@@ -18,14 +18,14 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import KERNEL, Column, Table
 
 COLUMNS = (
     Column("outcome", "outcome"),
     Column("launches", "launches", "count"),
     Column("time_ns", "time", "time", "ns"),
     Column("share", "share", "fraction"),
-    Column("kernel", "kernel", wide=True),
+    Column("kernel", "kernel", KERNEL),
 )
 
 LACKING_SHOWN = 10

@@ -16,6 +16,7 @@ from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
     dask_option,
+    echo_markdown,
     echo_text,
     engine_of,
     format_option,
@@ -24,7 +25,7 @@ from ncu_tools.cli.options import (
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.pictures import format_of, note_on_boxes
-from ncu_tools.report.table import Column, Table, columns_of_arguments, to_markdown
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_tools.bench.scaling import Correlation, Series
@@ -121,7 +122,8 @@ def command(
     matrices = _matrices(pairs) if output_format in ("text", "markdown") else []
     if output_format == "markdown":
         for matrix in matrices:
-            click.echo(f"{to_markdown(matrix)}\n")
+            echo_markdown(matrix)
+            click.echo()
     machine_readable = output_format in MACHINE_FORMATS
     others = columns_of_arguments(arguments, [one.same for one in fits], (*IDENTITY, *FOR_PEOPLE, *VERDICTS))
     columns = (*IDENTITY[:AT], *others, *IDENTITY[AT:], *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)

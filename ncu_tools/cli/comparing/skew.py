@@ -10,7 +10,7 @@ import click
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import KERNEL, Column, Table
 
 if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
@@ -91,4 +91,5 @@ def command(
     top = rows_shown(top, output_format)
     notes += hidden_rows(len(result.rows), top, "more row", "more rows")
     rows = [asdict(row) for row in result.rows[:top]]
-    show(titled_times(Table("skew", ACROSS, rows, notes, more=[COLLECTIVE]), clocks), output_format)
+    across = [ACROSS[0]._replace(kind=KERNEL) if by == "kernel" else ACROSS[0], *ACROSS[1:]]
+    show(titled_times(Table("skew", across, rows, notes, more=[COLLECTIVE]), clocks), output_format)

@@ -22,6 +22,7 @@ from ncu_tools.cli.options import (
     inductor_option,
     machine_option,
     options_in,
+    program_options,
     progress,
     rows_shown,
     show,
@@ -33,7 +34,7 @@ from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import more_kernels
-from ncu_tools.report.table import Column, Table, columns_of_arguments
+from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
-    Column("kernel", "kernel", wide=True),
+    Column("kernel", "kernel", KERNEL),
     Column("launches", "launches", "count", spare=1),
     Column("time_total_ns", "time", "time", "ns", spare=0),
     Column("time_share", "share", "fraction", spare=0),
@@ -84,11 +85,9 @@ BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headro
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """Lower bound of a unit -> the text in the basis that indicates it."""
-GROUPS_OF_KERNELS = ("name", "short", "grid")
-"""Groupings that need nothing but kernels and their shapes; a category may need the operator."""
-IS_TOTAL = Column("is_total", "total")
+IS_TOTAL = Column(TOTAL, "total")
 MIX = (
-    Column("kernel", "kernel", wide=True),
+    Column("kernel", "kernel", KERNEL),
     Column("time_share", "share", "fraction", spare=0),
     Column("launches", "launches", "count", spare=3),
     Column("counted_launches", "counted", "count", spare=3),
@@ -131,8 +130,10 @@ class AskedTable:
 
     def needs_ranges(self, group: str, only: Selection | None) -> bool:
         """True if NVTX ranges, or what follows from them, are shown or select launches."""
+        from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
+
         selects = only is not None and (only.phases or only.layers)
-        return bool(selects or self.diagnose or self.rules or self.columns or group not in GROUPS_OF_KERNELS)
+        return bool(selects or self.diagnose or self.rules or self.columns or group not in NAMES_OF_KERNELS)
 
 
 @click.command()
@@ -145,7 +146,6 @@ class AskedTable:
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @columns_option
 @click.option("--rules", is_flag=True, help="Rank what NVIDIA's rules say over the run by the time it could save.")
-@click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
 @capture_option
 @inductor_option
@@ -159,7 +159,6 @@ def command(
     order: str,
     top: int | None,
     machine: Machine | None,
-    full_names: bool,
     dask: str | None,
     output_format: str,
     only: Selection | None,
@@ -168,7 +167,7 @@ def command(
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
     RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
-    of reports, or - for standard input. Text shows the columns that there is room for; CSV and JSON have all.
+    of reports, or - for standard input. Text shows the columns that there is room for; --wide, CSV and JSON have all.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
     With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
     with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics by full name,
@@ -200,12 +199,8 @@ def command(
 
             table = rules_of_run(found_runs, group, top, output_format)
             table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
-            show(
-                table,
-                output_format,
-                full_names=full_names,
-                head=_head(runs, _kernels(found_runs, machine, order, group, diagnose=False)[0], only),
-            )
+            head = _head(runs, _kernels(found_runs, machine, order, group, diagnose=False)[0], only)
+            show(table, output_format, head=head)
             return
         result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
         chosen = _chosen_columns(found_runs, asked.columns, group)
@@ -219,7 +214,7 @@ def command(
     head = _head(runs, result, only, group)
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
-        show(table, output_format, full_names=full_names, head=head)
+        show(table, output_format, head=head)
         return
     notes = [
         *_pooled(runs),
@@ -236,7 +231,7 @@ def command(
     ]
     columns = _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
     if asked.units:
-        columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
+        columns, rows = _by_unit(result.rows, top, columns, for_machines=output_format in MACHINE_FORMATS)
     for row in rows:
         row["kernel_id"] = _id_of(row, group)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
@@ -248,9 +243,9 @@ def command(
         table = with_sources(table)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
-    if group == LOCATION and output_format == "text" and not full_names:
+    if group == LOCATION and output_format == "text" and not program_options().full_names:
         table = with_short_paths(table, terminal_width())
-    show(table, output_format, full_names=full_names, head=head)
+    show(table, output_format, head=head)
 
 
 def _id_of(row: dict[str, Any], group: str) -> str | None:
@@ -270,14 +265,12 @@ def _columns(
     rows: Sequence[Hotspot], order: str, group: str, output_format: str, *, diagnose: bool
 ) -> Sequence[Column]:
     """The columns of the table of kernels."""
-    from ncu_tools.kernels.kernel_row import GROUPS
-
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(order) else one for one in COLUMNS]
     points = [_varied(row) for row in rows]
     arguments = columns_of_arguments(
         dict.fromkeys(name for point in points for name in point), points, columns, spare=0
     )
-    columns = [columns[0]._replace(title=GROUPS[group]), *arguments, *columns[1:]]
+    columns = [_first_column(group), *arguments, *columns[1:]]
     if group == LOCATION:
         columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]
     if output_format in MACHINE_FORMATS:
@@ -285,6 +278,14 @@ def _columns(
     if diagnose:
         return [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     return [one for one in columns if one.name not in _unused(rows)]
+
+
+def _first_column(group: str) -> Column:
+    """The column of names: of kernels, or of what else they are grouped by."""
+    from ncu_tools.kernels.kernel_row import GROUPS, NAMES_OF_KERNELS
+
+    first = COLUMNS[0]._replace(title=GROUPS[group])
+    return first if group in NAMES_OF_KERNELS else first._replace(kind="text", wide=True)
 
 
 def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> MetricColumns | None:
@@ -410,9 +411,12 @@ def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, D
 
 
 def _by_unit(
-    kernels: list[Hotspot], top: int | None, machine_readable: Sequence[Column] | None
+    kernels: list[Hotspot], top: int | None, columns: Sequence[Column], *, for_machines: bool
 ) -> tuple[Sequence[Column], list[dict[str, Any]]]:
-    """The columns and rows of --units: operations of each used unit, share of the FLOPs, and a last row for the run."""
+    """The columns and rows of --units: operations of each used unit, share of the FLOPs, and a last row for the run.
+
+    All `columns` of the table stay `for_machines`.
+    """
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
     from ncu_tools.kernels.hotspots import run_total, used_units
@@ -433,9 +437,9 @@ def _by_unit(
         bounds = {name: words in (row.flops_basis or "") for name, words in LOWER_BOUNDS_OF_UNITS.items()}
         rows.append({**asdict(row), **amounts, **shares, **bounds, IS_TOTAL.name: False})
     rows[-1][IS_TOTAL.name] = True
-    if machine_readable is not None:
-        return (*machine_readable, *found, IS_TOTAL), rows
-    return [*(column for column in COLUMNS if column.name in BEFORE_UNITS), *found, BASIS], rows
+    if for_machines:
+        return (*columns, *found, IS_TOTAL), rows
+    return [*(column for column in columns if column.name in BEFORE_UNITS), *found, BASIS], rows
 
 
 def _lower_bound_of(unit: str) -> str:

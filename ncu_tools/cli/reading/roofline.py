@@ -46,8 +46,8 @@ from ncu_tools.cli.tables.roofline_pictures import (
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.numbers.number_format import digits, scaled
 from ncu_tools.report.plot.theme import THEMES
-from ncu_tools.report.table import Column, Table
-from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEWS, Scene
+from ncu_tools.report.table import KERNEL, Column, Table
+from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LAUNCHES, LEVELS, RUNS, VIEWS, Scene
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
-    Column("kernel", "kernel", wide=True),
+    Column("kernel", "kernel", KERNEL),
     Column("run", "run", wide=True),
     Column("launches", "launches", "count", spare=3),
     Column("time_total_ns", "time", "time", "ns", spare=1),
@@ -248,7 +248,7 @@ def command(
     table = (
         _bare_table(result, notes, output_format)
         if bare
-        else _table(result, scene, notes, top, output_format, here=here)
+        else _table(result, scene, notes, top, output_format, look, here=here)
     )
     if not bare and result.view == KERNELS and placed.group == "name" and output_format in MACHINE_FORMATS:
         from ncu_tools.runs.kernel_ids import kernel_id
@@ -393,9 +393,11 @@ def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
 
 
 def _table(
-    result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str, *, here: bool
+    result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str, look: Look, *, here: bool
 ) -> Table:
     """A row for each point; `here` if the picture stands above the table."""
+    from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
+
     top = rows_shown(top, output_format)
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
     notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
@@ -404,7 +406,10 @@ def _table(
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
     with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
-    first = COLUMNS[0]._replace(title="kernel" if result.density else result.noun)
+    of_kernels = result.density or (look.view in (KERNELS, LAUNCHES) and look.kernels_by in NAMES_OF_KERNELS)
+    first = COLUMNS[0]._replace(
+        title="kernel" if result.density else result.noun, kind=KERNEL if of_kernels else "text", wide=True
+    )
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     notes = [*result.notes, *_ceiling_notes(result, output_format, beside_picture=here), *notes]
     extra = _extra(result, scene) if output_format == "json" else {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import echo_notes, terminal_width
+from ncu_tools.cli.options import echo_notes, terminal_width, width_of
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column
@@ -91,7 +91,7 @@ def drawn_again(runs: Sequence[str], style: Style) -> bool:
 
 def is_drawn_here(style: Style, output_format: str) -> bool:
     """Whether the picture goes to the terminal, in front of the table: nothing asks for a file, JSON or a pipe."""
-    return style.output is None and output_format == "text" and terminal_width() is not None
+    return style.output is None and output_format == "text" and width_of(sys.stdout) is not None
 
 
 def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = True) -> None:
@@ -107,7 +107,7 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
 
 def style_of_output() -> TextStyle:
-    """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
+    """The width of the output, ASCII where the encoding has no braille, colours if a terminal shows them."""
     from ncu_tools.report.terminal.text_roofline import TextStyle
 
     width = terminal_width()

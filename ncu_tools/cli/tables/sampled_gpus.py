@@ -12,7 +12,7 @@ from ncu_parsers.timelines.sampled_activity import rate_text
 
 from ncu_tools.cli.options import MACHINE_FORMATS
 from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import KERNEL, Column, Table
 
 COLLECT = "ncu-bench profile --tool nsys --gpu-metrics PROGRAM, or nsys profile --gpu-metrics-devices=all PROGRAM"
 OVER_TIME = (
@@ -63,7 +63,7 @@ def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
     names = dict.fromkeys(name for one in found for name in one.means)
     titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
     columns = [
-        Column("group", GROUPS[by], wide=True),
+        Column("group", GROUPS[by], KERNEL if by == "name" else "text", wide=True),
         *OF_GROUPS,
         *(Column(name, title, "percent", "%") for name, title in titles.items()),
     ]

@@ -20,6 +20,7 @@ import pyarrow as pa
 from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import arrays, tables
 
+from ncu_tools.kernels.names.cpp_names import KNOWN_NAMES, MOST_LETTERS
 from ncu_tools.kernels.names.kernel_titles import function_path
 
 OTHER = "other"
@@ -28,9 +29,7 @@ CATEGORIES = (
     "sort", "copy", "communication", "optimizer", OTHER,
 )  # fmt: skip
 COMMUNICATION = "communication"
-KNOWN_NAMES = 65536
-MOST_LETTERS, MOST_LETTERS_OF_A_PATH = 20_000, 1_000
-"""How much of a name is looked at: reports are of others, and patterns take long on names without end."""
+MOST_LETTERS_OF_A_PATH = 1_000
 CATEGORY, DECIDED_BY = "category", "category_by"
 """The columns of launches that `with_categories` adds."""
 NEEDED = ("kernel_name", "operator")

@@ -16,18 +16,11 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
+from ncu_tools.kernels.names.cpp_names import COPY, Part, path_of, prepared
 
 _NAMES_NOTHING = re.compile(r"_?(?:device_|static_|global_)?kernel_?\d*", re.IGNORECASE)
 """Function names that say no more than "kernel"."""
-
-_COPY = re.compile(r"\[|Mem(?:cpy|set)\b")
-"""Start of the names of copies in nsys and PyTorch's profiler, which are not functions."""
-
-_VERSION = re.compile(r"(?:CUB|THRUST|ROCPRIM)_\w+|__\d+")
-"""Inline namespaces of versions: cub::CUB_200600_890_NS is cub."""
 
 _PASSES_ON = frozenset({"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "ReduceOp", "func_wrapper_t"})
 """Templates of PyTorch that only pass a functor on."""
@@ -57,14 +50,6 @@ LEAST_TILE = 512
 """The least M x N x K of a tile; clusters have at most 16 blocks."""
 
 _ENDS_IN_LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}$|lambda\([^()]*\)\(instance \d+\)\]$")
-_OPENING, _CLOSING = "<({[", ">)}]"
-
-
-class _Part(NamedTuple):
-    """One part of a path between `::`: an identifier, and its template arguments."""
-
-    name: str
-    arguments: tuple[str, ...]
 
 
 @lru_cache(maxsize=65536)
@@ -73,8 +58,8 @@ def short_title(name: str) -> str:
 
     If nothing but the word "kernel" is known of the function, the parameters stay.
     """
-    text = _prepared(name)
-    path = [] if _COPY.match(name) else _path(text)
+    text = prepared(name)
+    path = [] if COPY.match(name) else path_of(text)
     if not path:
         return name.strip()
     return _of_function(text, path).replace("{unnamed}", "<unnamed>")
@@ -86,7 +71,7 @@ def function_path(name: str) -> str:
 
     Names that are no C++ stay whole; of mangled ones only the path is read.
     """
-    if _COPY.match(name):
+    if COPY.match(name):
         return name
     if name.startswith("_Z"):
         return _mangled_path(name)
@@ -97,7 +82,7 @@ def function_path(name: str) -> str:
         words = text.partition("(")[0].split()
         if words and not {"<", ">"} & set(words[-1]):
             return words[-1]
-    return "::".join(part.name for part in _path(_prepared(name))) or name.strip()
+    return "::".join(part.name for part in path_of(prepared(name))) or name.strip()
 
 
 def _mangled_path(name: str) -> str:
@@ -111,7 +96,7 @@ def _mangled_path(name: str) -> str:
     return "::".join(found) or name
 
 
-def _of_function(text: str, path: Sequence[_Part]) -> str:
+def _of_function(text: str, path: Sequence[Part]) -> str:
     function = path[-1]
     scope = tuple(part.name for part in path[:-1])
     if names_nothing(function.name):
@@ -136,19 +121,19 @@ def _title(function: str, arguments: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------------------- what it wraps
 
 
-def _wrapped(scope: tuple[str, ...], function: _Part) -> str | None:
+def _wrapped(scope: tuple[str, ...], function: Part) -> str | None:
     """The name of the class that a CUTLASS wrapper was instantiated with; None for other functions.
 
     A class whose whole name comes from a CUTLASS library has tile and type in it; for other templates the tile and the
     element type behind it are added.
     """
     argument = next((one for one in function.arguments if not _is_plain(one)), "")
-    path = _path(argument)
+    path = path_of(argument)
     if not path or (scope[0] if scope else path[-1].name.partition("_")[0]) != "cutlass":
         return None
     kernel = path[-1]
     for _ in range(DEEPEST):  # for example flash::enable_sm90<...>
-        if len(kernel.arguments) == 1 and (inner := _path(kernel.arguments[0])):
+        if len(kernel.arguments) == 1 and (inner := path_of(kernel.arguments[0])):
             kernel = inner[-1]
     tile = _tile(argument)
     element = _ELEMENT.search(argument, tile.end() if tile else 0) if kernel.arguments else None
@@ -169,7 +154,7 @@ def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) ->
     """The functors, lambdas and functions in template arguments, named relative to `scope`."""
     for argument in arguments if depth < DEEPEST else ():
         is_pointer = argument.startswith(("&", "(&"))
-        path = _path(argument.strip("(&)") if is_pointer else argument)
+        path = path_of(argument.strip("(&)") if is_pointer else argument)
         if not path:
             continue
         last = path[-1]
@@ -184,15 +169,15 @@ def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) ->
             yield from inner
 
 
-def _nested(part: _Part, depth: int = 0) -> str:
+def _nested(part: Part, depth: int = 0) -> str:
     """A class or function with its template arguments that are classes, down to `DEEPEST`."""
     if depth == DEEPEST:
         return part.name
-    classes = [path for argument in part.arguments if not _is_plain(argument) and (path := _path(argument))]
+    classes = [path for argument in part.arguments if not _is_plain(argument) and (path := path_of(argument))]
     return _title(part.name, list(dict.fromkeys(_nested(path[-1], depth + 1) for path in classes)) or part.arguments)
 
 
-def _from(path: Sequence[_Part], scope: tuple[str, ...]) -> str:
+def _from(path: Sequence[Part], scope: tuple[str, ...]) -> str:
     """The names of a path without the namespaces that it shares with `scope`."""
     names = [part.name for part in path]
     shared = 0
@@ -204,48 +189,3 @@ def _from(path: Sequence[_Part], scope: tuple[str, ...]) -> str:
 def _is_plain(argument: str) -> bool:
     """True if a template argument is a number or a built-in type."""
     return _PLAIN.fullmatch(argument) is not None
-
-
-# --------------------------------------------------------------------------------------------------------------- paths
-
-
-def _prepared(name: str) -> str:
-    """The normalised name, with unnamed scopes and operators as single words."""
-    text = normalised_name(name).replace("(anonymous namespace)", "{unnamed}")
-    return re.sub(r"\boperator(?:\(\)|[^\w\s(]+)", "operator", text).replace(")const", ")").replace("->", "")
-
-
-def _path(text: str) -> list[_Part]:
-    """The parts of a qualified name, without return type, parameters, versions, and lambdas at its end."""
-    words = list(_split(re.sub(r"(?: const|[*&])+$", "", text), " "))
-    parts = [_part(piece) for piece in _split(words[-1], "::")] if words else []
-    kept = [part for part in parts if part is not None and not _VERSION.fullmatch(part.name)]
-    while len(kept) > 1 and ("lambda" in kept[-1].name or kept[-1].name == "operator"):
-        kept.pop()
-    return kept
-
-
-def _part(piece: str) -> _Part | None:
-    found = re.match(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[~\w$.@-]+", piece)
-    if found is None:
-        return None
-    rest = piece[found.end() :]
-    if not rest.startswith("<"):
-        return _Part(found[0], ())
-    inside = next(_split(rest[1:], ">"))
-    return _Part(found[0], tuple(argument.strip() for argument in _split(inside, ",")))
-
-
-def _split(text: str, separator: str) -> Iterator[str]:
-    """Split a text at separators outside of all brackets."""
-    depth, start, place = 0, 0, 0
-    while place < len(text):
-        if depth == 0 and text.startswith(separator, place):
-            yield text[start:place]
-            place += len(separator)
-            start = place
-            continue
-        letter = text[place]
-        depth = depth + 1 if letter in _OPENING else max(depth - 1, 0) if letter in _CLOSING else depth
-        place += 1
-    yield text[start:]

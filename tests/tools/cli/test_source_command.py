@@ -37,7 +37,7 @@ def test_source_as_json_has_every_line_and_the_kernel() -> None:
 
 def test_source_text_comes_from_the_folder_named(tmp_path: Path) -> None:
     (tmp_path / "row_max.cu").write_text("\n" * 13 + "for (; i < n; i += 256) best = max(best, row[i]);\n")
-    result = ran("source", SAMPLE, "--top", "1", "--source-root", str(tmp_path))
+    result = ran("source", SAMPLE, "--top", "1", "--source-root", str(tmp_path), "--wide")
     assert "for (; i < n; i += 256) best = max(best, row[i]);" in result.stdout
 
 

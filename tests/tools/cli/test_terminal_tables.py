@@ -1,4 +1,4 @@
-"""Tables on terminals of any width, and in pipes: lines fit, names get the remaining width, dropped columns are noted."""
+"""Tables of any width, on terminals and in pipes: lines fit, names have half of it, dropped columns are noted."""
 
 from __future__ import annotations
 
@@ -82,23 +82,73 @@ def test_the_column_that_rows_are_sorted_by_is_not_dropped(terminal: int, capsys
     assert terminal == 80
 
 
-def test_pipes_get_whole_names_every_column_and_no_note(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipes_are_120_columns_wide_and_have_everything_if_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run(["hotspots", RAW])
+    found = capsys.readouterr()
+    assert max(map(cell_len, found.out.splitlines())) <= 120
+    assert "no room in 120 columns for: sum, mean" in found.err
+    run(["hotspots", RAW, "--wide", "--full-names"])
     found = capsys.readouterr()
     assert f" {LONGEST[:60]}" in found.out
     assert "…" not in found.out
     assert "no room in" not in found.err
 
 
-def test_names_get_the_remaining_width() -> None:
-    row = to_text(TABLE, 130).splitlines()[2]
-    assert len(row) == 130
-    assert row.startswith("n" * 57 + "…")
+def test_columns_say_how_wide_a_pipe_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    run(["hotspots", RAW])
+    assert 80 < max(map(cell_len, capsys.readouterr().out.splitlines())) <= 100
+
+
+def test_names_get_the_remaining_width_and_are_cut_in_the_middle() -> None:
+    row = to_text(TABLE, 100).splitlines()[2]
+    assert len(row) == 100
+    assert row.startswith("n" * 26 + "…" + "n" * 25 + "  ")
+
+
+def test_kernels_have_readable_names_that_differ_in_every_column_of_a_table() -> None:
+    add, other = (
+        f"void at::native::vectorized_elementwise_kernel<{size}, at::native::CUDAFunctor_add<float>>(int)"
+        for size in (4, 2)
+    )
+    columns = [Column("kernel", "kernel", "kernel"), Column("was", "was", "kernel"), Column("a", "a", "count")]
+    rows = [
+        {"kernel": add, "was": None, "a": 1},
+        {"kernel": None, "was": other, "a": 2},
+        {"kernel": "all kernels", "is_total": True},
+    ]
+    table = Table("x", columns, rows)
+    names = "elementwise add fp32 (4)", "elementwise add fp32 (2)"
+    for text in (to_text(table, None), to_markdown(table)):
+        assert all(name in text for name in (*names, "all kernels"))
+        assert "at::native" not in text
+    narrow = to_text(table, 40).splitlines()
+    assert [line.split("  ")[0] for line in narrow[2:3]] == ["elementwise ad… (4)"]
+    assert all(len(line) <= 40 for line in narrow)
+    assert to_text(table, None, full_names=True).count(add) == 1
+
+
+def test_a_launch_by_grid_has_the_name_of_its_kernel_and_the_grid() -> None:
+    table = Table("x", [Column("kernel", "kernel", "kernel")], [{"kernel": "void f<int>(int*) (8, 1, 1) x (32, 1, 1)"}])
+    assert to_text(table, None).splitlines()[2] == " f (8, 1, 1) x (32, 1, 1)"
+
+
+def test_cells_of_markdown_are_bounded() -> None:
+    columns = [NAMES, Column("kernel", "kernel", "kernel"), Column("why", "why", prose=True)]
+    row = {"name": "n" * 99, "kernel": f"void {'k' * 99}(int)", "why": "one two three " * 50}
+    table = Table("x", columns, [row])
+    cells = [cell.strip() for cell in to_markdown(table).splitlines()[2].split("|")[1:-1]]
+    assert [len(cell) for cell in cells] == [60, 60, 240]
+    assert cells[0] == "n" * 30 + "…" + "n" * 29
+    assert "k" * 99 in to_markdown(table, wide=True)
+    assert f"void {'k' * 99}(int)" in to_markdown(table, full_names=True)
 
 
 def test_columns_are_dropped_by_importance_and_then_from_the_right() -> None:
     assert [titles(width) for width in (None, 200, 100, 90, 59, 47)] == [
-        "abcdef", "abcdef", "abcdef", "abef", "ae", "e",
+        "abcdef", "abcdef", "abef", "aef", "ae", "e",
     ]  # fmt: skip
     assert [column.name for column in left_out(TABLE, 59)] == ["b", "c", "d", "f"]
     assert left_out(TABLE, None) == []

@@ -59,7 +59,7 @@ def test_the_tables_are_those_of_a_terminal_of_114_columns(monkeypatch: pytest.M
 
 
 def test_the_notes_and_the_refusal_are_those_of_the_command() -> None:
-    found = ran("compare", "before.csv", "after.csv", "--fail-on", "time>5%")
+    found = ran("compare", "before.csv", "after.csv", "--fail-on", "time>5%", "--wide")
     assert found.exit_code == 2
     for line in found.stderr.splitlines():
         assert line.replace(" ", "") in PAGE.replace("\n", "").replace(" ", ""), line

@@ -39,7 +39,7 @@ def _parsed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def compared(folder: str, base: str, new: str, *options: str, gates: Sequence[str] = ()) -> Ran:
     limits = [word for gate in gates for word in ("--fail-on", gate)]
     runs = [PARSED.get(run) or report(folder, run) for run in (base, new)]
-    return ran("compare", *map(str, runs), *limits, *options)
+    return ran("compare", *map(str, runs), *limits, *options, "--wide")
 
 
 @pytest.mark.parametrize("name", by_day(["silu_CUDA"], ["silu_CUDA", "silu_triton"]))

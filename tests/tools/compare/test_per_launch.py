@@ -310,7 +310,7 @@ def titles(found: Ran) -> list[str]:
 
 class TestTheCommand:
     def test_marks_totals_of_different_work_and_shows_no_percentage(self, files: tuple[str, str]) -> None:
-        found = invoked(*files)
+        found = invoked(*files, "--wide")
         (total,) = (line for line in found.stdout.splitlines() if line.startswith(" all kernels"))
         assert "not the same work" in total
         assert "%" not in total
@@ -351,7 +351,7 @@ class TestTheCommand:
     @pytest.mark.parametrize("runs", [2, 3])
     def test_never_has_two_columns_of_the_same_name(self, files: tuple[str, str], tmp_path: Path, runs: int) -> None:
         more = [written(tmp_path / "later.parquet", SILU_3)] if runs == 3 else []
-        found = titles(invoked(*files, *more))
+        found = titles(invoked(*files, *more, "--wide"))
         assert len(found) == len(set(found))
         named = {"base time", "new time"} if runs == 2 else {"run", "before.parquet time", "time"}
         assert named <= set(found)

@@ -63,7 +63,7 @@ def test_the_basis_in_parquet_json_and_the_table_by_unit_says_it(kind: str, tmp_
     assert pq.read_table(tmp_path / "launches.parquet").column("flops_basis").to_pylist() == [basis]
     (row,) = json.loads(ran("hotspots", str(run), "--format", "json").stdout)["rows"]
     assert row["flops_basis"] == basis
-    assert basis in ran("hotspots", str(run), "--units").stdout
+    assert basis in ran("hotspots", str(run), "--units", "--wide").stdout
 
 
 def test_the_page_and_a_comparison_say_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_text_shows_only_units_that_a_kernel_used_and_the_basis(shown: Any) -> None:
-    lines = shown().splitlines()
+    lines = shown("--wide").splitlines()
     titles = ["FP64", "FP64 share", "FP32", "FP32 share", "tensor BF16", "tensor BF16 share", "basis"]
     places = [lines[0].index(title) for title in titles]
     assert places == sorted(places)

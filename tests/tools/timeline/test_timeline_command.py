@@ -62,7 +62,7 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_text_has_the_verdict_and_every_part_in_80_columns(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NCU_BENCH_WIDTH", "80")
+    monkeypatch.setenv("COLUMNS", "80")
     result = ran("timeline", sqlite, "--step", "^train_step")
     assert result.exit_code == 0, result.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80

@@ -13,7 +13,7 @@ from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.cli.options import hidden_rows, progress, rows_shown
 from ncu_tools.numbers.number_format import scaled
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
 from ncu_tools.roofline.scene import LEVELS, Scene
 from ncu_tools.runs.loading import OnDisk, locate
@@ -22,7 +22,7 @@ from ncu_tools.runs.varied_run import points_summed
 
 UNIT = "inst/transaction"
 COLUMNS = (
-    Column("kernel", "kernel", wide=True),
+    Column("kernel", "kernel", KERNEL),
     Column("run", "run", wide=True),
     Column("launches", "launches", "count", spare=3),
     Column("time_total_ns", "time", "time", "ns", spare=1),

@@ -43,7 +43,7 @@ from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.first_sentences import first_change
 from ncu_tools.report.head import Head, head_of
-from ncu_tools.report.table import Column, Table, columns_of_arguments
+from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_arguments
 from ncu_tools.runs.kernel_ids import kernel_id
 from ncu_tools.runs.loading import OnDisk, Run, locate
 from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
@@ -53,7 +53,8 @@ Lines = tuple[list[dict[str, Any]], dict[str, Any]]
 """The cells of what is compared, and those of the sum over all of it."""
 
 ORDER = "change"
-KERNELS = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
+KERNELS = (Column("kernel", "kernel", KERNEL), Column("was", "was", KERNEL))
+OPERATORS = tuple(column._replace(kind="text", wide=True) for column in KERNELS)
 PHASE = Column("phase", "phase", spare=0)
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
@@ -75,7 +76,7 @@ FOR_MACHINES = (
     Column("new_least_bytes", "new bytes by shapes", "byte", "byte"),
     Column("launches_ratio", "launches ratio", "number"),
     *(Column(f"{measure}_verdict", f"{measure} verdict") for measure in ("flops", "dram_bytes", "launches")),
-    Column("is_total", "total"),
+    Column(TOTAL, "total"),
     Column("kernel_id", "id"),
     Column("was_id", "id before"),
 )
@@ -124,7 +125,8 @@ def compared_kernels(request: CompareRequest) -> Compared:
         kernels = [_kernel_cells(kernel) for kernel in ordered(one.kernels, order)]
         lines[theirs.name] = kernels, _total_cells(one, request)
     machine = (*KERNELS, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    columns = machine if request.machine_readable else (KERNELS[0]._replace(title=what), *KERNELS[1:], MATCHED_BY)
+    first, *others = OPERATORS if what == OPERATOR else KERNELS
+    columns = machine if request.machine_readable else (first._replace(title=what), *others, MATCHED_BY)
     return _compared(request, sides, found, lines, columns)
 
 
@@ -314,7 +316,7 @@ def _table(
     rows, all_notes = [], []
     for name, (every, total) in lines.items():
         own = {RUN.name: names[name], **points[name]}
-        rows += [{**own, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
+        rows += [{**own, **cells} for cells in [*every[:shown], {**total, TOTAL: True}]]
         hidden = hidden_rows(len(every), shown, f"more {what}", f"more {plural(what)}")
         all_notes += [reworded(f"{names[name]}: {note}", note) if several else note for note in [*hidden, *notes[name]]]
     if not request.machine_readable:
@@ -379,7 +381,7 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
         "matched_by": kernel.pair.matched_by,
         "verdict": verdict(kernel.changes["time"], is_new=kernel.is_new, is_gone=kernel.is_gone),
         "time_interval_of": kernel.changes["time"].basis,
-        "is_total": False,
+        TOTAL: False,
         "kernel_id": kernel_id(kernel.pair.kernel),
         "was_id": None if kernel.pair.was in (None, kernel.pair.kernel) else kernel_id(kernel.pair.was or ""),
     }
@@ -414,7 +416,7 @@ def _layer_cells(layer: ComparedLayer, what: str, request: CompareRequest) -> di
         "phase": layer.phase or None,
         "verdict": verdict(layer.changes["time"], is_new=is_new, is_gone=is_gone),
         "time_interval_of": layer.changes["time"].basis,
-        "is_total": False,
+        TOTAL: False,
     }
     for title, side in (("base", layer.base), ("new", layer.new)):
         if side is not None:

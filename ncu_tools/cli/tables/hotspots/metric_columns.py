@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ncu_tools.cli.options import terminal_width
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.table import Column, Table
 
@@ -113,7 +114,11 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
     for name, by_kernel in values.items():
         for kernel, value in by_kernel.items():
             cells.setdefault(kernel, {})[name] = value
-    columns = [own_by_name[one] if isinstance(one, str) else _column(one, sums, values[one.name]) for one in asked]
+    titles = _titles(new)
+    columns = [
+        own_by_name[one] if isinstance(one, str) else _column(one, titles[one.name], sums, values[one.name])
+        for one in asked
+    ]
     missing = _missing(new, [*of_run, *FROM_NAMES])
     notes = [*missing, *_partly_summed(new, values, of_run), *_rare([one for one in new if sums.leaves_out(one)])]
     notes += _shortened(columns, own_by_name)
@@ -131,11 +136,11 @@ def _names_in(run: OnDisk | Run) -> list[str]:
     return [name for name in run.table.column_names if run.table.column(name).null_count < len(run.table)]
 
 
-def _column(one: ChosenColumn, sums: ColumnSums, values: dict[str, Any]) -> Column:
+def _column(one: ChosenColumn, title: str, sums: ColumnSums, values: dict[str, Any]) -> Column:
     unit = _unit(one, sums)
     is_text = any(isinstance(value, str) for value in values.values())
     kind = "text" if is_text else _kind(one.kind, unit)
-    return Column(one.name, _title(one), kind, unit, wide=is_text)
+    return Column(one.name, title, kind, unit, wide=is_text)
 
 
 def _kind(kind: str, unit: str) -> str:
@@ -150,13 +155,12 @@ def _unit(one: ChosenColumn, sums: ColumnSums) -> str:
     return next((sums.units[metric] for metric in sums.metrics_in_run(one)), "")
 
 
-def _title(one: ChosenColumn) -> str:
-    """The name; on a terminal, where long names would leave no room for others, a shorter one."""
+def _titles(columns: Sequence[ChosenColumn]) -> dict[str, str]:
+    """The title of each column by its name: its heading, or its name, cut where no other one is the same."""
     if terminal_width() is None:
-        return one.name
-    if one.heading or len(one.name) <= WIDEST_TITLE:
-        return one.heading or one.name
-    return f"{one.name[: WIDEST_TITLE - 10]}…{one.name[-9:]}"
+        return {one.name: one.name for one in columns}
+    fitted = fitted_names([one.name for one in columns], WIDEST_TITLE)
+    return {one.name: one.heading or fitted[one.name] for one in columns}
 
 
 def _described(one: ChosenColumn, sums: ColumnSums) -> dict[str, Any]:

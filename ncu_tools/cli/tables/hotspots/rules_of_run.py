@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from ncu_parsers.schema.tables import short_name
-
 from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows
+from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums, first_sentence, rule_sums
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.runs.loading import OnDisk, Run
 
 FOR_PEOPLE = (
@@ -19,7 +17,7 @@ FOR_PEOPLE = (
     Column("estimated_saving_share", "of run", "fraction", spare=2),
     Column("estimated_speedup", "speed-up", "percent", "%", spare=0),
     Column("speedup_type", "type", spare=0),
-    Column("kernel", "kernel", wide=True),
+    Column("kernel", "kernel", KERNEL),
     Column("launches", "launches", "count", spare=4),
     Column("time_share", "share", "fraction", spare=3),
     Column("message", "NVIDIA's rule, and what it says", wide=True),
@@ -60,22 +58,16 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
             {**asdict(one), "rule": one.rule or None, "metrics": "; ".join(one.metrics) or None} for one in found[:top]
         ]
         return Table("rules", MACHINE_READABLE, rows, notes)
-    names = _short_names(found)
-    rows = [_row(one, names) for one in found[:top]]
-    columns = [one for one in FOR_PEOPLE if one.wide or any(row[one.name] is not None for row in rows)]
+    rows = [_row(one) for one in found[:top]]
+    kept = [one for one in FOR_PEOPLE if one.is_wide or any(row[one.name] is not None for row in rows)]
+    of_kernels = group in NAMES_OF_KERNELS
+    columns = [one if of_kernels or one.kind != KERNEL else one._replace(kind="text", wide=True) for one in kept]
     return Table("rules", columns, rows, notes)
 
 
-def _row(one: RankedRule, names: dict[str, str]) -> dict[str, Any]:
+def _row(one: RankedRule) -> dict[str, Any]:
     message = f"{one.rule}: {first_sentence(one.message)}" if one.rule else first_sentence(one.message)
-    return {**asdict(one), "kernel": names[one.kernel], "message": message, "speedup_type": one.speedup_type or None}
-
-
-def _short_names(found: list[RankedRule]) -> dict[str, str]:
-    """What kernels are called on a line: by the function, or in full where that would be of several."""
-    kernels = list(dict.fromkeys(one.kernel for one in found))
-    how_often = Counter(map(short_name, kernels))
-    return {kernel: short if how_often[short := short_name(kernel)] == 1 else kernel for kernel in kernels}
+    return {**asdict(one), "message": message, "speedup_type": one.speedup_type or None}
 
 
 def _notes(sums: RuleSums, found: list[RankedRule]) -> list[str]:

@@ -10,12 +10,12 @@ import click
 from ncu_launch.errors import WrongUsage
 from ncu_launch.notes import shown_notes
 
-from ncu_tools.cli.options import WIDTH_OF_PIPES, echo_notes, echo_text, rows_shown, show, terminal_width
+from ncu_tools.cli.options import echo_markdown, echo_notes, echo_text, rows_shown, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.head import Head, head_of
-from ncu_tools.report.table import Table, markdown_text, printable, to_markdown
+from ncu_tools.report.table import Table, markdown_text, printable
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PartOfTimeline, by_cost
 from ncu_tools.timeline.headline import first_sentence, headline
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
@@ -94,7 +94,7 @@ def _show_parts(
     width = min(terminal_width() or WIDTH, WIDTH)
     is_text = output_format == "text"
     head = head_of_timeline(found)
-    click.echo(head.text(terminal_width() or WIDTH_OF_PIPES) if is_text else markdown_text(head.text()))
+    click.echo(head.text(terminal_width()) if is_text else markdown_text(head.text()))
     notes = list(found.notes)
     if "steps" in chosen:
         for gpu in found.gpus:
@@ -112,7 +112,7 @@ def _show_parts(
         if is_text:
             echo_text(table)
         else:
-            click.echo(to_markdown(table))
+            echo_markdown(table)
     if is_text:
         echo_notes(notes)
     else:

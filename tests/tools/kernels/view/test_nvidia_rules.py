@@ -248,7 +248,7 @@ def test_a_terminal_of_80_columns_has_a_line_for_each_message(estimates: str) ->
 
 
 def test_a_line_of_text_and_markdown_has_the_rule_with_its_first_sentence() -> None:
-    lines = ran("hotspots", REPORT, "--rules").stdout.splitlines()
+    lines = ran("hotspots", REPORT, "--rules", "--wide").stdout.splitlines()
     assert "est. saving" not in lines[0]
     rows = json.loads(ran("hotspots", REPORT, "--rules", "--format", "json").stdout)["rows"]
     assert len(lines) == 2 + len(rows)

@@ -1,0 +1,72 @@
+"""C++ names of kernels in parts: the path of the function, and the template arguments of each part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
+
+KNOWN_NAMES = 65536
+"""How many names are remembered with what they say."""
+
+MOST_LETTERS = 20_000
+"""How much of a name is looked at: reports are of others, and patterns take long on names without end."""
+
+COPY = re.compile(r"\[|Mem(?:cpy|set)\b")
+"""Start of the names of copies in nsys and PyTorch's profiler, which are not functions."""
+
+_VERSION = re.compile(r"(?:CUB|THRUST|ROCPRIM)_\w+|__\d+")
+"""Inline namespaces of versions: cub::CUB_200600_890_NS is cub."""
+
+_OPENING, _CLOSING = "<({[", ">)}]"
+
+
+class Part(NamedTuple):
+    """One part of a path between `::`: an identifier, and its template arguments."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+def prepared(name: str) -> str:
+    """The normalised name, with unnamed scopes and operators as single words."""
+    text = normalised_name(name).replace("(anonymous namespace)", "{unnamed}")
+    return re.sub(r"\boperator(?:\(\)|[^\w\s(]+)", "operator", text).replace(")const", ")").replace("->", "")
+
+
+def path_of(text: str) -> list[Part]:
+    """The parts of a qualified name, without return type, parameters, versions, and lambdas at its end."""
+    words = list(split_outside_brackets(re.sub(r"(?: const|[*&])+$", "", text), " "))
+    parts = [_part(piece) for piece in split_outside_brackets(words[-1], "::")] if words else []
+    kept = [part for part in parts if part is not None and not _VERSION.fullmatch(part.name)]
+    while len(kept) > 1 and ("lambda" in kept[-1].name or kept[-1].name == "operator"):
+        kept.pop()
+    return kept
+
+
+def _part(piece: str) -> Part | None:
+    found = re.match(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[~\w$.@-]+", piece)
+    if found is None:
+        return None
+    rest = piece[found.end() :]
+    if not rest.startswith("<"):
+        return Part(found[0], ())
+    inside = next(split_outside_brackets(rest[1:], ">"))
+    return Part(found[0], tuple(argument.strip() for argument in split_outside_brackets(inside, ",")))
+
+
+def split_outside_brackets(text: str, separator: str) -> Iterator[str]:
+    """Split a text at separators outside of all brackets."""
+    depth, start, place = 0, 0, 0
+    while place < len(text):
+        if depth == 0 and text.startswith(separator, place):
+            yield text[start:place]
+            place += len(separator)
+            start = place
+            continue
+        letter = text[place]
+        depth = depth + 1 if letter in _OPENING else max(depth - 1, 0) if letter in _CLOSING else depth
+        place += 1
+    yield text[start:]
