@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from ncu_tools.compare.change import LESS, MORE, sentence
 from ncu_tools.kernels.kernel_row import Hotspot
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
 from ncu_tools.numbers.number_format import duration, percent
-from ncu_tools.report.head import cut_in_the_middle
 
 if TYPE_CHECKING:
     from ncu_tools.compare.compare_kernels import ComparedKernel
@@ -34,7 +33,7 @@ def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None
     share = row.time_share or 0.0
     if share >= WHOLE and not bound:
         return None
-    name = _short(row.kernel) if by_name else row.kernel
+    name = _short(row.kernel, [one.kernel for one in rows]) if by_name else row.kernel
     takes = "all of the time" if share >= WHOLE else f"{percent(share)} of the time"
     return f"{name} takes {takes}{f', {bound}' if bound else ''}"
 
@@ -44,7 +43,7 @@ def first_change(kernels: Sequence[ComparedKernel]) -> str | None:
     if not kernels:
         return None
     kernel, change = kernels[0], kernels[0].changes["time"]
-    name = _short(kernel.pair.kernel)
+    name = _short(kernel.pair.kernel, [one.pair.kernel for one in kernels])
     if kernel.is_new or kernel.is_gone:
         side = kernel.new or kernel.base
         time = f", {duration(side.time_total_ns)}" if side is not None and side.time_total_ns else ""
@@ -62,8 +61,10 @@ def first_layer(layers: Sequence[Layer]) -> str | None:
     return f"{most.module} takes {percent(most.time_share or 0.0)} of the time"
 
 
-def _short(name: str) -> str:
-    return cut_in_the_middle(short_title(name), LONGEST_NAME)
+def _short(name: str, among: Sequence[str]) -> str:
+    """The readable name of a kernel, told apart from the others of its table."""
+    read = distinct_names(among)[name]
+    return fitted_names([read], LONGEST_NAME)[read]
 
 
 def _bound(row: Hotspot) -> str:
