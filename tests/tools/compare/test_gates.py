@@ -22,8 +22,8 @@ CODES = {"passed": 0, "not shown": 0, "not evaluated": 1, "refused": 2, "tripped
 
 
 def several(name: str, *us: float, flops: float = 200.0, blocks: int = 8) -> list[Launch]:
-    shape = {"grid": (blocks, 1, 1), "block": (128, 1, 1)}
-    return [launch(name, sass(ffma=flops / 2), ns=1e3 * one, dram=1000.0, **shape) for one in us]
+    grid, block = (blocks, 1, 1), (128, 1, 1)
+    return [launch(name, sass(ffma=flops / 2), ns=1e3 * one, dram=1000.0, grid=grid, block=block) for one in us]
 
 
 def gated(text: str, base: list[Launch], new: list[Launch]) -> GateOutcome:
