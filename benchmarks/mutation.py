@@ -92,6 +92,11 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (f"{COMPARE}/test_kernel_pairs.py", f"{COMPARE}/test_run_works.py", f"{COMPARE}/test_per_launch.py",
          f"{COMPARE}/test_compare.py", f"{COMPARE}/test_launch_signatures.py", f"{COMPARE}/test_pair_evidence.py"),
     ),
+    "gates": (
+        ("ncu_tools/compare/gate.py", "ncu_tools/compare/change.py"),
+        (f"{COMPARE}/test_gates.py", f"{COMPARE}/test_compare.py", f"{COMPARE}/test_per_launch.py",
+         f"{COMPARE}/test_layer_work.py"),
+    ),
     "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py", f"{COMPARE}/test_joined_counts.py")),
 }  # fmt: skip
 """The parts of the numeric core: the files to change, and the tests that must notice."""

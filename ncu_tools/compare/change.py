@@ -60,8 +60,10 @@ class Change:
 
         What the SMs bound changes so; what DRAM bounds does not change with their clock. The truth lies between.
         """
-        known = {"new": self.new, "low": self.low, "high": self.high, "low_of_many": self.low_of_many}
-        return replace(self, clock=1.0, **{name: one * self.clock for name, one in known.items() if one is not None})
+        new, low, high, low_of_many = (
+            None if one is None else one * self.clock for one in (self.new, self.low, self.high, self.low_of_many)
+        )
+        return replace(self, new=new, low=low, high=high, low_of_many=low_of_many, clock=1.0)
 
     @property
     def growth(self) -> float | None:

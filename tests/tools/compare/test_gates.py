@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.report_data.report import Launch
 
-from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
+from ncu_tools.compare.change import Change, Refusal, Subject, Subjects, shortened, signed, verdict
 from ncu_tools.compare.compare_kernels import compare
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
@@ -22,8 +22,8 @@ CODES = {"passed": 0, "not shown": 0, "not evaluated": 1, "refused": 2, "tripped
 
 
 def several(name: str, *us: float, flops: float = 200.0, blocks: int = 8) -> list[Launch]:
-    shape = {"grid": (blocks, 1, 1), "block": (128, 1, 1)}
-    return [launch(name, sass(ffma=flops / 2), ns=1e3 * one, dram=1000.0, **shape) for one in us]
+    grid, block = (blocks, 1, 1), (128, 1, 1)
+    return [launch(name, sass(ffma=flops / 2), ns=1e3 * one, dram=1000.0, grid=grid, block=block) for one in us]
 
 
 def gated(text: str, base: list[Launch], new: list[Launch]) -> GateOutcome:
@@ -200,3 +200,53 @@ def test_the_help_shows_three_gates_to_copy_each_of_which_is_one() -> None:
     gates = [line.split('"')[1] for line in lines if line.strip().startswith('--fail-on "')]
     assert len(gates) == 3
     assert {parse_gate(gate).noun for gate in gates} == {"", "any", "kernel"}
+
+
+class TestASubject:
+    def test_of_another_noun_is_not_evaluated(self) -> None:
+        found = of_each("layer:k:time>5%", subject("k", 100, 200))
+        assert (found.outcome, found.reason) == ("not evaluated", "kernels are compared here, and no layers")
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("kernel:other:time>5%", "no kernel that it finds is in either run"),
+            ("any:time>5%", "gone: has left the new run"),
+        ],
+    )
+    def test_that_nothing_is_held_of_says_why(self, text: str, reason: str) -> None:
+        found = of_each(text, subject("gone", 100, 0, missing="has left the new run"))
+        assert (found.outcome, found.reason) == ("not evaluated", reason)
+
+    def test_that_has_left_keeps_a_gate_that_finds_it_from_passing(self) -> None:
+        gone = subject("gone", 100, 0, missing="has left the new run")
+        assert of_each("kernel:.:time>5%", gone, subject("k", 100, 100)).outcome == "not evaluated"
+        assert of_each("any:time>5%", gone, subject("k", 100, 100)).outcome == "passed"
+
+
+class TestTheWordsOfAChange:
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (Change("time", 1000, 1100), "slower, noise not known"),
+            (Change("time", 1000, 900), "faster, noise not known"),
+            (Change("time", 1000, 1100, 1.05, 1.15), "slower"),
+            (Change("time", 1000, 1000), "same"),
+            (Change("time", 1000, 1100, jitter=160), "no change shown, noise not known"),
+            (Change("time", 1000, 1160, jitter=160), "slower, noise not known"),
+            (Change("time", 1000, 1100, 1.05, 1.15, jitter=160), "slower"),
+            (Change("time", 0, 100, jitter=160), "slower, noise not known"),
+        ],
+    )
+    def test_are_those_of_its_interval_or_else_of_what_two_launches_differ_by(self, change: Change, words: str) -> None:
+        assert verdict(change, is_new=False, is_gone=False) == words
+
+    @pytest.mark.parametrize(
+        ("fraction", "text"), [(0.05, "+5.0 %"), (-0.001, "-0.1 %"), (0.0004, "+0.04 %"), (0.0, "0 %")]
+    )
+    def test_have_as_many_digits_as_a_small_change_needs(self, fraction: float, text: str) -> None:
+        assert signed(fraction) == text
+
+    def test_name_so_many_and_count_the_rest(self) -> None:
+        assert shortened(["a", "b", "c"], 3) == ["a", "b", "c"]
+        assert shortened(["a", "b", "c", "d"], 3) == ["a", "b", "c", "and 1 more"]
