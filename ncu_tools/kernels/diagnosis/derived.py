@@ -133,6 +133,7 @@ def _of_accesses(known: Known) -> dict[str, float]:
         _unused(known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan))
         for access in ("load", "store")
     )
+    of_loads = known.get("load_sectors", math.nan)
     local, shared = known.get("local_sectors", math.nan), _shared_of_l1(known)
     unused = max((one for one in (loads, stores) if not math.isnan(one)), default=math.nan)
     excessive, overfetch = known.get("excessive_sectors", math.nan), known.get("l2_overfetch", math.nan)
@@ -142,6 +143,8 @@ def _of_accesses(known: Known) -> dict[str, float]:
         "unused_bytes": unused,
         "wasteful_loads": _wasteful(known, "load", loads),
         "wasteful_stores": _wasteful(known, "store", stores),
+        "load_waste": loads * (1.0 if math.isnan(of_loads) else of_loads),
+        "store_waste": stores * known.get("store_sectors", math.nan),
         "shared_of_l1": shared,
         "unused_of_l1": _least(unused, excessive) * (1 - (0.0 if math.isnan(shared) else shared)),
         "excessive_of_l2": excessive if math.isnan(overfetch) else overfetch,
@@ -188,7 +191,12 @@ def _unused(used_bytes: float, sectors_per_request: float) -> float:
 
 
 def _wasteful(known: Known, access: str, unused: float) -> float:
-    """The unused share of an access's bytes; 0 where only sectors were counted, as few as coalesced accesses need."""
+    """The unused share of an access's bytes, where nothing tells how many sectors better coalesced accesses would need.
+
+    0 where only sectors were counted, as few as coalesced accesses need.
+    """
+    if not math.isnan(known.get("excessive_sectors", math.nan)):
+        return 0.0
     used, sectors = known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan)
     return 0.0 if used == 0 or (math.isnan(used) and sectors < LEAST_WASTEFUL) else unused
 

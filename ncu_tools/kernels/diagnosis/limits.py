@@ -164,18 +164,20 @@ def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[Bu
     """The largest share of the time that a resource may spend on work that a fix would remove; NaN if none is known.
 
     A level of memory with unknown use is at most as busy as the memory system, and delays no more than what waits for
-    it. Where neither was collected, its work has no price, and that of other levels is none to drop the cause for.
+    it. Where neither was collected, its work has no price, and a low one of other levels does not drop the cause.
     """
     shares: dict[str, float] = {}
     for one in busy:
         shares[one.resource] = max(one.share, shares.get(one.resource, 0.0))
-    found = [
-        waste * busy_where_it_counts(one, shares[one], known) if one in shares else waste * _at_most_busy(one, known)
-        for one, waste in freed.items()
+    uses = {
+        one: busy_where_it_counts(one, shares[one], known) if one in shares else _at_most_busy(one, known)
+        for one in freed
         if one in shares or one in LEVELS
-    ]
-    most = max((one for one in found if not math.isnan(one)), default=math.nan)
-    return math.nan if most < facts()["worth_naming"] and any(map(math.isnan, found)) else most
+    }
+    most = max((freed[one] * use for one, use in uses.items() if not math.isnan(use)), default=math.nan)
+    worth = facts()["worth_naming"]
+    may_cost_more = any(math.isnan(use) and freed[one] >= worth for one, use in uses.items())
+    return math.nan if most < worth and may_cost_more else most
 
 
 def _at_most_busy(level: str, known: Known) -> float:

@@ -238,14 +238,16 @@ class DiagnosisSums:
         """Launches with fewer blocks than SMs, of those whose blocks are known, and means over these alone."""
         of = self._sums.of
         with np.errstate(divide="ignore", invalid="ignore"):
-            means = {name: of(name) / of(f"{name} known") for name in ("blocks_of_small", "empty_of_small")}
-        return {"sized_launches": of("small known"), "small_launches": of("small"), **means}
+            means = {name: of(name) / of(f"{name} known") for name in OF_SMALL_GRIDS}
+        spread = means.pop("squares_of_small") - means["blocks_of_small"] ** 2
+        return {"sized_launches": of("small known"), "small_launches": of("small"), "blocks_spread": spread, **means}
 
     def _of_memory(self) -> dict[str, Floats]:
         total = self._total
         ideal = total(SECTORS_IDEAL)
         theoretical = total(SECTORS_THEORETICAL)
         excessive = _first([total(SECTORS_EXCESSIVE), theoretical - ideal])
+        loaded, stored = (total(SECTORS.format(access)) for access in ("ld", "st"))
         asked, dram = total(SECTORS_ASKED_OF_L2), total("dram_bytes")
         wasted = np.where(np.isnan(asked), np.nan, np.maximum(np.fmin(excessive, asked - ideal), 0))
         overfetch = np.fmin(1 - ideal * SECTOR_BYTES / dram, wasted * DRAM_BYTES_OF_A_SECTOR / dram)
@@ -255,6 +257,8 @@ class DiagnosisSums:
             "sectors_per_load": self._per_request("ld"),
             "sectors_per_store": self._per_request("st"),
             "excessive_sectors": _share(excessive, theoretical),
+            "load_sectors": _share(loaded, loaded + stored),
+            "store_sectors": _share(stored, loaded + stored),
             "l2_overfetch": _share(wasted, asked),
             "dram_overfetch": np.where(dram > 0, np.maximum(overfetch, 0), np.nan),
             "conflicts": _first(conflicts),
@@ -317,6 +321,9 @@ LAUNCH_QUANTITIES = (
 """Quantities of a single launch that are not sums: computed per launch, then averaged over time."""
 
 
+OF_SMALL_GRIDS = ("blocks_of_small", "squares_of_small", "empty_of_small")
+
+
 def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[str, Floats]:
     """`LAUNCH_QUANTITIES`: float64, one per launch, NaN if unknown: how a grid fills the GPU, and for how long.
 
@@ -355,6 +362,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
             "empty_sms": empty,
             "small": np.where(np.isnan(empty), np.nan, empty > 0),
             "blocks_of_small": np.where(empty > 0, blocks, np.nan),
+            "squares_of_small": np.where(empty > 0, blocks**2, np.nan),
             "empty_of_small": np.where(empty > 0, empty, np.nan),
             "slice_busy": np.minimum(column(SLICE_CYCLES.format("active.max")) / slices, 1),
             "slice_mean": column(SLICE_CYCLES.format("active.avg")) / slices,

@@ -14,6 +14,8 @@ from ncu_tools.numbers.number_format import counted, duration
 
 LONG_LAUNCH_NS = 50_000
 """From here on, start and end of a launch, some microseconds, are below the tenth of its time that makes it uneven."""
+APART, HARDLY_BUSY = 0.2, 0.05
+"""Difference of conflicts of loads and stores from which it is said, and use of shared memory below which it is."""
 REPORTED_STALL = 0.3
 """Share of the time between two instructions of a warp from which CPIStall, and our `stalled`, report a stall."""
 OR_SHORT = ", or the launch is so short that its start and end count"
@@ -78,7 +80,7 @@ def _few_blocks(known: Known) -> dict[str, str]:
     if small < launches:
         where = f" in {small:,.0f} of {launches:,.0f} launches ({percent(known.get('small', math.nan))} of the time)"
         blocks, empty = (known.get(f"{name}_of_small", math.nan) for name in ("blocks", "empty"))
-    mean = " on average" if small > 1 else ""
+    mean = " on average" if known.get("blocks_spread", 0.0) > 0 else ""
     return {"in_launches": where, "few_blocks": f"{blocks:,.0f}{mean}{of}", "few_empty": percent(empty)}
 
 
@@ -91,16 +93,17 @@ def _use(known: Known, access: str) -> str:
 
 
 def _of_which(known: Known) -> str:
-    """Behind the share of bank conflicts, that of loads and of stores, where they were counted and differ; else ""."""
+    """Behind the share of bank conflicts, that of loads and of stores, where one of them is to be mended; else ""."""
     loads, stores = (known.get(f"{access}_conflicts", math.nan) for access in ("load", "store"))
-    told = {"loads": loads, "stores": stores}
-    of_each = [f"{percent(share)} of those of {name}" for name, share in told.items() if not math.isnan(share)]
-    return f", {' and '.join(of_each)}" if of_each and len({percent(one) for one in (loads, stores)}) > 1 else ""
+    if not abs(loads - stores) >= APART:
+        return ""
+    return f", {percent(loads)} of those of loads and {percent(stores)} of those of stores"
 
 
 def _shared_pipe(known: Known) -> str:
+    """Behind bank conflicts, how busy shared memory is where it hardly is: then they are most of next to nothing."""
     busy = known.get("shared_wavefronts", math.nan)
-    return "" if math.isnan(busy) else f"; their pipe is at {100 * busy:.2g} % of its peak"
+    return f"; their pipe is at {100 * busy:.2g} % of its peak" if busy < HARDLY_BUSY else ""
 
 
 class _Number(float):

@@ -222,7 +222,9 @@ class TestUncoalescedAccesses:
         what = {"ld": "load", "st": "store"}[access]
         assert found.causes[0].says == f"uncoalesced: 32.0 sectors per {what}, where 4-byte {what}s need 4"
         assert found.causes[0].cost is None, "how busy L1, L2 and DRAM are was not collected"
-        found = diagnosed({name.format("sectors"): 320.0, name.format("requests"): 10.0, SM_WHOLE: 6.0, L2: 50.0})
+        other = {f"l1tex__t_sectors_pipe_lsu_mem_global_op_{one}.sum": 0.0 for one in {"ld", "st"} - {access}}
+        counts = {name.format("sectors"): 320.0, name.format("requests"): 10.0, **other}
+        found = diagnosed({**counts, SM_WHOLE: 6.0, L2: 50.0})
         assert found.causes[0].cost == pytest.approx(0.5 * 31 / 32), "31 of 32 sectors at most, of those of L2"
 
     def test_of_16_bytes_that_are_coalesced_are_no_cause(self) -> None:

@@ -135,11 +135,13 @@ def test_bytes_used_of_a_sector_and_reads_of_dram_are_known_as_per_cent_of_their
     )
     assert [(cause.rule, cause.says) for cause in found.causes] == [
         ("uncoalesced loads", "uncoalesced: loads use 8 of the 32 bytes of a sector"),
-        ("uncoalesced stores", "uncoalesced: stores use 16 of the 32 bytes of a sector"),
         (AT_ITS_LIMIT, "DRAM reads bound: at 84 % of its peak"),
+        ("uncoalesced stores", "uncoalesced: stores use 16 of the 32 bytes of a sector"),
     ]
     assert found.causes[0].cost == pytest.approx(0.836 * 0.75), "DRAM is busy with them"
-    assert found.causes[0].evidence[-1].metrics[0] == f"{USED.format('ld')}.pct", "the metric of this report"
+    assert found.causes[2].cost is None, "how many of the sectors are of stores was not counted"
+    (unused,) = [one for one in found.causes[0].evidence if one.quantity == "unused_load_bytes"]
+    assert unused.metrics[0] == f"{USED.format('ld')}.pct", "the metric of this report"
 
 
 def test_bytes_used_of_a_sector_are_known_as_a_ratio_and_have_no_cost_alone(where: str) -> None:
@@ -148,6 +150,24 @@ def test_bytes_used_of_a_sector_are_known_as_a_ratio_and_have_no_cost_alone(wher
         ("uncoalesced: loads use 8 of the 32 bytes of a sector", None),
         ("uncoalesced: stores use 16 of the 32 bytes of a sector", None),
     ]
+
+
+def test_bytes_that_a_few_stores_leave_unused_cost_no_more_than_their_share_of_the_sectors() -> None:
+    """A reduction reads all of its input, and stores a number for each block."""
+    sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
+    read = {sectors.format("ld"): 990.0, f"{USED.format('ld')}.pct": 100.0}
+    stored = {sectors.format("st"): 10.0, f"{USED.format('st')}.pct": 12.5}
+    l2 = {"lts__t_sectors.avg.pct_of_peak_sustained_elapsed": 80.0}
+    assert [cause.rule for cause in diagnosed({**read, **stored, **l2}, ns=1e5).causes] == [AT_ITS_LIMIT]
+    swapped = {sectors.format("ld"): 10.0, sectors.format("st"): 990.0}
+    first, _ = diagnosed({**read, **stored, **l2, **swapped}, ns=1e5).causes
+    assert (first.rule, first.cost) == ("uncoalesced stores", pytest.approx(0.8 * 0.875 * 0.99))
+
+
+def test_bytes_left_unused_are_no_cause_beside_counted_sectors_of_which_none_is_too_many() -> None:
+    ideal = {"memory_l2_theoretical_sectors_global": 100.0, "memory_l2_theoretical_sectors_global_ideal": 100.0}
+    found = diagnosed({**RATIO, **ideal}, ns=1e5)
+    assert (found.causes, "coalescing" in found.collect) == ([], False)
 
 
 def test_stalls_are_known_as_shares_of_the_time_of_warps() -> None:

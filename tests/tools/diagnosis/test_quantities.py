@@ -375,7 +375,8 @@ class TestCosts:
         assert math.isnan(self.of(rule(frees={"l1": "waste"}), waste=0.25).own)
         assert math.isnan(cost(rule(frees={"l2": "waste"}), {"waste": 0.25}, []).own)
         little = rule(frees={"dram": "waste", "l1": "waste"})
-        assert math.isnan(self.of(little, waste=0.01).own), "L1 may cost more than the 0.8 % of DRAM"
+        assert math.isnan(self.of(little, waste=0.06).own), "L1 may cost more than the 4.8 % of DRAM"
+        assert self.of(little, waste=0.01).own == pytest.approx(0.008), "as L1 can cost no more than 1 %"
         assert self.of(little, waste=0.5).own == pytest.approx(0.4), "and what DRAM costs is known"
 
     def test_of_a_quantity_beside_freed_resources_are_known_only_if_one_of_these_was_measured(self) -> None:

@@ -173,7 +173,7 @@ class TestSentences:
         """Never a mean over launches that differ: "few blocks: 9,471 on average for 132 SMs"."""
         words = "few blocks{in_launches}: {few_blocks}, so {few_empty} of the SMs have no work"
         every = {"blocks": 9471.0, "sm_count": 132.0, "empty_sms": 0.1, "sized_launches": 40.0, "small_launches": 3.0}
-        small = {"small": 0.12, "blocks_of_small": 16.0, "empty_of_small": 0.88}
+        small = {"small": 0.12, "blocks_of_small": 16.0, "empty_of_small": 0.88, "blocks_spread": 4.0}
         assert sentence(words, {**every, **small}) == (
             "few blocks in 3 of 40 launches (12 % of the time): 16 on average for 132 SMs, so 88 % of the SMs have no work"
         )
