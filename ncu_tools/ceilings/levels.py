@@ -104,16 +104,23 @@ def _is_for(entry: dict[str, Any], capability: str | None) -> bool:
     return found is None or bool(lowest <= float(found.group()) <= highest)
 
 
-def byte_metrics(level: str, definition: str) -> list[str]:
-    """The metrics that give the bytes of a level."""
-    if definition == TRAFFIC and level in COLUMNS:
-        return [f"{counter}.sum" for counter in known.byte_alternatives(level)[0]]
+def byte_metrics(level: str, definition: str, runs: Iterable[pa.Table] = ()) -> list[str]:
+    """The metrics that give the bytes of a level on the GPUs of some runs."""
+    if level == DRAM or (definition == TRAFFIC and level in COLUMNS):
+        return known.byte_metrics(
+            level, {one for run in runs for one in tables.codes(run, "compute_capability")[1][:-1]}
+        )
     counters = [entry["counter"] for entry in _counters(level) if not entry["counter"].startswith("derived__")]
     return [f"{counter}.sum" for counter in (counters[:1] if level == "shared" else counters)]
 
 
 def ceiling_metrics(level: str, capability: str | None) -> list[str]:
-    """The metrics that give the ceiling of a level on a chip: the peak per cycle, then its clock."""
+    """The metrics that give the ceiling of a level on a chip: the peak per cycle, then its clock.
+
+    Of memory shared with the CPU, which has no such counter, the attributes of the board.
+    """
+    if level == DRAM and known.has_system_memory_alone(capability):
+        return ["device__attribute_max_mem_frequency_khz", "device__attribute_global_memory_bus_width"]
     if level == "shared":
         ceiling = _facts()["roof"]["shared"]
         return [ceiling["metric"], known.clock_metrics(ceiling["clock"])[0]]

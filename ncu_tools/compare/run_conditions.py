@@ -30,6 +30,8 @@ COMMAND_LINE = "Profiler Command Line"
 """The attribute of a session in which a report keeps how ncu was called."""
 CONTROLS = {"clock control": "--clock-control", "cache control": "--cache-control", "replay mode": "--replay-mode"}
 """Conditions that options of ncu set. What it does without them depends on its version and settings."""
+CLOCKS_NOT_FIXED = ("without fixed GPU frequencies", "Running with unmodified GPU clocks")
+"""What ncu's warning says where it left the clocks as they were."""
 OF_LAUNCHES = ("source", "device_name", "compute_capability", "flops_basis")
 DIGITS_OF_CLOCKS = 4
 """Digits of clocks that are kept, so that memory does not grow with the run."""
@@ -73,6 +75,9 @@ class Observed(MergedByField):
             for name, option in CONTROLS.items():
                 found = re.search(rf"\s{option}[\s=]+(\w[\w-]*)", line)
                 self.controls[name] |= {found.group(1)} if found else set()
+        notes = (note for report in reports for note in report.get("notes", ()))
+        if any(words in note for note in notes for words in CLOCKS_NOT_FIXED):
+            self.controls["clock control"].add("none")
         if "failed" in table.column_names:
             self.failed += int(np.nansum(tables.floats(table, "failed")))
         self.times |= clocks_of(table)

@@ -414,7 +414,7 @@ class _NoteCounts(MergedByField):
         wanted = {
             "times": "gpu__time_duration.sum",
             "FLOP counts": _flop_metrics_in_short(self.capabilities),
-            "DRAM bytes": "dram__bytes.sum",
+            "DRAM bytes": ",".join(counters.byte_metrics("dram", self.capabilities)),
         }
         notes += [
             Note(

@@ -21,7 +21,7 @@ from ncu_tools.report.table import Column
 RANKED_BY = {
     "samples": "samples of warps",
     "executed": "executed instructions",
-    "sectors": "sectors asked of L2",
+    "sectors": "theoretical sectors at L2",
     "conflicts": "wavefronts beyond the ideal, from bank conflicts",
 }
 WHOLE_KERNEL = 3

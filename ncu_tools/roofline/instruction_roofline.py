@@ -7,7 +7,7 @@ per second. Source of the model: N. Ding, S. Williams, An Instruction Roofline M
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,7 +100,7 @@ def instruction_roofline(
         device = next(iter(ceilings.capability_of)) if len(ceilings.capability_of) == 1 else None
         result.runs.append(SceneRun(name, label, sum(times) if times else None, device))
     result.points.sort(key=lambda point: -(point.time_total_ns or 0.0))
-    result.notes += _on_what_is_missing(result)
+    result.notes += _on_what_is_missing(result, runs.values())
     there = [level for level in levels if any(level in point.intensities for point in result.points)]
     result.notes += on_missing_ceilings(there, known, capability_of, list(runs.values()))
     result.notes.append(f"transactions are sectors of 32 bytes, of shared memory its wavefronts: {PAPER}")
@@ -227,7 +227,7 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _on_what_is_missing(result: InstructionRoofline) -> list[str]:
+def _on_what_is_missing(result: InstructionRoofline, runs: Iterable[pa.Table]) -> list[str]:
     """Which counts no kernel has, which some lack, and what to collect for them."""
     notes = []
     without = sum(point.instructions is None for point in result.points)
@@ -237,7 +237,7 @@ def _on_what_is_missing(result: InstructionRoofline) -> list[str]:
     for level in result.levels:
         lacking = [point for point in result.points if level not in point.intensities and point.instructions]
         if lacking:
-            metrics = ", ".join(byte_metrics(level, TRAFFIC))
+            metrics = ", ".join(byte_metrics(level, TRAFFIC, runs))
             notes.append(
                 f"{len(lacking)} of {counted(len(result.points), 'kernel', 'kernels')} have no transactions of "
                 f"{unit_title(level)}, or none were counted: ask ncu for {metrics}"

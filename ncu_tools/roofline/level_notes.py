@@ -18,7 +18,7 @@ def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> 
     if _has_bytes(level, definition, runs):
         return f"nothing has both FLOPs and bytes of {unit_title(level)}, so it has neither points nor a roof"
     how = ", as NVIDIA's charts count them since 2023" if definition != TRAFFIC and level != "shared" else ""
-    metrics = ", ".join(byte_metrics(level, definition))
+    metrics = ", ".join(byte_metrics(level, definition, runs))
     other = next(one for one in BYTES_COUNTED if one != definition)
     way = f", or take what the report has: --cache-bytes {other}" if _has_bytes(level, other, runs) else ""
     return (

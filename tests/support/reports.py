@@ -46,6 +46,11 @@ needs_shared_reports = pytest.mark.skipif(
     not (SHARED / "reports").is_dir(), reason="the folder ../shared/reports with other people's real reports is missing"
 )
 
+FAULTS = SHARED / "faults"
+needs_faults = pytest.mark.skipif(
+    not FAULTS.is_dir(), reason="the folder ../shared/faults with inputs that were read or judged wrongly is missing"
+)
+
 
 def first_line(error: NcuBenchError) -> str:
     """The start of an error, without the path of the file."""

@@ -7,6 +7,7 @@ says otherwise.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -164,6 +165,16 @@ def is_system_memory(alternative: Alternative) -> bool:
 def has_system_memory_alone(compute_capability: str | None) -> bool:
     """True if the GPU has no DRAM of its own (Jetson, Thor, GB10); False if it has, or is unknown."""
     return compute_capability in table("bytes")["system_memory"]["compute_capabilities"]
+
+
+def byte_metrics(level: str, compute_capabilities: Iterable[str | None]) -> list[str]:
+    """The metrics to ask for that give the bytes of a level (`dram l2 l1`) on all of these GPUs."""
+    shared = table("bytes")["system_memory"]["counters"]
+    chosen = [
+        shared if level == "dram" and has_system_memory_alone(one) else byte_alternatives(level)[0]
+        for one in sorted(set(compute_capabilities), key=str) or [None]
+    ]
+    return list(dict.fromkeys(f"{counter}.sum" for counters in chosen for counter in counters))
 
 
 def ceilings() -> list[CounterPeak]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from ncu_tools.kernels.diagnosis.limits import AS_BUSY
-from ncu_tools.kernels.diagnosis.rules import Known, stall_reasons
+from ncu_tools.kernels.diagnosis.limits import AS_BUSY, L1, busy_where_it_counts
+from ncu_tools.kernels.diagnosis.rules import Known, facts, stall_reasons
 from ncu_tools.kernels.diagnosis.sums import SECTOR_BYTES, WARP_THREADS, Inputs
 from ncu_tools.kernels.hotspots import Hotspot
 
+LEAST_WASTEFUL = 17
+"""Sectors per request from which on accesses are not coalesced, however wide they are."""
 DATA_PIPE = "l1tex__data_pipe_lsu_wavefronts"
 WIDEST_ACCESS_SECTORS = 16
 """Sectors of the widest coalesced access, 16 bytes per thread: 32 threads x 16 bytes / 32 bytes."""
@@ -65,7 +68,8 @@ def _of_stalls(known: Known) -> dict[str, float]:
     """The most frequent stall, its share of the time between two instructions of a warp, and what it can cost.
 
     If that time was not collected, one cycle for the instruction plus the known stalls is a lower bound of it, and the
-    share an upper bound. A stall costs at most the issue slots that stay empty.
+    share an upper bound. Where only shares were collected, they count. A stall costs at most the issue slots that stay
+    empty. "waits l1" is the share of all waits that are for L1, and so on (`waits` of `rules.toml`).
     """
     stalls = [known.get(f"stall {reason}", math.nan) for reason in stall_reasons()]
     certain = [value for value in stalls if not math.isnan(value)]
@@ -73,9 +77,22 @@ def _of_stalls(known: Known) -> dict[str, float]:
     latency = known.get("latency", math.nan)
     if math.isnan(latency) and certain:
         latency = 1.0 + sum(certain)
-    share = _least(1.0, top / latency) if top >= 0 and latency > 0 else math.nan
+    counted = "stall" if certain else "stalled"
+    whole = latency if certain else 1.0
+    found = (
+        {reason: known.get(f"{counted} {reason}", math.nan) / whole for reason in stall_reasons()} if whole > 0 else {}
+    )
+    shares = {reason: min(1.0, share) for reason, share in found.items() if not math.isnan(share)}
+    share = max(shares.values(), default=math.nan)
     cost = _least(share, 1 - known.get("issue", math.nan)) if share >= 0 else math.nan
-    return {"top_stall": top, "top_stall_share": share, "top_stall_cost": cost}
+    waits = {f"waits {resource}": _total_of(shares, reasons) for resource, reasons in facts()["waits"].items()}
+    return {"top_stall": top, "top_stall_share": share, "top_stall_cost": cost, **waits}
+
+
+def _total_of(shares: Known, reasons: Sequence[str]) -> float:
+    """The sum of the known shares of some stalls, at most 1; NaN if none is known."""
+    known = [shares[one] for one in reasons if one in shares]
+    return min(1.0, sum(known)) if known else math.nan
 
 
 def _of_grid(known: Known) -> dict[str, float]:
@@ -116,6 +133,7 @@ def _of_accesses(known: Known) -> dict[str, float]:
         _unused(known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan))
         for access in ("load", "store")
     )
+    of_loads = known.get("load_sectors", math.nan)
     local, shared = known.get("local_sectors", math.nan), _shared_of_l1(known)
     unused = max((one for one in (loads, stores) if not math.isnan(one)), default=math.nan)
     excessive, overfetch = known.get("excessive_sectors", math.nan), known.get("l2_overfetch", math.nan)
@@ -123,14 +141,27 @@ def _of_accesses(known: Known) -> dict[str, float]:
         "unused_load_bytes": loads,
         "unused_store_bytes": stores,
         "unused_bytes": unused,
+        "wasteful_loads": _wasteful(known, "load", loads),
+        "wasteful_stores": _wasteful(known, "store", stores),
+        "load_waste": loads * (1.0 if math.isnan(of_loads) else of_loads),
+        "store_waste": stores * known.get("store_sectors", math.nan),
         "shared_of_l1": shared,
         "unused_of_l1": _least(unused, excessive) * (1 - (0.0 if math.isnan(shared) else shared)),
         "excessive_of_l2": excessive if math.isnan(overfetch) else overfetch,
+        "conflicts_cost": _conflicts_cost(known),
+        "slice_uneven": 1 - known.get("slice_mean", math.nan) / known.get("slice_busy", math.nan),
+        "slice_cost": known.get("slice_busy", math.nan) - known.get("slice_mean", math.nan),
         "conflicts_of_l1": known.get("conflicts", math.nan) * (1.0 if math.isnan(shared) else shared),
         "partial_warps": 1 - known.get("warp_threads", math.nan) / WARP_THREADS,
         "inactive_lanes": 1 - known.get("lanes", math.nan) / lanes_of(known),
         "local_traffic": known.get("local", math.nan) if math.isnan(local) else local,
     }
+
+
+def _conflicts_cost(known: Known) -> float:
+    """The share of the time for which shared memory is busy with conflicts; NaN if its use was not collected."""
+    busy = known.get("shared_wavefronts", math.nan)
+    return known.get("conflicts", math.nan) * busy_where_it_counts(L1, busy, known)
 
 
 def _shared_of_l1(known: Known) -> float:
@@ -157,6 +188,17 @@ def _unused(used_bytes: float, sectors_per_request: float) -> float:
     if sectors_per_request > WIDEST_ACCESS_SECTORS:
         return 1 - 1 / sectors_per_request
     return math.nan
+
+
+def _wasteful(known: Known, access: str, unused: float) -> float:
+    """The unused share of an access's bytes, where nothing tells how many sectors better coalesced accesses would need.
+
+    0 where only sectors were counted, as few as coalesced accesses need.
+    """
+    if not math.isnan(known.get("excessive_sectors", math.nan)):
+        return 0.0
+    used, sectors = known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan)
+    return 0.0 if used == 0 or (math.isnan(used) and sectors < LEAST_WASTEFUL) else unused
 
 
 def _least(*values: float) -> float:

@@ -23,6 +23,7 @@ from ncu_tools.kernels.diagnosis.limits import (
     near_its_limit,
     none_can_be_busier,
     shared_by_all_sms,
+    split_by_range,
 )
 from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
@@ -36,9 +37,17 @@ WITHOUT_ITS_PART = (
     "the memory system's throughput leaves out the part of L2 that is, perhaps the fabric between its halves: "
     "lts__ltcfabric2lts_cycles_active would tell"
 )
+WHY_BEYOND = {
+    "ceiling": "the ceiling is of another clock or device, or the launch is too short to be measured",
+    "peak": "its counters are of different passes, or the launch is too short to be measured",
+}
 AT_ITS_LIMIT = "near its limit"
 MOST_NAMED = 3
 """Most causes that a sentence names, besides the limit of the busiest resource. JSON has all of them."""
+
+
+MetricsThere = Collection[str] | Mapping[str, Sequence[str]]
+"""The metrics that a report has, or each with the columns that it is taken from."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,8 @@ class Diagnosis:
     """Why a kernel takes its time, as far as metrics show it.
 
     `possible` are causes that depend on metrics that were not collected, or that what was collected does not decide.
-    `collect` are the groups of metrics to collect. `busiest_is_certain` is True if the SMs and all levels of memory
+    `collect` are the groups of metrics to collect. `out_of_range` says which resources
+    have a share of the time that cannot be. `busiest_is_certain` is True if the SMs and all levels of memory
     were measured.
     """
 
@@ -95,6 +105,7 @@ class Diagnosis:
     collect: Sequence[str] = ()
     busiest_is_certain: bool = True
     lacks_a_ceiling: bool = False
+    out_of_range: Sequence[str] = ()
 
     @property
     def text(self) -> str:
@@ -103,7 +114,7 @@ class Diagnosis:
         named = self.causes[: MOST_NAMED + begins_with_the_limit]
         parts = [cause.text for cause in named] or self._unexplained()
         if self.causes and AT_ITS_LIMIT not in {cause.rule for cause in named} and self.busiest is not None:
-            parts.append(f"{self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}")
+            parts.append(self._busiest_is_at(self.busiest))
         parts += self._reservations()
         parts += [f"ruled out, as {reason}: {', '.join(labels)}" for reason, labels in self._by_reason().items()]
         if self.possible:
@@ -118,12 +129,21 @@ class Diagnosis:
         return self.causes[0].text if self.causes else "; ".join(self._unexplained() if self.busiest else ())
 
     @property
+    def bound(self) -> str:
+        """What bounds the kernel, or is busiest, where the first cause is another one; "" if nothing is known of it."""
+        if not self.causes or self.causes[0].rule == AT_ITS_LIMIT or self.busiest is None:
+            return ""
+        limit = next((cause.text for cause in self.causes if cause.rule == AT_ITS_LIMIT), "")
+        return limit or self._busiest_is_at(self.busiest)
+
+    @property
     def unexplained(self) -> str:
         """What is said of a kernel without a cause, but for what was ruled out or not collected; or ""."""
         return "; ".join([*self._unexplained(), *self._reservations()])
 
     def _reservations(self) -> list[str]:
         return [
+            *self.out_of_range,
             *([WITHOUT_CEILING] if self.lacks_a_ceiling else []),
             *([WITHOUT_ITS_PART] if self._is_doubtful else []),
         ]
@@ -140,15 +160,16 @@ class Diagnosis:
             found.setdefault(one.reason, []).append(one.label)
         return found
 
-    def _busiest_is(self) -> str:
-        return "busiest is" if self.busiest_is_certain else "busiest of what was collected is"
+    def _busiest_is_at(self, busiest: BusyResource) -> str:
+        which = "busiest is" if self.busiest_is_certain else "busiest of what was collected is"
+        return f"{which} {busiest.title}, at {percent(busiest.share)}"
 
     def _unexplained(self) -> list[str]:
         if self.busiest is None:
             return ["not explained by what was collected"] if self.collect and not self.lacks_a_ceiling else []
         lacks_something = bool(self.collect) or self._is_doubtful
         nothing = "not explained by what was collected" if lacks_something else "no cause stands out"
-        return [f"{nothing}: {self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}"]
+        return [f"{nothing}: {self._busiest_is_at(self.busiest)}"]
 
     def as_json(self) -> dict[str, Any]:
         """The diagnosis as plain values: shares as fractions of 1, each cause with its evidence."""
@@ -181,14 +202,14 @@ def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, D
 
 
 def diagnose(
-    collected: Known, kernel: Hotspot, inputs: Inputs, metrics: Collection[str] = (), *, by_ncu: bool = True
+    collected: Known, kernel: Hotspot, inputs: Inputs, metrics: MetricsThere = (), *, by_ncu: bool = True
 ) -> Diagnosis:
     """Diagnose one kernel from its collected quantities, its row of hotspots and its inputs.
 
     The evidence names only `metrics` that the report has. Groups of metrics to collect are named only for kernels
     profiled by ncu, and only if no resource is near its limit.
     """
-    known, standing_on, busy = _known(collected, kernel, inputs)
+    known, standing_on, busy, beyond = _known(collected, kernel, inputs)
     sources = _sources(standing_on, metrics)
     limit = near_its_limit(busy)
     is_near_its_limit = limit is not None
@@ -205,6 +226,7 @@ def diagnose(
         possible=[] if is_near_its_limit else found.possible,
         collect=_to_collect(found.missing, compared, is_certain, kernel) if by_ncu and not is_near_its_limit else [],
         busiest_is_certain=is_certain,
+        out_of_range=[_beyond(one) for one in beyond],
         lacks_a_ceiling=timed and moved and complete and not compared and not is_near_its_limit,
     )
 
@@ -218,11 +240,11 @@ def quantities_of(table: pa.Table, kernel: Hotspot) -> tuple[dict[str, float], d
     sums.add(table)
     place = sums.number(kernel.kernel)
     collected = {name: float(values[place]) for name, values in sums.quantities().items()}
-    known, standing_on, _ = _known(collected, kernel, sums.inputs(place))
+    known, standing_on, _, _ = _known(collected, kernel, sums.inputs(place))
     return known, _sources(standing_on, sums.metrics())
 
 
-def _sources(standing_on: Mapping[str, str], metrics: Collection[str]) -> dict[str, Sequence[str]]:
+def _sources(standing_on: Mapping[str, str], metrics: MetricsThere) -> dict[str, Sequence[str]]:
     """Quantity -> the metrics of the report that it comes from, or the rule that it stands on."""
     found = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
     return found | {name: [rule] for name, rule in standing_on.items()}
@@ -230,15 +252,15 @@ def _sources(standing_on: Mapping[str, str], metrics: Collection[str]) -> dict[s
 
 def _known(
     collected: Known, kernel: Hotspot, inputs: Inputs
-) -> tuple[dict[str, float], dict[str, str], list[BusyResource]]:
-    """All quantities, the rules that some stand on, and the busy resources."""
+) -> tuple[dict[str, float], dict[str, str], list[BusyResource], list[BusyResource]]:
+    """All quantities, the rules that some stand on, the busy resources, and those whose share is out of range."""
     completed_by_rules, standing_on = completed(collected)
     known = derived(completed_by_rules, kernel, inputs)
-    busy = busy_resources(known, kernel)
+    busy, beyond = split_by_range(busy_resources(known, kernel))
     shared = shared_by_all_sms(known, busy)
     known["busiest"] = busy[0].share if busy else math.nan
     known["shared_busy"] = shared.share if shared is not None else math.nan
-    return known, standing_on, busy
+    return known, standing_on, busy, beyond
 
 
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
@@ -319,9 +341,16 @@ def _to_collect(missing: set[str], compared: bool, is_certain: bool, kernel: Hot
     return sorted(groups)
 
 
-def _in_report(metrics: Sequence[str], there: Collection[str]) -> Sequence[str]:
-    """The metrics that the report has, and name patterns; all of them if it has none."""
-    return [one for one in metrics if one in there or "*" in one] or metrics
+def _in_report(metrics: Sequence[str], there: MetricsThere) -> Sequence[str]:
+    """The metrics that the report has, by the columns it has them from, and name patterns; all if it has none."""
+    behind = there if isinstance(there, Mapping) else {name: (name,) for name in there}
+    found = (name for one in metrics for name in ((one,) if "*" in one else behind.get(one, ())))
+    return list(dict.fromkeys(found)) or metrics
+
+
+def _beyond(one: BusyResource) -> str:
+    of = "ceiling" if one.resource == ROOF or one.metric == "roofline" else "peak"
+    return f"{one.title} at {percent(one.share)} of its {of} is out of range: {WHY_BEYOND[of]}"
 
 
 def _limit(busiest: BusyResource) -> KernelCause:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ncu_tools.ceilings.ceilings import UNIT_TITLES
-from ncu_tools.kernels.diagnosis.rules import CauseRule, Known
+from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts
 from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
 
 DRAM, L2, L1, LSU, SM, MEMORY, ROOF = "dram", "l2", "l1", "lsu", "sm", "memory", "roof"
@@ -25,6 +25,10 @@ LEVELS = (DRAM, L2, L1)
 OF_ALL_SMS, WITHIN_AN_SM = (DRAM, L2), (L1, LSU, SM, ROOF)
 """Resources that all SMs share, and those that each SM has for itself, whose use is a mean over all SMs."""
 MEMORY_METRIC = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+MOST_BUSY = 1.05
+"""A share of more than all, and what rounding and clocks may add to it, is no share."""
+MOST_SMS = 256
+"""No GPU has more SMs: a grid of as many blocks leaves none of them empty."""
 AS_BUSY = 0.01
 """A unit that is busier than its busiest part by no more than this is as busy: the part, which says more, is named."""
 
@@ -73,6 +77,11 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
     return sorted(found, key=lambda one: -one.share)
 
 
+def split_by_range(busy: Sequence[BusyResource]) -> tuple[list[BusyResource], list[BusyResource]]:
+    """The resources that are busy for a share of the time, and those of which that cannot be."""
+    return [one for one in busy if one.share <= MOST_BUSY], [one for one in busy if one.share > MOST_BUSY]
+
+
 def near_its_limit(busy: Sequence[BusyResource]) -> BusyResource | None:
     """The busiest resource that is proven to be, if it is so near its peak that it bounds the kernel."""
     return next((one for one in busy if one.is_proven and one.share >= NEAR_ITS_LIMIT), None)
@@ -119,9 +128,14 @@ class Cost:
 
 
 def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
-    """The most that fixing a rule's cause can save, by its mechanism and by what else is busy."""
+    """The most that fixing a rule's cause can save, by its mechanism and by what else is busy.
+
+    Where the quantity that a rule costs is not known, the cost is the time for which what it frees is busy with waste.
+    """
     freed = _freed(rule, known)
-    own = known.get(rule.costs, math.nan) if rule.costs else _busy_with_waste(freed, known, busy)
+    is_priced = not rule.costs_where_busy or bool({one.resource for one in busy} & set(freed))
+    own = known.get(rule.costs, math.nan) if is_priced else math.nan
+    own = _busy_with_waste(freed, known, busy) if math.isnan(own) else own
 
     def kept(one: BusyResource) -> float:
         return one.share * (1.0 - freed.get(one.resource, 0.0))
@@ -147,31 +161,44 @@ def _freed(rule: CauseRule, known: Known) -> dict[str, float]:
 
 
 def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[BusyResource]) -> float:
-    """The largest share of the time that a resource may spend on work that a fix would remove; NaN for none.
+    """The largest share of the time that a resource may spend on work that a fix would remove; NaN if none is known.
 
-    A resource with unknown use may be as busy as the memory system, or all of the time.
+    A level of memory with unknown use is at most as busy as the memory system, and delays no more than what waits for
+    it. Where neither was collected, its work has no price, and a low one of other levels does not drop the cause.
     """
     shares: dict[str, float] = {}
     for one in busy:
         shares[one.resource] = max(one.share, shares.get(one.resource, 0.0))
-    at_most = known.get("memory_busy", math.nan)
-    at_most = 1.0 if math.isnan(at_most) else at_most
-    found = [
-        waste * busy_where_it_counts(one, shares.get(one, at_most), known)
-        for one, waste in freed.items()
+    uses = {
+        one: busy_where_it_counts(one, shares[one], known) if one in shares else _at_most_busy(one, known)
+        for one in freed
         if one in shares or one in LEVELS
-    ]
-    return max(found, default=math.nan)
+    }
+    most = max((freed[one] * use for one, use in uses.items() if not math.isnan(use)), default=math.nan)
+    worth = facts()["worth_naming"]
+    may_cost_more = any(math.isnan(use) and freed[one] >= worth for one, use in uses.items())
+    return math.nan if most < worth and may_cost_more else most
+
+
+def _at_most_busy(level: str, known: Known) -> float:
+    """What bounds the use of a level of memory that was not collected; NaN if nothing does."""
+    names = ("memory_busy", f"waits {level}", *(["l1_busy_while_active"] if level == L1 else []))
+    bounds = [known.get(name, math.nan) for name in names]
+    bounds[0] = busy_where_it_counts(level, bounds[0], known)
+    return min((one for one in bounds if not math.isnan(one)), default=math.nan)
 
 
 def busy_where_it_counts(resource: str, share: float, known: Known) -> float:
     """The share of the time for which a resource is busy on the SMs that have work, which decide a kernel's time.
 
     One block on one of 30 SMs that keeps L1 busy half of the time is 1.7 % of the GPU's L1, and half of its own time.
+    NaN if the share is, or if there may be fewer blocks than SMs.
     """
     if resource not in WITHIN_AN_SM:
         return share
     idle, empty = known.get("idle", math.nan), known.get("empty_sms", math.nan)
+    if math.isnan(share) or (math.isnan(idle) and math.isnan(empty) and known.get("blocks", math.nan) < MOST_SMS):
+        return math.nan
     at_work = 1.0 - (idle if not math.isnan(idle) else 0.0 if math.isnan(empty) else empty)
     return min(1.0, share / at_work) if at_work > 0 else 1.0
 

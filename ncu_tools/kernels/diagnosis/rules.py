@@ -26,8 +26,9 @@ class CauseRule:
     """One cause: suspected if all conditions in `when` hold, harmful only if those in `harms_if` hold too.
 
     Without those in `certain_if` it is a possible cause. Its cost is a quantity (`costs`), or follows from the share of
-    a resource's work that is wasted (`frees`: resource -> quantity). `label` names the cause where it is ruled out or
-    only possible, `says` is its sentence; `next` are commands that look into it, with braces for the run and kernel.
+    a resource's work that is wasted (`frees`: resource -> quantity); with `costs_where_busy` it is that quantity only
+    if the use of such a resource is known. `label` names the cause where it is ruled out or only possible, `says` is
+    its sentence; `next` are commands that look into it, with braces for the run and kernel.
     """
 
     id: str
@@ -38,6 +39,7 @@ class CauseRule:
     harms_if: Conditions = field(default_factory=dict)
     certain_if: Conditions = field(default_factory=dict)
     costs: str = ""
+    costs_where_busy: bool = False
     frees: Mapping[str, str] = field(default_factory=dict)
     evidence: Sequence[str] = ()
     instead_of: str = ""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ncu_launch.counters.metrics import has_tensor_work_beside_the_pipe
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.metric_forms import MetricColumns, with_every_form
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.machine_files import machine_of_device
@@ -30,6 +31,7 @@ from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
 
 SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+SECTORS_PER_REQUEST = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
 LOCAL = (
     ("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum"),
     ("sass__inst_executed_local_loads", "sass__inst_executed_local_stores"),
@@ -56,6 +58,10 @@ WAVEFRONTS = (
     ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
 )
 """Shared-memory wavefronts added by conflicts, and all of them; the first pair that a report has counts."""
+WAVEFRONTS_OF_ACCESSES = tuple(
+    tuple(f"{one.removesuffix('.sum')}_op_{access}.sum" for one in WAVEFRONTS[1]) for access in ("ld", "st")
+)
+"""The same of loads and of stores alone, which stand for all where the others were not counted."""
 
 PER_CENT, PER_CYCLE, OF_FOUR_SCHEDULERS = 0.01, 1.0, 0.25
 MEANS: dict[str, tuple[tuple[str, float], ...]] = {
@@ -71,14 +77,8 @@ MEANS: dict[str, tuple[tuple[str, float], ...]] = {
     "latency": (("smsp__average_warp_latency_per_inst_issued.ratio", 1.0),),
     "lanes": (("smsp__thread_inst_executed_per_inst_executed.ratio", 1.0),),
     "registers": (("launch__registers_per_thread", 1.0),),
-    "used_load_bytes": (
-        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio", 1.0),
-        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct", PER_CENT * 32),
-    ),
-    "used_store_bytes": (
-        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio", 1.0),
-        ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct", PER_CENT * 32),
-    ),
+    "used_load_bytes": (("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio", 1.0),),
+    "used_store_bytes": (("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio", 1.0),),
     "sm_busy": (("sm__throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
     "memory_busy": (("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
     "shared_wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed", PER_CENT),),
@@ -104,12 +104,16 @@ LEAST_WAVES_TO_TELL_SMS = 0.1
 WAVES_PRINTED_TO = 0.006
 """Largest difference between a number of waves printed with two digits and the exact one."""
 ACTIVE_CYCLES = "sm__cycles_active.avg"
+SLICE_CYCLES = "lts__cycles_{}"
+ACTIVE_SHARE = "sm__cycles_active.avg.pct_of_peak_sustained_elapsed"
 ELAPSED_CYCLES = ("sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg")
 CONTRACT_COLUMNS = (
     "source", "kernel_name", "kernel_short", "dtype", "duration_ns", "invocations", "device_name", "grid", "block",
     "dram_bytes", "compute_capability",
 )  # fmt: skip
 SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16", "dram_bytes")
+STALLED_SHARE = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
+"""The time of warps in a stall, in % of the time that they are on an SM."""
 PIPE = "tensor_pipe"
 """The quantity whose metrics `rules.toml` names: the activity of the pipe of all tensor operations."""
 
@@ -138,6 +142,7 @@ class DiagnosisSums:
         self._sums: NamedSums[str] = NamedSums()
         self._inputs: dict[int, dict[Inputs, None]] = {}
         self._of_ncu: set[int] = set()
+        self._behind: dict[str, tuple[str, ...]] = {}
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
@@ -148,15 +153,16 @@ class DiagnosisSums:
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
         self._sums.add("launches", weight)
         self._sums.add("time", seconds)
-        columns = {
-            name: tables.floats(table, name) for name in {*diagnosis_metrics(), *SUMMED} & set(table.column_names)
-        }
+        metrics = MetricColumns(table)
+        columns = {name: metrics.floats(name) for name in diagnosis_metrics() if metrics.behind(name)}
+        columns |= {name: tables.floats(table, name) for name in SUMMED}
         by_rules = printed_numbers(table)
         columns |= launch_quantities(table, by_rules) | {PIPE: _tensor_pipe(table)}
         columns |= {name + BY_RULE: values for name, values in by_rules.items()}
         for name, values in sorted(columns.items()):
             known = ~np.isnan(values)
             if known.any():
+                self._behind |= {name: metrics.behind(name)} if name in diagnosis_metrics() else {}
                 self._sums.add(name, values * weight, known)
                 self._sums.add(f"{name} known", weight, known)
                 self._sums.add(f"{name} by time", values * seconds, known)
@@ -168,6 +174,7 @@ class DiagnosisSums:
     def merge(self, other: DiagnosisSums) -> None:
         """Merge the sums of later launches into these."""
         self.reports |= other.reports
+        self._behind |= other._behind
         numbers = self._sums.merge(other._sums)
         for key, inputs in other._inputs.items():
             self._inputs.setdefault(int(numbers[key]), {}).update(inputs)
@@ -195,9 +202,9 @@ class DiagnosisSums:
         """True if ncu profiled a launch of the kernel."""
         return place in self._of_ncu
 
-    def metrics(self) -> frozenset[str]:
-        """Every metric that some launch has."""
-        return frozenset(self._sums.names)
+    def metrics(self) -> Mapping[str, Sequence[str]]:
+        """Metric -> the columns of the report that it was taken from, for every one that some launch has."""
+        return self._behind
 
     def inputs(self, place: int) -> Inputs:
         """The inputs of a kernel's launches; empty if their types differ.
@@ -215,31 +222,48 @@ class DiagnosisSums:
         result = {name: self._mean_of_first(metrics) for name, metrics in MEANS.items()}
         result |= {name: self._mean(name) for name in LAUNCH_QUANTITIES}
         result |= {name: self._total(name) for name in SUMMED}
+        result |= self._of_small_grids()
         result[PIPE] = np.where(np.isnan(self._total(PIPE)), np.nan, self._mean(PIPE))
         with np.errstate(divide="ignore", invalid="ignore"):
             result |= self._of_memory()
             result |= self._of_instructions()
         result |= {part: self._mean(metric) * PER_CENT for part, metric in part_metrics().items()}
         result |= {f"limit {name}": self._mean(LIMIT.format(name)) for name in LIMITERS}
-        result |= {f"stall {reason}": self._mean(STALL.format(reason)) for reason in stall_reasons()}
+        for reason in stall_reasons():
+            result[f"stall {reason}"] = self._mean(STALL.format(reason))
+            result[f"stalled {reason}"] = PER_CENT * self._mean(STALLED_SHARE.format(reason))
         return result | {name: self._mean(name) for name in self._sums.names if name.endswith(BY_RULE)}
+
+    def _of_small_grids(self) -> dict[str, Floats]:
+        """Launches with fewer blocks than SMs, of those whose blocks are known, and means over these alone."""
+        of = self._sums.of
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = {name: of(name) / of(f"{name} known") for name in OF_SMALL_GRIDS}
+        spread = means.pop("squares_of_small") - means["blocks_of_small"] ** 2
+        return {"sized_launches": of("small known"), "small_launches": of("small"), "blocks_spread": spread, **means}
 
     def _of_memory(self) -> dict[str, Floats]:
         total = self._total
         ideal = total(SECTORS_IDEAL)
         theoretical = total(SECTORS_THEORETICAL)
         excessive = _first([total(SECTORS_EXCESSIVE), theoretical - ideal])
+        loaded, stored = (total(SECTORS.format(access)) for access in ("ld", "st"))
         asked, dram = total(SECTORS_ASKED_OF_L2), total("dram_bytes")
         wasted = np.where(np.isnan(asked), np.nan, np.maximum(np.fmin(excessive, asked - ideal), 0))
         overfetch = np.fmin(1 - ideal * SECTOR_BYTES / dram, wasted * DRAM_BYTES_OF_A_SECTOR / dram)
-        conflicts = [_share(total(added), total(whole)) for added, whole in WAVEFRONTS]
+        of_loads, of_stores = (_share(total(added), total(whole)) for added, whole in WAVEFRONTS_OF_ACCESSES)
+        conflicts = [*(_share(total(added), total(whole)) for added, whole in WAVEFRONTS), of_loads, of_stores]
         return {
-            "sectors_per_load": _share(total(SECTORS.format("ld")), total(REQUESTS.format("ld"))),
-            "sectors_per_store": _share(total(SECTORS.format("st")), total(REQUESTS.format("st"))),
+            "sectors_per_load": self._per_request("ld"),
+            "sectors_per_store": self._per_request("st"),
             "excessive_sectors": _share(excessive, theoretical),
+            "load_sectors": _share(loaded, loaded + stored),
+            "store_sectors": _share(stored, loaded + stored),
             "l2_overfetch": _share(wasted, asked),
             "dram_overfetch": np.where(dram > 0, np.maximum(overfetch, 0), np.nan),
             "conflicts": _first(conflicts),
+            "load_conflicts": of_loads,
+            "store_conflicts": of_stores,
             "local_sectors": _first(
                 [
                     (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
@@ -247,6 +271,11 @@ class DiagnosisSums:
                 ]
             ),
         }
+
+    def _per_request(self, access: str) -> Floats:
+        sums = _share(self._total(SECTORS.format(access)), self._total(REQUESTS.format(access)))
+        ratio = SECTORS_PER_REQUEST.format(access)
+        return _first([sums, np.where(np.isnan(self._total(ratio)), np.nan, self._mean(ratio))])
 
     def _of_instructions(self) -> dict[str, Floats]:
         total = self._total
@@ -287,22 +316,24 @@ class DiagnosisSums:
 
 LAUNCH_QUANTITIES = (
     "blocks", "threads", "warp_threads", "sm_count", "fitting", "blocks_per_sm", "waves", "empty_sms", "tail", "idle",
-    "launch_ns",
+    "launch_ns", "small", "slice_busy", "slice_mean",
 )  # fmt: skip
 """Quantities of a single launch that are not sums: computed per launch, then averaged over time."""
+
+
+OF_SMALL_GRIDS = ("blocks_of_small", "squares_of_small", "empty_of_small")
 
 
 def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[str, Floats]:
     """`LAUNCH_QUANTITIES`: float64, one per launch, NaN if unknown: how a grid fills the GPU, and for how long.
 
     waves = blocks / (SMs x blocks that fit on an SM), unless the report or its rules (`by_rules`) print another number;
-    empty_sms = 1 - blocks per SM, at least 0; tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active / elapsed
+    empty_sms = 1 - blocks per SM, at least 0, and `small` is 1 where it is above 0, else 0;
+    tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active / elapsed
     cycles of an SM, mean over the SMs; warp_threads = threads of a block / its warps.
     """
 
-    def column(name: str) -> Floats:
-        return tables.floats(table, name)
-
+    column = MetricColumns(table).floats
     blocks = _first([column(BLOCKS), _sizes(table, "grid")])
     threads = _first([column(THREADS), _sizes(table, "block")])
     nothing = tables.unknown(len(table))
@@ -316,7 +347,10 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
         by_waves = np.where(waves >= LEAST_WAVES_TO_TELL_SMS, waves * fitting, np.nan)
         blocks_per_sm = _first([np.where(sm_count > 0, blocks / sm_count, np.nan), by_waves])
         whole = np.ceil(waves)
-        idle = 1 - column(ACTIVE_CYCLES) / _first([column(name) for name in ELAPSED_CYCLES])
+        active = column(ACTIVE_CYCLES) / _first([column(name) for name in ELAPSED_CYCLES])
+        idle = 1 - _first([active, PER_CENT * column(ACTIVE_SHARE)])
+        empty = np.where(np.isnan(blocks), np.nan, np.maximum(1 - blocks_per_sm, 0))
+        slices = column(SLICE_CYCLES.format("elapsed.max"))
         return {
             "blocks": blocks,
             "threads": threads,
@@ -325,7 +359,13 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
             "fitting": fitting,
             "blocks_per_sm": blocks_per_sm,
             "waves": waves,
-            "empty_sms": np.where(np.isnan(blocks), np.nan, np.maximum(1 - blocks_per_sm, 0)),
+            "empty_sms": empty,
+            "small": np.where(np.isnan(empty), np.nan, empty > 0),
+            "blocks_of_small": np.where(empty > 0, blocks, np.nan),
+            "squares_of_small": np.where(empty > 0, blocks**2, np.nan),
+            "empty_of_small": np.where(empty > 0, empty, np.nan),
+            "slice_busy": np.minimum(column(SLICE_CYCLES.format("active.max")) / slices, 1),
+            "slice_mean": column(SLICE_CYCLES.format("active.avg")) / slices,
             "tail": np.where(waves > 1, (whole - waves) / whole, 0 * waves),
             "idle": np.maximum(idle, 0),
             "launch_ns": tables.floats(table, "duration_ns"),
@@ -346,7 +386,8 @@ def _tensor_pipe(table: pa.Table) -> Floats:
 
     NaN if unknown: on chips where tensor operations have another pipe beside it, and where the chip is not known.
     """
-    active = np.fmax.reduce([tables.floats(table, name) for name in quantities()[PIPE].metrics])
+    metrics = MetricColumns(table)
+    active = np.fmax.reduce([metrics.floats(name) for name in quantities()[PIPE].metrics])
     codes, chips = tables.codes(table, "compute_capability")
     is_whole = np.array([bool(chip) and not has_tensor_work_beside_the_pipe(chip) for chip in chips], bool)
     return np.where(is_whole[codes], active * PER_CENT, np.nan)
@@ -364,7 +405,7 @@ def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *SUMMED, *diagnosis_metrics(), RULES}
+    columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *SUMMED, *diagnosis_columns(), RULES}
     return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_batches, columns=columns))
 
 
@@ -393,16 +434,24 @@ def part_metrics() -> Mapping[str, str]:
 @cache
 def diagnosis_metrics() -> frozenset[str]:
     """The metrics of a report that a diagnosis can depend on, besides the columns of the contract."""
-    accesses = (pattern.format(access) for pattern in (SECTORS, REQUESTS) for access in ("ld", "st"))
-    pairs = (name for pair in (*LOCAL, *WAVEFRONTS) for name in pair)
+    patterns = (SECTORS, REQUESTS, SECTORS_PER_REQUEST)
+    accesses = (pattern.format(access) for pattern in patterns for access in ("ld", "st"))
+    pairs = (name for pair in (*LOCAL, *WAVEFRONTS, *WAVEFRONTS_OF_ACCESSES) for name in pair)
     means = (metric for metrics in MEANS.values() for metric, _ in metrics)
     return frozenset((
         *accesses, *pairs, *means, SPILLS, *LOCAL_SECTORS, L1_SECTORS, *ALL_INSTRUCTIONS, *part_metrics().values(),
         LOCAL_THEORETICAL, SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, SECTORS_ASKED_OF_L2,
-        *map(STALL.format, stall_reasons()),
-        *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
+        *map(STALL.format, stall_reasons()), *map(STALLED_SHARE.format, stall_reasons()),
+        *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, ACTIVE_SHARE, *ELAPSED_CYCLES,
+        *(SLICE_CYCLES.format(one) for one in ("active.max", "active.avg", "elapsed.max")),
         *quantities()[PIPE].metrics,
     ))  # fmt: skip
+
+
+@cache
+def diagnosis_columns() -> frozenset[str]:
+    """The metrics of a diagnosis in every form in which a report may have them."""
+    return with_every_form(diagnosis_metrics())
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

@@ -8,12 +8,14 @@ from typing import Any
 
 from ncu_tools.kernels.diagnosis.derived import lanes_of
 from ncu_tools.kernels.diagnosis.limits import BusyResource, shared_by_all_sms
-from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, quantities, stall_reasons
-from ncu_tools.kernels.diagnosis.sums import LIMITERS, Inputs
+from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, quantities, stall_reasons
+from ncu_tools.kernels.diagnosis.sums import LIMITERS, SECTOR_BYTES, Inputs
 from ncu_tools.numbers.number_format import counted, duration
 
 LONG_LAUNCH_NS = 50_000
 """From here on, start and end of a launch, some microseconds, are below the tenth of its time that makes it uneven."""
+APART, HARDLY_BUSY = 0.2, 0.05
+"""Difference of conflicts of loads and stores from which it is said, and use of shared memory below which it is."""
 REPORTED_STALL = 0.3
 """Share of the time between two instructions of a warp from which CPIStall, and our `stalled`, report a stall."""
 OR_SHORT = ", or the launch is so short that its start and end count"
@@ -33,6 +35,7 @@ class SentenceValues:
             "block_size": _threads(known),
             "lanes_of": f"{lanes_of(known):.3g}",
             "top_stall_reason": stalls[0][1] if stalls else "",
+            "stall_cycles": _stall_cycles(known),
             "second_stall": _second_stall(known, stalls),
             "shared_name": shared.title if shared is not None else "",
             "waves_up": whole,
@@ -41,7 +44,11 @@ class SentenceValues:
             "active": _Number(1 - known.get("idle", math.nan)),
             "given": _blocks_on_an_sm(known),
             "room": _room(known, waves),
-            "of_sms": _of_sms(known.get("blocks", math.nan), known.get("sm_count", math.nan)),
+            **_few_blocks(known),
+            "loads_use": _use(known, "load"),
+            "stores_use": _use(known, "store"),
+            "of_which": _of_which(known),
+            "shared_pipe": _shared_pipe(known),
             "of_duration": _of_duration(known.get("launch_ns", math.nan)),
             "or_short": "" if known.get("launch_ns", 0.0) > LONG_LAUNCH_NS else OR_SHORT,
         }
@@ -60,15 +67,43 @@ class SentenceValues:
 
 
 def leaves_no_more(kept_by: BusyResource) -> str:
-    """The reason that a cause can cost no more: a resource that keeps its work leaves no more time."""
-    return f"{kept_by.title} at {percent(kept_by.share)} leaves no more to gain"
+    """The reason that a cause can cost no more: a resource leaves no more time as long as it keeps its work."""
+    less = facts()["less"].get(kept_by.resource, "")
+    return f"{kept_by.title} at {percent(kept_by.share)} leaves no more to gain{f' without {less}' if less else ''}"
 
 
-def _of_sms(blocks: float, sm_count: float) -> str:
-    """Behind a mean number of blocks, how many SMs it is for; " for 148 SMs"."""
-    if blocks >= sm_count:
-        return f" on average for {sm_count:.0f} SMs, fewer in some launches"
-    return "" if math.isnan(sm_count) else f" for {sm_count:.0f} SMs"
+def _few_blocks(known: Known) -> dict[str, str]:
+    """The words on grids of fewer blocks than SMs, by the launches that have such a grid where others have not."""
+    launches, small = known.get("sized_launches", math.nan), known.get("small_launches", math.nan)
+    of = "" if math.isnan(known.get("sm_count", math.nan)) else f" for {known['sm_count']:.0f} SMs"
+    blocks, empty, where = known.get("blocks", math.nan), known.get("empty_sms", math.nan), ""
+    if small < launches:
+        where = f" in {small:,.0f} of {launches:,.0f} launches ({percent(known.get('small', math.nan))} of the time)"
+        blocks, empty = (known.get(f"{name}_of_small", math.nan) for name in ("blocks", "empty"))
+    mean = " on average" if known.get("blocks_spread", 0.0) > 0 else ""
+    return {"in_launches": where, "few_blocks": f"{blocks:,.0f}{mean}{of}", "few_empty": percent(empty)}
+
+
+def _use(known: Known, access: str) -> str:
+    """How much of each sector loads or stores use; where only sectors were counted, how many an access needs."""
+    used, sectors = known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan)
+    if used > 0 or math.isnan(sectors):
+        return f"{access}s use {used:.3g} of the {SECTOR_BYTES} bytes of a sector"
+    return f"{sectors:.1f} sectors per {access}, where 4-byte {access}s need 4"
+
+
+def _of_which(known: Known) -> str:
+    """Behind the share of bank conflicts, that of loads and of stores, where one of them is to be mended; else ""."""
+    loads, stores = (known.get(f"{access}_conflicts", math.nan) for access in ("load", "store"))
+    if not abs(loads - stores) >= APART:
+        return ""
+    return f", {percent(loads)} of those of loads and {percent(stores)} of those of stores"
+
+
+def _shared_pipe(known: Known) -> str:
+    """Behind bank conflicts, how busy shared memory is where it hardly is: then they are most of next to nothing."""
+    busy = known.get("shared_wavefronts", math.nan)
+    return f"; their pipe is at {100 * busy:.2g} % of its peak" if busy < HARDLY_BUSY else ""
 
 
 class _Number(float):
@@ -128,8 +163,18 @@ def _of_duration(nanoseconds: float) -> str:
 
 def _stalls(known: Known) -> list[tuple[float, str]]:
     """The known stalls with what a warp waits for, the most frequent one first."""
-    found = [(known.get(f"stall {reason}", math.nan), waits) for reason, waits in stall_reasons().items()]
-    return sorted((one for one in found if not math.isnan(one[0])), key=lambda one: -one[0])
+    cycles, shares = (
+        [(value, waits) for reason, waits in stall_reasons().items()
+         if not math.isnan(value := known.get(f"{kind} {reason}", math.nan))]
+        for kind in ("stall", "stalled")
+    )  # fmt: skip
+    return sorted(cycles or shares, key=lambda one: -one[0])
+
+
+def _stall_cycles(known: Known) -> str:
+    """Behind the share of a stall, the cycles of an instruction in it, where they were collected; else ""."""
+    cycles = known.get("top_stall", math.nan)
+    return "" if math.isnan(cycles) else f" ({cycles:.1f} cycles an instruction)"
 
 
 def _second_stall(known: Known, stalls: Sequence[tuple[float, str]]) -> str:

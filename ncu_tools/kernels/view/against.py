@@ -181,7 +181,7 @@ def common_shape(base: KernelView, new: KernelView) -> Shape | None:
 def against(base: KernelView, new: KernelView) -> KernelChange:
     """What changed of a kernel from the base to the new run, and why it is faster or slower."""
     before, after = _values(base), _values(new)
-    cycles = max(sum(stall.per_issue for stall in view.stalls) for view in (base, new))
+    cycles = max(sum(stall.per_issue or 0.0 for stall in view.stalls) for view in (base, new))
     values = [
         ValueChange(
             part=one.part, key=one.key, title=one.title, kind=one.kind, unit=one.unit,
@@ -239,6 +239,8 @@ def _values(view: KernelView) -> dict[str, Fact]:
         key = f"blocks_by_{resource.replace(' ', '_')}"
         found[key] = _fact("occupancy", key, f"blocks per SM by {resource}", "count", "block", blocks)
     for stall in view.stalls:
+        if stall.per_issue is None or stall.low is None or stall.high is None:
+            continue
         key = f"{STALL}{stall.reason.replace(' ', '_')}"
         title = f"stalled, cycles per issue: {stall.reason}"
         found[key] = _fact("scheduler", key, title, "number", "cycle/issue", stall.per_issue, stall.low, stall.high)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.counters.metrics import has_system_memory_alone
 from ncu_launch.files.toml_tables import table_beside
-from ncu_parsers.schema.tables import Floats, floats
+from ncu_parsers.schema.metric_forms import MetricColumns, with_every_form
+from ncu_parsers.schema.tables import Floats, words
 
 UNITS = {"percent": "%", "byte": "byte", "time": "ns", "hz": "hz"}
 PERCENT = "percent"
+MOST_PERCENT = 105.0
+"""A percentage above all, and what rounding and clocks may add to it, is out of range."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,11 @@ class Fact:
     share: float | None
     metric: str
 
+    @property
+    def is_out_of_range(self) -> bool:
+        """True for a percentage that cannot be."""
+        return self.kind == PERCENT and not 0 <= self.value <= MOST_PERCENT
+
 
 def parts() -> dict[str, dict[str, dict[str, Any]]]:
     """The facts of each part, as parts.toml has them."""
@@ -43,36 +53,37 @@ def parts() -> dict[str, dict[str, dict[str, Any]]]:
 
 @lru_cache(maxsize=1)
 def metrics_of_facts() -> frozenset[str]:
-    """Every column of launches that a fact is taken from, stands against, or is divided by."""
+    """Every column of launches that a fact may be taken from, stand against, or be divided by."""
     entries = [entry for of_part in parts().values() for entry in of_part.values()]
-    beside = (entry.get(key) for entry in entries for key in ("of", "over"))
-    return frozenset(name for entry in entries for name in entry["metrics"]) | {
-        name for name in beside if isinstance(name, str)
-    }
+    beside = (entry.get(key) for entry in entries for key in ("of", "over", "quotient"))
+    names = (name for entry in entries for name in entry["metrics"])
+    return with_every_form([*names, *(name for name in beside if isinstance(name, str))])
 
 
 def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
-    """The facts of the launches of one kernel, and by part the titles of those that were not collected."""
-    found, missing = list[Fact](), dict[str, list[str]]()
+    """The facts of the launches of one kernel, and by part the titles of those that were not collected.
+
+    On a GPU that has no DRAM of its own, what only counters of DRAM tell is not missing.
+    """
+    found, missing, metrics = list[Fact](), dict[str, list[str]](), MetricColumns(launches)
+    capabilities = set(words(launches, "compute_capability"))
+    without_dram = bool(capabilities) and all(map(has_system_memory_alone, capabilities))
     for part, entries in parts().items():
         for key, entry in entries.items():
-            fact = _fact(part, key, entry, launches)
+            fact = _fact(part, key, entry, metrics)
             if fact is not None:
                 found.append(fact)
-            else:
+            elif not (without_dram and entry.get("of_dram")):
                 missing.setdefault(part, []).append(entry["title"])
     return found, missing
 
 
-def _fact(part: str, key: str, entry: dict[str, Any], launches: pa.Table) -> Fact | None:
-    for metric in entry["metrics"]:
-        values = floats(launches, metric)
-        if "over" in entry:
-            values = _quotient(values, floats(launches, entry["over"]))
+def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricColumns) -> Fact | None:
+    for formula, values in _alternatives(entry, metrics):
         known = values[~np.isnan(values)]
         if not len(known):
             continue
-        of = _of(entry.get("of"), launches)
+        of = _of(entry.get("of"), metrics)
         value = float(np.median(known))
         against = 100.0 if entry["kind"] == PERCENT else of
         return Fact(
@@ -86,19 +97,27 @@ def _fact(part: str, key: str, entry: dict[str, Any], launches: pa.Table) -> Fac
             high=float(known.max()),
             of=of,
             share=value / against if against else None,
-            metric=metric if "over" not in entry else f"{metric} / {entry['over']}",
+            metric=formula,
         )
     return None
 
 
-def _of(of: float | str | None, launches: pa.Table) -> float | None:
+def _alternatives(entry: dict[str, Any], metrics: MetricColumns) -> Iterator[tuple[str, Floats]]:
+    """Where the values of a fact may be from, the preferred one first, each with the values of the launches."""
+    for metric in entry["metrics"]:
+        if "over" not in entry:
+            yield metrics.formula(metric), metrics.floats(metric)
+            continue
+        divisor = metrics.floats(entry["over"])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            yield f"{metric} / {entry['over']}", np.where(divisor > 0, metrics.floats(metric) / divisor, np.nan)
+    if "quotient" in entry:
+        yield entry["quotient"], metrics.floats(entry["quotient"])
+
+
+def _of(of: float | str | None, metrics: MetricColumns) -> float | None:
     if not isinstance(of, str):
         return of
-    values = floats(launches, of)
+    values = metrics.floats(of)
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else None
-
-
-def _quotient(values: Floats, divisor: Floats) -> Floats:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(divisor > 0, values / divisor, np.nan)

@@ -12,12 +12,14 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.metric_forms import MetricColumns
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.kernels.diagnosis.agreement import agreement
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantities_of
+from ncu_tools.kernels.diagnosis.rules import STALL
 from ncu_tools.kernels.estimated_flops import estimates_in
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
@@ -47,7 +49,10 @@ NUMBER = r"[0-9][0-9.,]*"
 """A number in a rule's message: messages that differ in nothing else are one finding of several launches."""
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Grid and block of a launch."""
-STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+STALLED = re.compile(
+    r"smsp__(?:average_warps_issue_stalled_(\w+)_per_issue_active\.ratio|warp_issue_stalled_(\w+)_per_warp_active\.pct)"
+)
+LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 ISSUED = "selected"
 MOST_LISTED = 8
 LIMITS = {WARPS: "warps", REGISTERS: "registers", SHARED_MEMORY: "shared_mem", BLOCKS: "blocks", BARRIERS: "barriers"}
@@ -58,7 +63,7 @@ COUNTED = "ncu"
 """What the source of launches with counters begins with: ncu, and ncu+nsys where both were joined."""
 VIEWED_GROUPS = (
     "launch__", "device__attribute_", "sm__maximum_warps", "sm__warps_active",
-    "smsp__average_warps_issue_stalled_",
+    "smsp__average_warps_issue_stalled_", "smsp__warp_issue_stalled_",
 )  # fmt: skip
 """What metrics of occupancy and stalls begin with."""
 WITH_128_BYTE_UNITS = 8
@@ -67,17 +72,17 @@ WITH_128_BYTE_UNITS = 8
 
 @dataclass(frozen=True)
 class StallShare:
-    """A reason for which warps wait: cycles per issued instruction (float), and their share of a warp's time.
+    """A reason for which warps wait: cycles per issued instruction, and their share of a warp's time.
 
     That time is the one between two instructions of a warp, the cycle in which it issues among it. `low` and `high` are
-    the least and most cycles of the launches.
+    the least and most cycles of the launches. Cycles are None where only the share was collected.
     """
 
     reason: str
-    per_issue: float
+    per_issue: float | None
     share: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -350,20 +355,23 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
 
 
 def stall_shares(launches: pa.Table) -> list[StallShare]:
-    """The reasons for which warps wait per issued instruction, largest first; [] if they were not collected."""
-    found: dict[str, tuple[float, float, float]] = {}
-    for name in launches.column_names:
-        match = STALLED.fullmatch(name)
-        known = _known(launches, name) if match else ()
-        if match and len(known):
-            found[match[1].replace("_", " ")] = float(np.median(known)), float(min(known)), float(max(known))
-    whole = sum(value for value, _, _ in found.values())
+    """The reasons for which warps wait, the largest share first; [] if they were not collected.
+
+    Where the time between two instructions was collected and is longer than all known waits together, shares are of it.
+    """
+    matches = [match for name in launches.column_names if (match := STALLED.fullmatch(name))]
+    found = {reason: known for reason in dict.fromkeys(one[1] or one[2] for one in matches)
+             if len(known := _known(launches, STALL.format(reason)))}  # fmt: skip
+    whole = max(sum(float(np.median(one)) for one in found.values()), _median(launches, LATENCY) or 0.0)
     shares = [
-        StallShare(reason, value, value / whole, low, high)
-        for reason, (value, low, high) in found.items()
-        if value > 0 and reason != ISSUED
+        StallShare(reason.replace("_", " "), cycles, cycles / whole, float(known.min()), float(known.max()))
+        for reason, known in found.items()
+        if (cycles := float(np.median(known))) > 0 and reason != ISSUED
     ]
-    return sorted(shares, key=lambda one: -one.per_issue)
+    if not found:
+        of_time = {one[2]: _median(launches, one[0]) or 0.0 for one in matches if one[2] not in (None, ISSUED)}
+        shares = [StallShare(why.replace("_", " "), None, one / 100, None, None) for why, one in of_time.items() if one]
+    return sorted(shares, key=lambda one: -one.share)
 
 
 def rule_results(launches: pa.Table) -> list[RuleResult]:
@@ -393,5 +401,5 @@ def _median(launches: pa.Table, name: str) -> float | None:
 
 
 def _known(launches: pa.Table, name: str) -> Floats:
-    values = tables.floats(launches, name)
+    values = MetricColumns(launches).floats(name)
     return values[~np.isnan(values)]

@@ -30,6 +30,7 @@ LONGEST_NAME = 400
 """The most characters of a full name that people are shown: five lines."""
 MISSING_NAMED = 4
 """Most facts of a part that the note on what was not collected names; JSON has all."""
+WHY_OUT_OF_RANGE = "counters of different passes, or a launch too short to be measured: profile a longer one"
 ALL_FAILED = "all of its launches failed, so nothing is known of it: see what the program and ncu printed"
 SAID_OF_RULES = {
     AGREED: "ours agrees", FINER: "ours is finer", SILENT: "ours is silent", WITH_REASON: "ours contradicts",
@@ -62,6 +63,18 @@ def title_of(name: str) -> str:
     return f"{short_name(name)} (a name of {len(name):,} characters: --format json)"
 
 
+def verdict_of(view: KernelView) -> list[str]:
+    """The verdict in one or two sentences: the first cause, or that none stands out, and the busiest resource."""
+    ours = view.diagnosis
+    if not view.launches:
+        return [ALL_FAILED]
+    if ours is None or not (ours.causes or ours.unexplained):
+        return []
+    if not ours.causes:
+        return [ours.unexplained]
+    return [ours.causes[0].text, *([ours.bound] if ours.bound else [])]
+
+
 def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:
     """What the view is of, and what of these parts was not collected with the command that collects it."""
     notes = [name_of_view(view)]
@@ -76,6 +89,9 @@ def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]
             f"shown {'is' if view.launches == 1 else 'are'} {of}, with the most time: the others differ in "
             f"{differ_in}, so other numbers of blocks fit an SM; --launch N shows one"
         )
+    beyond = [f"{one.title} {written(one.kind, one.value)}" for one in view.facts if one.is_out_of_range]
+    if beyond:
+        notes.append(f"out of range: {', '.join(beyond)}; {WHY_OUT_OF_RANGE}")
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles and part in parts]
     if view.kernel_name in OF_SEVERAL_KERNELS and not view.grids:
         notes.append(f"a {view.kernel_name} is of {SEVERAL_AS_ONE}")
@@ -100,6 +116,8 @@ def _fact_row(fact: Fact) -> Row:
 
 def _against(fact: Fact) -> str | None:
     """What a fact stands against: a count against its ideal, other values against the most that is possible."""
+    if fact.is_out_of_range:
+        return "out of range"
     if fact.of is None:
         return None
     if fact.kind == "count":
@@ -116,7 +134,7 @@ def _more_rows(view: KernelView, part: str, most_rules: int) -> Iterator[Row]:
         yield from _occupancy_rows(view)
     elif part == "scheduler":
         for stall in view.stalls[:STALLS_SHOWN]:
-            cycles = f"{stall.per_issue:.2f} cycles per issue"
+            cycles = None if stall.per_issue is None else f"{stall.per_issue:.2f} cycles per issue"
             yield {"title": f"stalled: {stall.reason}", **_share(stall.share), "against": cycles}
         for place in view.places:
             stalled = None if place.stall is None else f"of all samples; most stalled by {place.stall}"

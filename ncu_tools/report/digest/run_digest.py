@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.compare.run_conditions import conditions_of_run
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
 from ncu_tools.kernels.names.kernel_titles import short_title
-from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION
+from ncu_tools.kernels.source.inside_of_run import has_instructions
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, view_of
 from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
@@ -285,10 +286,9 @@ def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[s
     commands = []
     if has_counters(table):
         commands.append((f"ncu-bench kernel {run} --id {hottest}", "all that is known of the kernel of the most time"))
-        inside = any(column in PER_INSTRUCTION for column in table.column_names)
-        if inside:
+        if Path(name).exists() and has_instructions(name, table.column_names):
             commands.append((f"ncu-bench source {run} --id {hottest} --top 5", "its hottest lines or instructions"))
-    if set(tables.words(table, "source")) & RECORDED:
+    if not np.isnan(tables.floats(table, "start_ns")).all():
         commands.append((f"ncu-bench timeline {run}", "where the time goes: kernels, copies, gaps by cause"))
     commands.append((f"ncu-bench hotspots {run} --format json", "every kernel with every number"))
     for place, (command, answers) in enumerate(commands):

@@ -22,7 +22,7 @@ from ncu_tools.ceilings.launch_devices import devices_of
 from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
+from ncu_tools.kernels.diagnosis.sums import diagnosis_columns
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
 from ncu_tools.kernels.kernel_row import GROUPS
 from ncu_tools.kernels.operator_times import time_title
@@ -73,7 +73,7 @@ def is_reported(name: str) -> bool:
     """True if a page can depend on this column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
     of_page = name in OF_PAGES or name in CONFIGURATION or tells_of_inside(name) or is_viewed(name)
-    return known or of_page or name in needed_metrics() or name in diagnosis_metrics()
+    return known or of_page or name in needed_metrics() or name in diagnosis_columns()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ncu_launch.errors import NcuBenchError
@@ -37,6 +37,9 @@ from ncu_parsers.sources.sources import Lines, LongLine, Source, unreadable
 from ncu_parsers.timelines.nsys import nsys_stats
 
 MESSAGES_KEPT = 200
+_WARNING = re.compile(r"(?:==WARNING==|\s+Warning:)\s*(.*\S)")
+_SECTIONS_ALONE = re.compile(r"^\s*Section: \S.*\n(?:\s*-{3,}.*\n)?.*\S\s{2,}[\d.,]+\s*$", re.MULTILINE)
+"""The title of a section, and the first row of its table."""
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
@@ -233,6 +236,7 @@ def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
                 f"ids of launches begin anew under one header, so its rows were read as {len(runs)} runs"
             )
         tables += runs
+    result.notes += warnings_of_ncu(result.messages)
     result.era = era_of(pages)
     result.launches, merged = merge(tables)
     if merged:
@@ -240,6 +244,12 @@ def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
     if not result.launches and not result.session:
         raise _refusal(result, pages, head)
     return result
+
+
+def warnings_of_ncu(messages: Sequence[str]) -> list[str]:
+    """A note on each warning that ncu printed, once."""
+    warnings = (match[1] for message in messages if (match := _WARNING.match(message)))
+    return [f"ncu warns: {text}" for text in dict.fromkeys(warnings)]
 
 
 def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
@@ -337,6 +347,12 @@ def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
         return other or NotAReport(
             f"{result.source} holds tables of nsys, and none that says how long kernels took.",
             advice="Make one: nsys stats --report cuda_gpu_trace --format csv REPORT.nsys-rep > FILE.csv",
+        )
+    if not pages and _SECTIONS_ALONE.search(head.decode(encoding_of(head), "replace")):
+        return NotAReport(
+            f"{result.source} holds sections of a details page of ncu, and not the line that names their kernel.",
+            "It was pasted or cut without its first lines.",
+            f'Copy that line, too: "  name(int) (8, 1, 1)x(128, 1, 1), Context 1, Stream 7". Or export: {EXPORT}',
         )
     if pages:
         return NotAReport(

@@ -17,7 +17,7 @@ from functools import lru_cache
 from ncu_parsers.ncu.csv_pages import read_summary
 from ncu_parsers.ncu.text_rules import BETWEEN_RULES, TextRules
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.cell_text import triple, whole
+from ncu_parsers.report_data.cell_text import is_unit, triple, whole
 from ncu_parsers.report_data.report import Launch, Page
 
 _PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"
@@ -36,6 +36,12 @@ _KERNEL = r"""(?x)
 _DEVICE = r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$"
 _DASHES = re.compile(r"\s*-{3,}(?: -{3,})+\s*$|\s+-{40,}\s*$")
 _SECTION = re.compile(r"(?P<indent>\s*)Section: (?P<section>.+?)\s*$")
+_WARNING = re.compile(r"\s+Warning: \S")
+_NUMBER_LAST = re.compile(r".*\S\s+(?:[-+]?\d[\d.,]*(?:e[-+]?\d+)?|n/a)\s*$")
+_WITHOUT_DASHES = re.compile(r"\s*(?P<name>\S+(?: \S+)*)(?:\s{2,}(?P<unit>\S+))?\s{2,}(?P<value>\S+)\s*$")
+"""A row of a table whose lines of dashes are gone, its cells two spaces apart or more."""
+_ONE_SPACE_APART = re.compile(r"\s*(?P<name>\S+(?: \S+)*) (?P<unit>\S+) (?P<value>\S+)\s*$")
+"""The same where all spaces but one are gone, too; it is one only where its unit is known."""
 
 
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
@@ -139,6 +145,7 @@ class TextPage:
         self._value_width = 0
         self._rules = TextRules()
         self._may_begin_table = False
+        self._is_below_title = False
         self._above: deque[str] = deque(maxlen=_PARTS_OF_A_LINE)
 
     def launches(self) -> list[Launch]:
@@ -191,7 +198,7 @@ class TextPage:
             return report.LAYOUT
         section = _SECTION.match(line) if self._launches else None
         if section:
-            self._section = section["section"]
+            self._section, self._is_below_title = section["section"], True
             self._rules.open_section(section["indent"], self._section)
             return report.LAYOUT
         if line.split()[:2] == ["Metric", "Name"]:
@@ -203,6 +210,10 @@ class TextPage:
         """The kind of a line outside tables: a rule's text, a process, a message, program output."""
         if self._launches and self._rules.take(line, self._launches[-1].rules):
             return report.RULE
+        if self._launches and _WARNING.match(line):
+            return report.MESSAGE
+        if self._is_below_title and _NUMBER_LAST.match(line):
+            return self._row_without_dashes(line)
         if line.startswith("  "):
             return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT
         self._rules.close_section()
@@ -235,12 +246,13 @@ class TextPage:
         else:  # summaries up to 2022.3 repeat the kernel line above every section
             self._launches.remove(known)
             self._launches.append(known)
-        self._section = ""
+        self._section, self._is_below_title = "", False
         self._rules.close_section()
         self._leave_table()
 
     def _fence(self, line: str) -> str:
         """A line of dashes opens a table, stands between its titles and its rows, or closes it."""
+        self._is_below_title = False
         if self._columns and self._titles:
             self._leave_table()
         else:
@@ -272,6 +284,14 @@ class TextPage:
             )
         else:
             launch.read(cells[0], cells[2], cells[1], self._section)
+        return report.METRICS
+
+    def _row_without_dashes(self, line: str) -> str:
+        """A row below the title of a section, where no line of dashes says where its cells stand."""
+        row = _WITHOUT_DASHES.match(line) or _ONE_SPACE_APART.match(line)
+        if row is None or (row.re is _ONE_SPACE_APART and not is_unit(row["unit"])):
+            return report.BROKEN
+        self._launches[-1].read(row["name"], row["value"], row["unit"] or "", self._section)
         return report.METRICS
 
     def _continued(self, cells: list[str]) -> str:

@@ -77,6 +77,11 @@ def unit(text: str) -> Unit:
     return Unit(f"{base}/{below}", factor / divisor)
 
 
+def is_unit(text: str) -> bool:
+    """True for per cent and for units of time, bytes and cycles, alone or by another; names of counts are no units."""
+    return text == "%" or unit(text) != Unit(text, 1.0) or text in SCALED_WORDS.values()
+
+
 def _scaled_word(word: str) -> tuple[str, float]:
     if word in SCALED_WORDS:
         return SCALED_WORDS[word], 1.0

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncu_parsers.derived.opcode_check import Disagreement, notes_on
-from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
+from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced, warnings_of_ncu
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report, StreamedReport
 from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.sources import DAMAGE, Source
@@ -129,6 +129,7 @@ def _write(table: pa.Table, write: Callable[[pa.Table], None], *, tidy: bool) ->
 
 def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPage], tables: LaunchTables) -> None:
     note_replaced(report, account.replaced)
+    report.notes += warnings_of_ncu(report.messages)
     if not account.is_complete:
         note_cut(report, account.reading)
     report.dialects = list(dict.fromkeys(streamed.page.dialect for streamed in pages))

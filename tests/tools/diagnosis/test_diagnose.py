@@ -142,7 +142,9 @@ class TestCauses:
         tail = {"waves": 1.25, "tail": 0.375}
         assert costs(of({**BUSY, **tail})) == {"tail": 0.375}
         found = of({**BUSY, **tail, "l2/L2/lts__throughput": 0.96})
-        assert found.ruled_out == [RuledOut("tail", "tail (1.25 waves)", "L2 at 96 % leaves no more to gain")]
+        assert found.ruled_out == [
+            RuledOut("tail", "tail (1.25 waves)", "L2 at 96 % leaves no more to gain without fewer sectors")
+        ]
         found = of({**BUSY, "waves": 1.9, "tail": 0.05, "l2/L2/lts__throughput": 0.96})
         assert [one.rule for one in found.ruled_out] == ["tail"]
         found = of({**BUSY, **tail, "l2/L2/lts__throughput": 0.95})
@@ -171,7 +173,14 @@ class TestCauses:
 
     def test_of_unknown_cost_do_not_change_the_order_of_the_others(self) -> None:
         """L2 leaves 0.3 to both; tensor cores would do all that L1 is busy with, the tail explains 0.45."""
-        known = {"l2/L2/lts__throughput": 0.7, "waves": 1.1, "tail": 0.45, "lanes": 10.0, "tensor_pipe": 0.0}
+        known = {
+            "l2/L2/lts__throughput": 0.7,
+            "l1/L1/l1tex__data_pipe": 0.6,
+            "waves": 1.1,
+            "tail": 0.45,
+            "lanes": 10.0,
+            "tensor_pipe": 0.0,
+        }
         found = diagnose(known, kernel(), Inputs("fp16", is_product=True))
         assert list(costs(found).items()) == [
             ("tensor cores idle", pytest.approx(0.3)),

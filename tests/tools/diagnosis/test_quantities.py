@@ -363,11 +363,33 @@ class TestCosts:
         found = self.of(rule(frees={"dram": "waste"}), waste=0.25)
         assert (found.own, found.left) == (pytest.approx(0.2), pytest.approx(0.4))
 
-    def test_of_waste_in_a_level_that_nobody_measured_are_those_of_the_whole_memory_system_or_of_all_time(self) -> None:
+    def test_of_waste_in_a_level_that_nobody_measured_are_bounded_by_the_memory_system_or_by_what_waits_for_it(
+        self,
+    ) -> None:
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25, memory_busy=0.6).own == pytest.approx(0.15)
-        assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
-        assert cost(rule(frees={"l2": "waste"}), {"waste": 0.25}, []).own == 0.25
+        assert self.of(rule(frees={"l1": "waste"}), waste=0.25, **{"waits l1": 0.4}).own == pytest.approx(0.1)
+        assert self.of(rule(frees={"l1": "waste"}), waste=0.25, l1_busy_while_active=0.8).own == pytest.approx(0.2)
         assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
+
+    def test_are_not_known_where_nothing_bounds_the_level_that_is_wasted(self) -> None:
+        assert math.isnan(self.of(rule(frees={"l1": "waste"}), waste=0.25).own)
+        assert math.isnan(cost(rule(frees={"l2": "waste"}), {"waste": 0.25}, []).own)
+        little = rule(frees={"dram": "waste", "l1": "waste"})
+        assert math.isnan(self.of(little, waste=0.06).own), "L1 may cost more than the 4.8 % of DRAM"
+        assert self.of(little, waste=0.01).own == pytest.approx(0.008), "as L1 can cost no more than 1 %"
+        assert self.of(little, waste=0.5).own == pytest.approx(0.4), "and what DRAM costs is known"
+
+    def test_of_a_quantity_beside_freed_resources_are_known_only_if_one_of_these_was_measured(self) -> None:
+        both = rule(costs="waste", costs_where_busy=True, frees={"sm": "waste"})
+        assert math.isnan(self.of(both, waste=0.25).own)
+        assert cost(both, {"waste": 0.25}, [BusyResource("sm", "SM", 0.1, "m")]).own == 0.25
+
+    def test_within_an_sm_are_not_known_of_a_few_blocks_on_nobody_knows_how_many_sms(self) -> None:
+        waste = {"waste": 0.5, "blocks": 1.0}
+        on_l1 = [BusyResource("l1", "L1", 0.001, "m")]
+        assert math.isnan(cost(rule(frees={"l1": "waste"}), waste, on_l1).own)
+        assert cost(rule(frees={"l1": "waste"}), {**waste, "blocks": 300.0}, on_l1).own == 0.0005
+        assert cost(rule(frees={"l1": "waste"}), {**waste, "idle": 0.99}, on_l1).own == pytest.approx(0.05)
 
     @pytest.mark.parametrize(
         ("resource", "known", "own"),

@@ -164,14 +164,21 @@ class TestSentences:
         assert sentence("{waves_up}", {}) == "0"
 
     def test_leave_out_sms_and_times_that_are_not_known(self) -> None:
-        words = "blocks{of_sms}; work for {active:.0%}{of_duration}"
-        known = {"idle": 0.25, "sm_count": 80.0, "launch_ns": 12345.0}
-        assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.35 µs"
-        assert sentence(words, {"idle": 0.25}) == "blocks; work for 75 %"
+        words = "{few_blocks}; work for {active:.0%}{of_duration}"
+        known = {"idle": 0.25, "blocks": 8.0, "sm_count": 80.0, "launch_ns": 12345.0}
+        assert sentence(words, known) == "8 for 80 SMs; work for 75 % of the 12.35 µs"
+        assert sentence(words, {"idle": 0.25, "blocks": 8.0}) == "8; work for 75 %"
 
-    def test_of_a_mean_of_as_many_blocks_as_sms_say_that_some_launches_have_fewer(self) -> None:
-        for blocks, words in ((79.5, " for 80 SMs"), (80.0, " on average for 80 SMs, fewer in some launches")):
-            assert sentence("{of_sms}", {"blocks": blocks, "sm_count": 80.0}) == words
+    def test_of_few_blocks_are_of_the_launches_that_have_few_where_others_have_enough(self) -> None:
+        """Never a mean over launches that differ: "few blocks: 9,471 on average for 132 SMs"."""
+        words = "few blocks{in_launches}: {few_blocks}, so {few_empty} of the SMs have no work"
+        every = {"blocks": 9471.0, "sm_count": 132.0, "empty_sms": 0.1, "sized_launches": 40.0, "small_launches": 3.0}
+        small = {"small": 0.12, "blocks_of_small": 16.0, "empty_of_small": 0.88, "blocks_spread": 4.0}
+        assert sentence(words, {**every, **small}) == (
+            "few blocks in 3 of 40 launches (12 % of the time): 16 on average for 132 SMs, so 88 % of the SMs have no work"
+        )
+        alike = {"blocks": 16.0, "sm_count": 132.0, "empty_sms": 0.88, "sized_launches": 1.0, "small_launches": 1.0}
+        assert sentence(words, alike) == "few blocks: 16 for 132 SMs, so 88 % of the SMs have no work"
 
     def test_blame_start_and_end_of_a_launch_for_idle_sms_only_if_it_is_short_or_its_time_unknown(self) -> None:
         short = ", or the launch is so short that its start and end count"
@@ -187,7 +194,7 @@ class TestSentences:
         assert sentence("{shared_name} at {shared_busy:.0%}", {"shared_busy": 0.914}, busy) == "DRAM at 91 %"
         assert sentence("[{shared_name}]", {}, busy[:1]) == "[]"
         busy = [busy[1], BusyResource("sm", "SM", 0.5, "m")]
-        assert leaves_no_more(busy[1]) == "SM at 50 % leaves no more to gain"
+        assert leaves_no_more(busy[1]) == "SM at 50 % leaves no more to gain without fewer instructions"
 
     def test_name_the_longest_wait_and_the_inputs(self) -> None:
         waits = {"stall barrier": 2.0, "stall sleeping": 5.0, "stall membar": math.nan}

@@ -19,9 +19,8 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machines
-from ncu_tools.kernels.diagnosis.rules import rules
-from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
-from ncu_tools.kernels.diagnosis.wording import SentenceValues
+from ncu_tools.kernels.diagnosis.diagnose import diagnoses
+from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
 from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE, Hotspots, hotspots
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
 from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
@@ -211,12 +210,20 @@ def test_a_row_of_several_kernels_is_a_matrix_product_only_if_each_of_them_is(se
     assert (inputs.is_product and not inputs.is_vector) == is_product
 
 
-def test_few_blocks_of_rows_that_have_enough_on_average_are_said_to_be_those_of_some_launches() -> None:
-    said = SentenceValues({"blocks": 228.0, "sm_count": 148.0, "empty_sms": 0.4}, Inputs(), [])
-    of_each = SentenceValues({"blocks": 32.0, "sm_count": 148.0, "empty_sms": 0.8}, Inputs(), [])
-    (few,) = (rule for rule in rules() if rule.id == "few blocks")
-    assert said.label(few) == "few blocks (228 on average for 148 SMs, fewer in some launches)"
-    assert of_each.label(few) == "few blocks (32 for 148 SMs)"
+def test_few_blocks_of_a_row_of_several_kernels_are_those_of_its_launches_that_have_few() -> None:
+    sizes = {
+        "device__attribute_multiprocessor_count": metric(148.0),
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": metric(5.0),
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": metric(5.0),
+    }
+    small, large = ({**sizes, "launch__grid_size": metric(blocks)} for blocks in (32.0, 1480.0))
+    launches = [launch(name, counts, ns=5e5, nvtx_path=("step",)) for name, counts in (("a", small), ("b", large))]
+    whole = table(*launches)
+    rows = hotspots(whole, ceilings_of(whole), group="nvtx").rows
+    text = diagnoses(whole, rows, "nvtx")["step"].text
+    assert text.startswith(
+        "few blocks in 1 of 2 launches (50 % of the time): 32 for 148 SMs, so 78 % of the SMs have no"
+    )
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.2, None), (0.95, pytest.approx(50.0))])

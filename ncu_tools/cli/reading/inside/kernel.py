@@ -197,11 +197,13 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: list[str]) -> None:
     """The seven parts below each other, in the width of the terminal, at most that of a page."""
     from ncu_tools.cli.tables.kernel.part_text import WIDTH, of_sentences, of_values, paragraph
-    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
+    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
     width = min(terminal_width() or WIDTH, WIDTH)
     name, *others = notes
     lines = paragraph(name.removesuffix(f" on {view.device}"), width)
+    for sentence in verdict_of(view) if set(parts) > {"verdict"} else ():
+        lines += paragraph(sentence, width)
     for part in (part for part in PARTS if part in parts):
         rows = rows_of_part(view, part)
         if part == "verdict":
@@ -227,8 +229,10 @@ def _step_rows(step: NextStep | None) -> list[Row]:
 
 def _rows(view: KernelView, parts: Sequence[str], steps: list[Row]) -> Iterator[Row]:
     """The rows of all parts as a table; the name of a part stands in its first row."""
-    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
+    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
+    for place, sentence in enumerate(verdict_of(view) if set(parts) > {"verdict"} else ()):
+        yield {"part": None if place else "first", "title": sentence}
     for part, title in ((part, title) for part, title in PARTS.items() if part in parts):
         for place, row in enumerate(rows_of_part(view, part) + (steps if part == "verdict" else [])):
             yield {**row, "part": title if place == 0 else None}

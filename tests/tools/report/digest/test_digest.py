@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,14 @@ from ncu_tools.report.digest.statements import (
 from ncu_tools.runs.kernel_ids import kernel_id
 from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
-from tests.support.reports import needs_shared_reports
+from tests.support.reports import (
+    FAULTS,
+    REPORT_SUFFIXES,
+    needs_faults,
+    needs_shared_reports,
+    sample_files,
+    shared_reports,
+)
 from tests.support.timelines import KERNELS, database, kernel
 
 RULES = SAMPLES / "d02-long-rules.csv"
@@ -245,3 +254,55 @@ def test_lines_of_a_changed_kernel_are_offered_only_where_both_runs_hold_instruc
     text = called_here("digest", str(RULES), *words, cwd=tmp_path).out
     assert f"`ncu-bench compare {RULES} {RULES} --format json`" in text
     assert "--by line" not in text
+
+
+# ------------------------------------------------------------------------------------------------ next commands
+
+NSYS_SUMMARY = """\
+ ** CUDA GPU Summary (Kernels/MemOps) (cuda_gpu_sum):
+
+ Time (%)  Total Time (ns)  Instances   Avg (ns)     Med (ns)    Min (ns)   Max (ns)   StdDev (ns)   Category      Operation
+ --------  ---------------  ---------  -----------  -----------  ---------  ---------  -----------  -----------  ---------------
+    100.0        1,892,345          2    946,172.5    946,172.5    941,002    951,343      7,312.2  CUDA_KERNEL  add(int, float *)
+
+"""
+
+
+def next_commands(report: Path, *options: str) -> list[list[str]]:
+    """The commands that a digest of a report offers; [] where the report is refused."""
+    text = called_here("digest", str(report), *options, "--budget", "4000", cwd=report.parent).out
+    return [
+        shlex.split(one) for one in re.findall(r"^- `ncu-bench (.+?)`: ", text.partition("## Next")[2], re.MULTILINE)
+    ]
+
+
+def failing_commands(report: Path, *options: str) -> list[str]:
+    commands = next_commands(report, *options)
+    return [shlex.join(one) for one in commands if called_here(*one, cwd=report.parent).code != 0]
+
+
+@pytest.mark.parametrize("where", ["built here", pytest.param("in the file", marks=needs_faults)])
+def test_a_table_of_sums_of_nsys_is_offered_no_timeline(where: str, tmp_path: Path) -> None:
+    path = FAULTS / "13_digest_dead_end.txt"
+    if where == "built here":
+        path = tmp_path / "sums.txt"
+        path.write_text(NSYS_SUMMARY, "utf-8")
+    assert [one[0] for one in next_commands(path)] == ["hotspots"]
+    assert failing_commands(path) == []
+
+
+@pytest.mark.parametrize("sample", sample_files(), ids=lambda path: path.name)
+def test_every_next_command_of_a_digest_works_on_the_very_file(sample: Path) -> None:
+    assert failing_commands(sample) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "report",
+    [*(path for folder in ("ncu_csv", "ncu_rep", "ncu_rep_full") for path in shared_reports(folder)),
+     *(path for path in sorted(FAULTS.glob("*.*")) if path.suffix in REPORT_SUFFIXES)],
+    ids=lambda path: path.name[:60],
+)  # fmt: skip
+def test_every_next_command_of_a_digest_works_on_other_peoples_reports(report: Path) -> None:
+    assert failing_commands(report) == []
+    assert failing_commands(report, "--kernel", ".") == []
