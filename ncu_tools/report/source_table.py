@@ -8,6 +8,7 @@ from typing import Any
 
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.hot_places import MEASURE_OF, HotPlace
 from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.source_text import SourceText
@@ -116,7 +117,7 @@ def about(code: KernelCode) -> str:
         parts.append(f"{samples:,.0f} samples")
     if code.share is not None and code.of_kernels > 1:
         parts.append(f"{percent(code.share)} of those of {code.of_kernels} kernels")
-    return f"{code.kernel_name}: {', '.join(parts)}"
+    return f"{readable_name(code.kernel_name)}: {', '.join(parts)}"
 
 
 def stall_notes(code: KernelCode) -> list[str]:

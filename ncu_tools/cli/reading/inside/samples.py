@@ -12,6 +12,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Column, Table
 
@@ -162,7 +163,7 @@ def _show_balance(run: str, only: Selection | None, launch: int | None, output_f
     with progress("Reading") as reading:
         found = launch_balance(run, only, launch, reading)
     lasted = "" if found.duration_ns is None else f", {duration(found.duration_ns)}"
-    notes = [f"{found.kernel_name}: launch {found.launch_id}{lasted}", SLOWEST, *found.notes]
+    notes = [f"{readable_name(found.kernel_name)}: launch {found.launch_id}{lasted}", SLOWEST, *found.notes]
     extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
     show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format)
 
@@ -191,7 +192,7 @@ def _notes(series: list[TimeSeries], chosen: list[TimeSeries]) -> list[str]:
     first = chosen[0]
     lasted = duration(max(one.duration_ns for one in chosen))
     notes = [
-        f"{first.kernel_name}: launch {first.launch_id}, sampled over {lasted}; "
+        f"{readable_name(first.kernel_name)}: launch {first.launch_id}, sampled over {lasted}; "
         "counters of other passes are of other runs of it"
     ]
     others = len({one.launch_id for one in series}) - 1

@@ -18,7 +18,14 @@ from ncu_tools.kernels.diagnosis.rules import facts, rules
 from ncu_tools.kernels.source.hot_places import HotPlace
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, kernel_view
 from ncu_tools.kernels.view.next_step import NextStep, next_step
-from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
+from ncu_tools.kernels.view.part_rows import (
+    PARTS,
+    SAID_OF_RULES,
+    name_of_view,
+    notes_of,
+    rows_of_part,
+    telling_sentences,
+)
 from ncu_tools.report.digest.run_digest import rule_statements
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
@@ -143,10 +150,10 @@ def test_a_kernel_without_a_cause_says_so_once_beside_what_is_possible() -> None
     assert (out["value"], lacks["value"]) == ("perhaps", "not counted")
 
 
-def test_a_name_that_would_fill_the_screen_is_shown_short() -> None:
-    long = f"norm<{'float, ' * 100}int>(float *)"
-    assert title_of("norm(float *)") == "norm(float *)"
-    assert title_of(long) == f"norm (a name of {len(long)} characters: --format json)"
+def test_a_kernel_is_called_by_its_readable_name() -> None:
+    long = f"void norm<{'float, ' * 100}int>(float *)"
+    shown = kernel_view(table(launch(long, {"sm__cycles_elapsed.max": metric(1.0)})))
+    assert name_of_view(shown).startswith("norm: 1 launch")
 
 
 def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path) -> None:
