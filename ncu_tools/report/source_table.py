@@ -9,7 +9,7 @@ from typing import Any
 from ncu_launch.errors import WrongUsage
 from ncu_launch.notes import Kind, Note
 
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.hot_places import MEASURE_OF, HotPlace
 from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.source_text import SourceText
@@ -113,12 +113,12 @@ def text_notes(rows: Sequence[HotPlace]) -> list[str]:
 
 def about(code: KernelCode) -> Note:
     """The kernel, and how much of it there is, as a note that the head line says."""
-    return Note(f"{code.kernel_name}: {', '.join(amounts_of(code))}", Kind.IN_HEAD)
+    return Note(f"{readable_name(code.kernel_name)}: {', '.join(amounts_of(code))}", Kind.IN_HEAD)
 
 
 def head_of_code(run: str, code: KernelCode, only: str = "") -> Head:
     """The line above the table: the kernel, and how much of it there is; what most of its stalls are below it."""
-    what = (short_title(code.kernel_name), *amounts_of(code))
+    what = (readable_name(code.kernel_name), *amounts_of(code))
     return head_of([run], more=what, only=only, first=next(iter(stall_notes(code)), None))
 
 

@@ -20,8 +20,9 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.own_columns import PREFIX, own_names
 from ncu_parsers.sources.sources import Source
 
+from ncu_tools.kernels.names.kernel_ids import kernel_id, of_ids
+from ncu_tools.kernels.names.readable_names import is_called
 from ncu_tools.numbers.number_format import counted, percent
-from ncu_tools.runs.kernel_ids import kernel_id, of_ids
 from ncu_tools.runs.loading import OnDisk, Run, load, locate
 
 Mask = npt.NDArray[np.bool_]
@@ -36,10 +37,10 @@ MOST_LISTED = 8
 class Selection:
     """A filter of launches; all given criteria must hold.
 
-    `kernels` are searched in full kernel names; one match is enough. `layers` are paths of modules, and stand for all
-    that is below them; `*` in a path is any text. `points` are those of a profile --vary, each as name and value of
-    what was varied, all of which must hold.
-    `ids` are keys of kernels (`runs.kernel_ids`).
+    `kernels` are searched in full kernel names and in readable ones; one match is enough. `layers` are paths of
+    modules, and stand for all that is below them; `*` in a path is any text. `points` are those of a profile --vary,
+    each as name and value of what was varied, all of which must hold.
+    `ids` are keys of kernels (`kernels.names.kernel_ids`).
     """
 
     kernels: tuple[re.Pattern[str], ...] = ()
@@ -68,7 +69,7 @@ class Selection:
 
     def names_kernel(self, name: str) -> bool:
         """True if a kernel of this full name is one of those that are asked for by name and key."""
-        by_name = not self.kernels or any(one.search(name) for one in self.kernels)
+        by_name = not self.kernels or is_called(name, self.kernels)
         return by_name and (not self.ids or kernel_id(name) in self.ids)
 
     def of(self, run: OnDisk | Run) -> Run:

@@ -62,7 +62,7 @@ def _selection(
     at_points: tuple[str, ...],
 ) -> Selection:
     """The selection by these options, whose modules are only imported for one."""
-    from ncu_tools.runs.kernel_ids import require_ids
+    from ncu_tools.kernels.names.kernel_ids import require_ids
     from ncu_tools.runs.selection import Selection, pattern_of, point_of
 
     require_ids(ids)

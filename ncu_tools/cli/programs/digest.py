@@ -74,7 +74,7 @@ def command(
       ncu-bench digest report.ncu-rep --budget 500 --kernel softmax
       ncu-bench digest after --against before --format json
     """
-    from ncu_tools.runs.kernel_ids import require_ids
+    from ncu_tools.kernels.names.kernel_ids import require_ids
     from ncu_tools.runs.selection import pattern_of
 
     if name is not None and identity is not None:

@@ -250,7 +250,7 @@ def command(
 
 def _id_of(row: dict[str, Any], group: str) -> str | None:
     """The key of a row's kernel, which --id takes; None for rows that are not one kernel by its full name."""
-    from ncu_tools.runs.kernel_ids import kernel_id
+    from ncu_tools.kernels.names.kernel_ids import kernel_id
 
     return kernel_id(row["kernel"]) if group == "name" and not row.get(IS_TOTAL.name) else None
 

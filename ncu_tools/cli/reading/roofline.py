@@ -251,7 +251,7 @@ def command(
         else _table(result, scene, notes, top, output_format, look, here=here)
     )
     if not bare and result.view == KERNELS and placed.group == "name" and output_format in MACHINE_FORMATS:
-        from ncu_tools.runs.kernel_ids import kernel_id
+        from ncu_tools.kernels.names.kernel_ids import kernel_id
 
         for row in table.rows:
             row["kernel_id"] = kernel_id(row["kernel"])

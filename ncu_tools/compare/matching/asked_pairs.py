@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.tables import short_name
 
+from ncu_tools.kernels.names.kernel_ids import is_kernel_id, of_ids
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, normalised_name
-from ncu_tools.runs.kernel_ids import is_kernel_id, of_ids
 
 NEAR_NAMES = 3
 _LEAST_ALIKE = 0.5

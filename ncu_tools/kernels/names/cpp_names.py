@@ -23,7 +23,7 @@ _VERSION = re.compile(r"(?:CUB|THRUST|ROCPRIM)_\w+|__\d+")
 _OPENING, _CLOSING = "<({[", ">)}]"
 
 
-class Part(NamedTuple):
+class NamePart(NamedTuple):
     """One part of a path between `::`: an identifier, and its template arguments."""
 
     name: str
@@ -36,7 +36,7 @@ def prepared(name: str) -> str:
     return re.sub(r"\boperator(?:\(\)|[^\w\s(]+)", "operator", text).replace(")const", ")").replace("->", "")
 
 
-def path_of(text: str) -> list[Part]:
+def path_of(text: str) -> list[NamePart]:
     """The parts of a qualified name, without return type, parameters, versions, and lambdas at its end."""
     words = list(split_outside_brackets(re.sub(r"(?: const|[*&])+$", "", text), " "))
     parts = [_part(piece) for piece in split_outside_brackets(words[-1], "::")] if words else []
@@ -46,15 +46,15 @@ def path_of(text: str) -> list[Part]:
     return kept
 
 
-def _part(piece: str) -> Part | None:
+def _part(piece: str) -> NamePart | None:
     found = re.match(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[~\w$.@-]+", piece)
     if found is None:
         return None
     rest = piece[found.end() :]
     if not rest.startswith("<"):
-        return Part(found[0], ())
+        return NamePart(found[0], ())
     inside = next(split_outside_brackets(rest[1:], ">"))
-    return Part(found[0], tuple(argument.strip() for argument in split_outside_brackets(inside, ",")))
+    return NamePart(found[0], tuple(argument.strip() for argument in split_outside_brackets(inside, ",")))
 
 
 def split_outside_brackets(text: str, separator: str) -> Iterator[str]:

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
 
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.names.readable_names import readable_name, type_word
 from ncu_tools.numbers.text_width import head_of, tail_of, text_width
-from ncu_tools.runs.kernel_ids import kernel_id
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _NOISE = frozenset({"at", "native", "anonymous", "namespace", "unnamed", "c10", "std", "void", "const", "cuda"})

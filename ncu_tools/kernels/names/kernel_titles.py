@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from ncu_tools.kernels.names.cpp_names import COPY, Part, path_of, prepared
+from ncu_tools.kernels.names.cpp_names import COPY, NamePart, path_of, prepared
 
 _NAMES_NOTHING = re.compile(r"_?(?:device_|static_|global_)?kernel_?\d*", re.IGNORECASE)
 """Function names that say no more than "kernel"."""
@@ -96,7 +96,7 @@ def _mangled_path(name: str) -> str:
     return "::".join(found) or name
 
 
-def _of_function(text: str, path: Sequence[Part]) -> str:
+def _of_function(text: str, path: Sequence[NamePart]) -> str:
     function = path[-1]
     scope = tuple(part.name for part in path[:-1])
     if names_nothing(function.name):
@@ -121,7 +121,7 @@ def _title(function: str, arguments: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------------------- what it wraps
 
 
-def _wrapped(scope: tuple[str, ...], function: Part) -> str | None:
+def _wrapped(scope: tuple[str, ...], function: NamePart) -> str | None:
     """The name of the class that a CUTLASS wrapper was instantiated with; None for other functions.
 
     A class whose whole name comes from a CUTLASS library has tile and type in it; for other templates the tile and the
@@ -169,7 +169,7 @@ def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) ->
             yield from inner
 
 
-def _nested(part: Part, depth: int = 0) -> str:
+def _nested(part: NamePart, depth: int = 0) -> str:
     """A class or function with its template arguments that are classes, down to `DEEPEST`."""
     if depth == DEEPEST:
         return part.name
@@ -177,7 +177,7 @@ def _nested(part: Part, depth: int = 0) -> str:
     return _title(part.name, list(dict.fromkeys(_nested(path[-1], depth + 1) for path in classes)) or part.arguments)
 
 
-def _from(path: Sequence[Part], scope: tuple[str, ...]) -> str:
+def _from(path: Sequence[NamePart], scope: tuple[str, ...]) -> str:
     """The names of a path without the namespaces that it shares with `scope`."""
     names = [part.name for part in path]
     shared = 0

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ncu_launch.files.toml_tables import table_beside
 
-from ncu_tools.kernels.names.cpp_names import COPY, KNOWN_NAMES, MOST_LETTERS, Part, path_of, prepared
+from ncu_tools.kernels.names.cpp_names import COPY, KNOWN_NAMES, MOST_LETTERS, NamePart, path_of, prepared
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.names.kernel_titles import DEEPEST, function_path, short_title
 
@@ -77,6 +77,18 @@ def _is_short(name: str) -> bool:
     return "(" not in name and "<" in name and " " not in name.replace("<unnamed>", "").partition("<")[0]
 
 
+def is_called(full: str, patterns: Iterable[re.Pattern[str]]) -> bool:
+    """True if one of the patterns is in the full name of a kernel, or in the readable one that tables show."""
+    return any(one.search(full) or one.search(readable_name(full)) for one in patterns)
+
+
+def called(fulls: Iterable[str], patterns: Sequence[re.Pattern[str]]) -> set[str]:
+    """The full names in which one of the patterns is; if it is in none, those in whose readable names it is."""
+    names = set(fulls)
+    found = {name for name in names if any(one.search(name) for one in patterns)}
+    return found or {name for name in names if is_called(name, patterns)}
+
+
 @lru_cache(maxsize=1)
 def _rules() -> tuple[NameRule, ...]:
     return tuple(
@@ -116,7 +128,7 @@ def _filled(reads: str, groups: Mapping[str, str | None], name: str, title: str)
     known["how"] = known["how"].strip("_")
     if _COMPUTED.search(reads) or not known["op"]:
         path = path_of(prepared(name))
-        function = path[-1] if path else Part(title, ())
+        function = path[-1] if path else NamePart(title, ())
         known["types"] = _types(function.arguments)
         known["floats"] = _types([one for one in function.arguments if "int" not in type_word(one)])
         known["function"] = re.sub(r"_kernel$", "", function.name)

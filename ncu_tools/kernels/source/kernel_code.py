@@ -13,6 +13,7 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.instructions_table import MEASURES
 from ncu_parsers.schema.tables import Floats, floats
 
+from ncu_tools.kernels.names.readable_names import called
 from ncu_tools.numbers.number_format import counted
 
 MOST_LISTED = 8
@@ -76,7 +77,8 @@ def kernel_code(
 def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
     left = instructions
     if patterns:
-        left = _of_kernels(left, lambda name: any(one.search(name) for one in patterns))
+        wanted = called((name or "" for name in tables.codes(left, "kernel_name")[1]), patterns)
+        left = _of_kernels(left, wanted.__contains__)
     if launch is not None:
         left = arrays.kept(left, floats(left, "launch_id") == launch)
     if not len(left):

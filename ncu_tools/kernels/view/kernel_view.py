@@ -22,6 +22,7 @@ from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantitie
 from ncu_tools.kernels.diagnosis.rules import STALL
 from ncu_tools.kernels.estimated_flops import estimates_in
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.names.readable_names import called
 from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of
 from ncu_tools.kernels.view.facts import Fact, facts_of, metrics_of_facts
@@ -305,7 +306,8 @@ def _chosen(
     launches: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None, machine: Machine | None
 ) -> Hotspot:
     every = hotspots(launches, ceilings_of(launches, machine)).rows
-    left = [one for one in every if not patterns or any(each.search(one.kernel) for each in patterns)]
+    wanted = called((one.kernel for one in every), patterns) if patterns else set()
+    left = [one for one in every if not patterns or one.kernel in wanted]
     if launch is not None:
         named = arrays.kept(launches, tables.launch_numbers(launches) == launch)
         names = set(tables.words(named, "kernel_name"))

@@ -12,6 +12,7 @@ from ncu_parsers.schema.tables import OF_SEVERAL_KERNELS, short_name
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.estimated_flops import estimate_notes
 from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult
@@ -26,8 +27,6 @@ KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "cou
 STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
 SENTENCE_END = r"\.\s+|\n|\s(?=This kernel's |See the )"
 """Where a sentence of a rule's message ends; some lack their full stop."""
-LONGEST_NAME = 400
-"""The most characters of a full name that people are shown: five lines."""
 MISSING_NAMED = 4
 """Most facts of a part that the note on what was not collected names; JSON has all."""
 WHY_OUT_OF_RANGE = "counters of different passes, or a launch too short to be measured: profile a longer one"
@@ -50,17 +49,10 @@ def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> 
 
 
 def name_of_view(view: KernelView) -> str:
-    """The kernel's name with its launches and the device."""
+    """What people call the kernel, with its launches and the device."""
     device = f" on {view.device}" if view.device else ""
     averages = "averages over " if view.launched > view.launches else ""
-    return f"{title_of(view.kernel_name)}: {averages}{counted(view.launched, 'launch', 'launches')}{device}"
-
-
-def title_of(name: str) -> str:
-    """A kernel's full name, or its short one where the full one would fill a screen."""
-    if len(name) <= LONGEST_NAME:
-        return name
-    return f"{short_name(name)} (a name of {len(name):,} characters: --format json)"
+    return f"{readable_name(view.kernel_name)}: {averages}{counted(view.launched, 'launch', 'launches')}{device}"
 
 
 def verdict_of(view: KernelView) -> list[str]:

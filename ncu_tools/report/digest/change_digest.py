@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from ncu_tools.compare.change import LESS, MORE, SAME, UNKNOWN, sentence, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.view.against import KernelChange
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import noted
 from ncu_tools.report.digest.statements import SECTIONS, Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
-from ncu_tools.runs.kernel_ids import kernel_id
 
 KERNELS_TOLD = 20
 TIME = "time"

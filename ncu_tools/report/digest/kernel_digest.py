@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
@@ -13,7 +14,6 @@ from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import cause_statement, noted, rule_statements
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
-from ncu_tools.runs.kernel_ids import kernel_id
 
 WEIGHTS = {"limits": 85.0, "occupancy": 78.0, "scheduler": 80.0, "memory": 72.0, "identity": 70.0, "pipes": 60.0}
 """Part of the kernel -> how important its numbers are."""

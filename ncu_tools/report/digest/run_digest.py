@@ -20,6 +20,7 @@ from ncu_tools.compare.run_conditions import conditions_of_run
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.source.inside_of_run import has_instructions
 from ncu_tools.kernels.source.source_text import COLLECT
@@ -28,7 +29,6 @@ from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
 from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
-from ncu_tools.runs.kernel_ids import kernel_id
 from ncu_tools.runs.loading import Run
 from ncu_tools.timeline.headline import first_sentence as first_of_timeline
 from ncu_tools.timeline.headline import headline, longest_waits, range_words

@@ -19,9 +19,10 @@ from ncu_parsers.schema import arrays
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
 from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
-from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part, title_of
+from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.html.html_page import embedded
 
@@ -116,7 +117,7 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
         if found:
             parts[part] = found
     return {
-        "about": name_of_view(view).removeprefix(f"{title_of(view.kernel_name)}: "),
+        "about": name_of_view(view).removeprefix(f"{readable_name(view.kernel_name)}: "),
         "notes": [texts.setdefault(note, len(texts)) for note in notes_of(view)[1:]],
         "parts": parts,
     }

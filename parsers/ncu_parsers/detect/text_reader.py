@@ -33,7 +33,7 @@ from ncu_parsers.report_data.operator_records import may_open_operator_file, ope
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
 from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, resolve_readings
 from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
-from ncu_parsers.sources.sources import Lines, LongLine, Source, unreadable
+from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, unreadable
 from ncu_parsers.timelines.nsys import nsys_stats
 
 MESSAGES_KEPT = 200

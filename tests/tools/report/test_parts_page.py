@@ -12,9 +12,10 @@ import pytest
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch, Rule
 
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.kernel_view import has_counters, is_viewed, kernel_view
 from ncu_tools.kernels.view.launch_configuration import launch_configuration
-from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part, title_of
+from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part
 from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page
 from ncu_tools.report.html.parts_content import ROW_FIELDS
@@ -97,7 +98,7 @@ class TestTheWords:
                 of_page = [{name: row.get(name) for name in texts[0]} for row in made.get(part, ())] if texts else []
                 assert of_page == texts
             of_kernel = found["parts"]["kernels"][str(number)]
-            assert name_of_view(view) == f"{title_of(view.kernel_name)}: {of_kernel['about']}"
+            assert name_of_view(view) == f"{readable_name(view.kernel_name)}: {of_kernel['about']}"
             assert notes_of(view)[1:] == [found["parts"]["texts"][note] for note in of_kernel["notes"]]
         return len(found["parts"]["kernels"])
 

@@ -90,6 +90,12 @@ class TestSelectedLaunches:
     def test_match_any_of_several_patterns(self) -> None:
         assert names(Selection((re.compile("relu"), re.compile("adam")))) == ["relu", "adam"]
 
+    def test_have_the_pattern_in_the_name_of_the_report_or_in_that_of_tables(self) -> None:
+        run = Run("r", table(launch("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT"), launch("void relu<float>(int)")))
+        for pattern, place in (("gemm bf16", 0), ("nvjet", 0), ("void relu", 1)):
+            found = left(Selection((re.compile(pattern),)), run)
+            assert tables.words(found.table, "kernel_name") == tables.words(run.table, "kernel_name")[place : place + 1]
+
     def test_are_noted_with_their_share_of_the_time(self) -> None:
         (note,) = left(Selection((re.compile("gemm"),), ("backward",))).notes
         assert note.startswith(

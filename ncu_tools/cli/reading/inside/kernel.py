@@ -91,10 +91,11 @@ def command(
 ) -> None:
     """Show one kernel whole: what it is, what limits it, its occupancy, stalls, memory, pipes, and what to try first.
 
-    RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names; without it, the kernel
-    is the hottest one. Values of several launches are medians. A part that the report lacks is named with what collects
-    it. JSON has every value under its key with unit and metric, causes with their evidence, and NVIDIA's rules. What
-    these estimate as "est." is of the kernel's time, as "local" of the unit that the rule looks at.
+    RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names, and else in those of
+    tables; without it, the kernel is the hottest one. Values of several launches are medians. A part that the report
+    lacks is named with what collects it. JSON has every value under its key with unit and metric, causes with their
+    evidence, and NVIDIA's rules. What these estimate as "est." is of the kernel's time, as "local" of the unit that the
+    rule looks at.
 
     \b
     Example:
@@ -256,7 +257,7 @@ def _values(view: KernelView) -> Iterator[Row]:
 
 
 def _extra(view: KernelView, step: NextStep | None) -> Row:
-    from ncu_tools.runs.kernel_ids import kernel_id
+    from ncu_tools.kernels.names.kernel_ids import kernel_id
 
     return {
         "kernel": view.kernel_name,

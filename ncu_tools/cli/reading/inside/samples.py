@@ -13,6 +13,7 @@ from ncu_launch.notes import Kind, Note
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Column, Table
 
@@ -111,7 +112,7 @@ def command(
     extra = {"kernel": chosen[0].kernel_name, "launch_id": chosen[0].launch_id}
     first = chosen[0]
     lasted = max(one.duration_ns for one in chosen)
-    head = _head(run, (first.kernel_name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
+    head = _head(run, (readable_name(first.kernel_name), f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
     notes = [*_notes(series.left, chosen), *series.notes]
     show(Table("samples", COLUMNS, rows, notes, extra, more), output_format, head=head)
 
@@ -180,9 +181,10 @@ def _show_balance(run: str, only: Selection | None, launch: int | None, output_f
         found = launch_balance(run, only, launch, reading)
     lasted = [] if found.duration_ns is None else [duration(found.duration_ns)]
     facts = [f"launch {found.launch_id}", *lasted]
-    notes = [Note(f"{found.kernel_name}: {', '.join(facts)}", Kind.IN_HEAD), Note(SLOWEST, Kind.METHOD), *found.notes]
+    name = readable_name(found.kernel_name)
+    notes = [Note(f"{name}: {', '.join(facts)}", Kind.IN_HEAD), Note(SLOWEST, Kind.METHOD), *found.notes]
     extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
-    head = _head(run, [found.kernel_name, *facts], only)
+    head = _head(run, [name, *facts], only)
     show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format, head=head)
 
 
@@ -209,7 +211,7 @@ def _chosen(series: _Series, only: Selection | None, launch: int | None, run: st
 def _notes(series: list[TimeSeries], chosen: list[TimeSeries]) -> list[str]:
     first = chosen[0]
     lasted = duration(max(one.duration_ns for one in chosen))
-    whole = f"{first.kernel_name}: launch {first.launch_id}, sampled over {lasted}; {OTHER_PASSES}"
+    whole = f"{readable_name(first.kernel_name)}: launch {first.launch_id}, sampled over {lasted}; {OTHER_PASSES}"
     notes: list[str] = [Note(whole, Kind.IN_HEAD)]
     others = len({one.launch_id for one in series}) - 1
     if others:

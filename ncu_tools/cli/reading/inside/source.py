@@ -63,6 +63,7 @@ def command(
       ncu-bench source report.ncu-rep --around 0x1d20
       ncu-bench source source.csv --sort sectors --source-root src
     """
+    from ncu_tools.kernels.names.kernel_ids import kernel_id
     from ncu_tools.kernels.source import hot_places
     from ncu_tools.kernels.source.kernel_code import kernel_code
     from ncu_tools.kernels.source.load_instructions import load_instructions
@@ -78,7 +79,6 @@ def command(
         view_to_show,
         what_to_rank_by,
     )
-    from ncu_tools.runs.kernel_ids import kernel_id
 
     patterns: Sequence[re.Pattern[str]] = ()
     with progress("Reading") as reading:

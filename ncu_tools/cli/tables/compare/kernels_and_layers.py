@@ -38,13 +38,13 @@ from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.first_sentences import first_change
 from ncu_tools.report.head import Head, head_of
 from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_arguments
-from ncu_tools.runs.kernel_ids import kernel_id
 from ncu_tools.runs.loading import OnDisk, Run, locate
 from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
 

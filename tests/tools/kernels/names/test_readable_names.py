@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ncu_tools.kernels.names.categories import table as categories
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
-from ncu_tools.kernels.names.readable_names import readable_name, table
+from ncu_tools.kernels.names.readable_names import called, readable_name, table
 from ncu_tools.numbers.text_width import text_width
 
 RULES = table()["rule"]
@@ -119,6 +120,16 @@ def test_many_kernels_of_one_name_are_told_apart_by_their_keys() -> None:
 
 def test_a_name_that_nests_without_end_is_read() -> None:
     assert readable_name("void f<" + "a<" * 4000 + "float" + ">" * 4001 + "(int)") == "f"
+
+
+def test_a_pattern_in_full_names_goes_before_one_in_readable_names() -> None:
+    names = [
+        "elementwise_add",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<int>>(int)",
+    ]
+    assert called(names, [re.compile("^elementwise_add$")]) == {names[0]}
+    assert called(names, [re.compile("elementwise add")]) == {names[1]}
+    assert called(names, [re.compile("mul")]) == set()
 
 
 @given(names_of_any_kind)

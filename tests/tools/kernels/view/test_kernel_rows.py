@@ -21,10 +21,10 @@ from ncu_tools.kernels.view.next_step import NextStep, next_step
 from ncu_tools.kernels.view.part_rows import (
     PARTS,
     SAID_OF_RULES,
+    name_of_view,
     notes_of,
     rows_of_part,
     telling_sentences,
-    title_of,
     verdict_of,
 )
 from ncu_tools.report.digest.run_digest import rule_statements
@@ -211,10 +211,10 @@ def test_a_kernel_without_a_cause_says_so_once_beside_what_is_possible() -> None
     assert (out["value"], lacks["value"]) == ("perhaps", "not counted")
 
 
-def test_a_name_that_would_fill_the_screen_is_shown_short() -> None:
-    long = f"norm<{'float, ' * 100}int>(float *)"
-    assert title_of("norm(float *)") == "norm(float *)"
-    assert title_of(long) == f"norm (a name of {len(long)} characters: --format json)"
+def test_a_kernel_is_called_by_its_readable_name() -> None:
+    long = f"void norm<{'float, ' * 100}int>(float *)"
+    shown = kernel_view(table(launch(long, {"sm__cycles_elapsed.max": metric(1.0)})))
+    assert name_of_view(shown).startswith("norm: 1 launch")
 
 
 def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path) -> None:

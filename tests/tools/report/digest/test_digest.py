@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from ncu_tools.kernels.diagnosis.diagnose import CauseEvidence, KernelCause
+from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.report.digest import change_digest, kernel_digest, run_digest
 from ncu_tools.report.digest.statements import (
     LEAST_BUDGET,
@@ -22,7 +23,6 @@ from ncu_tools.report.digest.statements import (
     quoted,
     tokens_in,
 )
-from ncu_tools.runs.kernel_ids import kernel_id
 from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
 from tests.support.reports import (
