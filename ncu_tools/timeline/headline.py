@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.gaps import LongGap
-from ncu_tools.timeline.steps import TimelineStep
+from ncu_tools.timeline.steps import REPETITION, TimelineStep
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 from ncu_tools.timeline.verdict import COMMUNICATION, COPY, HOST, KERNELS, LAUNCHES, PARTS, bound_words
 
@@ -50,8 +50,13 @@ def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
 
 def _which(gpu: GpuTimeline, step: TimelineStep) -> str:
     if len(gpu.steps) == 1:
-        return f"the only step, {duration(step.span_ns)}"
-    return f"a step of {duration(step.span_ns)}, the median of {len(gpu.steps):,}"
+        return f"the only {_noun(gpu)}, {duration(step.span_ns)}"
+    return f"a {_noun(gpu)} of {duration(step.span_ns)}, the median of {len(gpu.steps):,}"
+
+
+def _noun(gpu: GpuTimeline) -> str:
+    """What a step is called: a sequence of kernels that repeats may be a layer."""
+    return "repetition" if gpu.steps[0].name.startswith(REPETITION) else "step"
 
 
 def _others(gpu: GpuTimeline) -> list[str]:
@@ -59,7 +64,10 @@ def _others(gpu: GpuTimeline) -> list[str]:
     counts = Counter(bound_words(step.verdict.bound, {}) for step in gpu.steps)
     if len(counts) == 1:
         return []
-    return [f"of {len(gpu.steps):,} steps " + ", ".join(f"{count:,} {words}" for words, count in counts.most_common())]
+    return [
+        f"of {len(gpu.steps):,} {_noun(gpu)}s "
+        + ", ".join(f"{count:,} {words}" for words, count in counts.most_common())
+    ]
 
 
 def _on_the_whole(whole: TimelineStep) -> tuple[str, ...]:
@@ -82,7 +90,7 @@ def first_sentence(found: Timeline) -> str | None:
 
 def _sentence(one: Headline) -> str:
     step, time = one.step, duration(one.step.verdict.bound_ns)
-    of = f"of {'a ' if one.gpu.steps else ''}{duration(step.span_ns)}{' step' if one.gpu.steps else ''}"
+    of = f"of a {duration(step.span_ns)} {_noun(one.gpu)}" if one.gpu.steps else f"of {duration(step.span_ns)}"
     if step.verdict.bound == HOST:
         return f"host: {_waited_for(one, of)}"
     return {
