@@ -9,15 +9,37 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import tables
+
+from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.gaps import LongGap
+from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.steps import REPETITION, TimelineStep
-from ncu_tools.timeline.timeline import GpuTimeline, Timeline
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline, timeline
 from ncu_tools.timeline.verdict import COMMUNICATION, COPY, HOST, KERNELS, LAUNCHES, PARTS, bound_words
 
 _PYTHON = re.compile(r"(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<function>.+)")
 """A Python function as traces name it: "transformers/pipelines/base.py(1266): forward"."""
+
+
+MOST_LAUNCHES = 1_000_000
+"""A run of more launches has no timeline beside its kernels, which would take as long again to read."""
+
+
+def timeline_of(name: str, table: pa.Table) -> Timeline | None:
+    """The timeline of the recording that a run's table of launches came from; None for other runs, and without one."""
+    is_recorded = bool(RECORDED & set(tables.words(table, "source")))
+    if not is_recorded or len(table) > MOST_LAUNCHES or not Path(name).exists():
+        return None
+    try:
+        return timeline(load_activity(name))
+    except NcuBenchError:  # its kernels are told all the same
+        return None
 
 
 @dataclass(frozen=True)
