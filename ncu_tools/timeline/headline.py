@@ -9,15 +9,37 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import tables
+
+from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.gaps import LongGap
-from ncu_tools.timeline.steps import TimelineStep
-from ncu_tools.timeline.timeline import GpuTimeline, Timeline
+from ncu_tools.timeline.load_activity import load_activity
+from ncu_tools.timeline.steps import REPETITION, TimelineStep
+from ncu_tools.timeline.timeline import GpuTimeline, Timeline, timeline
 from ncu_tools.timeline.verdict import COMMUNICATION, COPY, HOST, KERNELS, LAUNCHES, PARTS, bound_words
 
 _PYTHON = re.compile(r"(?:.*/)?(?P<file>[^/]+)\((?P<line>\d+)\): (?P<function>.+)")
 """A Python function as traces name it: "transformers/pipelines/base.py(1266): forward"."""
+
+
+MOST_LAUNCHES = 1_000_000
+"""A run of more launches has no timeline beside its kernels, which would take as long again to read."""
+
+
+def timeline_of(name: str, table: pa.Table) -> Timeline | None:
+    """The timeline of the recording that a run's table of launches came from; None for other runs, and without one."""
+    is_recorded = bool(RECORDED & set(tables.words(table, "source")))
+    if not is_recorded or len(table) > MOST_LAUNCHES or not Path(name).exists():
+        return None
+    try:
+        return timeline(load_activity(name))
+    except NcuBenchError:  # its kernels are told all the same
+        return None
 
 
 @dataclass(frozen=True)
@@ -50,8 +72,13 @@ def verdict_words(gpu: GpuTimeline, step: TimelineStep) -> tuple[str, str]:
 
 def _which(gpu: GpuTimeline, step: TimelineStep) -> str:
     if len(gpu.steps) == 1:
-        return f"the only step, {duration(step.span_ns)}"
-    return f"a step of {duration(step.span_ns)}, the median of {len(gpu.steps):,}"
+        return f"the only {_noun(gpu)}, {duration(step.span_ns)}"
+    return f"a {_noun(gpu)} of {duration(step.span_ns)}, the median of {len(gpu.steps):,}"
+
+
+def _noun(gpu: GpuTimeline) -> str:
+    """What a step is called: a sequence of kernels that repeats may be a layer."""
+    return "repetition" if gpu.steps[0].name.startswith(REPETITION) else "step"
 
 
 def _others(gpu: GpuTimeline) -> list[str]:
@@ -59,7 +86,10 @@ def _others(gpu: GpuTimeline) -> list[str]:
     counts = Counter(bound_words(step.verdict.bound, {}) for step in gpu.steps)
     if len(counts) == 1:
         return []
-    return [f"of {len(gpu.steps):,} steps " + ", ".join(f"{count:,} {words}" for words, count in counts.most_common())]
+    return [
+        f"of {len(gpu.steps):,} {_noun(gpu)}s "
+        + ", ".join(f"{count:,} {words}" for words, count in counts.most_common())
+    ]
 
 
 def _on_the_whole(whole: TimelineStep) -> tuple[str, ...]:
@@ -82,7 +112,7 @@ def first_sentence(found: Timeline) -> str | None:
 
 def _sentence(one: Headline) -> str:
     step, time = one.step, duration(one.step.verdict.bound_ns)
-    of = f"of {'a ' if one.gpu.steps else ''}{duration(step.span_ns)}{' step' if one.gpu.steps else ''}"
+    of = f"of a {duration(step.span_ns)} {_noun(one.gpu)}" if one.gpu.steps else f"of {duration(step.span_ns)}"
     if step.verdict.bound == HOST:
         return f"host: {_waited_for(one, of)}"
     return {

@@ -93,8 +93,9 @@ def _sharing_a_call(activity: Activity, call: Integers) -> tuple[Mask, list[str]
 
 
 def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[dict[int, Integers], list[str]]:
-    """The launches of each process without a record, up to the last one with a record; what follows may still queue.
+    """The launches of each process without a record, but for those that may still have stood in the queue at the end.
 
+    These are the ones so near to the end as any launch took to begin, and those behind the last one with a record.
     Launches that a capture records run nothing. As many as kernels that have the number of another launch are not lost.
     """
     calls, limits = activity.calls, facts()["impossible"]
@@ -105,8 +106,7 @@ def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[di
     lost = every = 0
     for process in np.unique(calls.process[launches & ~has_record]).tolist():
         own = launches & (calls.process == process) & ~_captured(activity, process)
-        recorded = np.flatnonzero(own & has_record)
-        own[recorded[-1] + 1 if len(recorded) else 0 :] = False
+        own &= calls.start <= _last_that_ran(activity, call, process)
         found[process] = calls.start[own & ~has_record]
         lost, every = lost + len(found[process]), every + int(own.sum())
     if lost <= misnumbered:
@@ -115,6 +115,16 @@ def _lost_launches(activity: Activity, call: Integers, shared: Mask) -> tuple[di
         f"{lost:,} of {counted(every, 'launch', 'launches')} have no record of what ran on the GPU, as where "
         "the profiler's buffers run out: the GPU may have worked in gaps that follow them, and their cause is not known"
     ]
+
+
+def _last_that_ran(activity: Activity, call: Integers, process: int) -> int:
+    """The moment up to which launches of a process ran; later ones may have stood in the queue at the end."""
+    mine = (call >= 0) & (activity.operations.process == process)
+    if not mine.any():
+        return int(activity.calls.start[0]) - 1
+    called, begun = activity.calls.start[call[mine]], activity.operations.start[mine]
+    longest = int((begun - called).max())
+    return min(int(called.max()), int(activity.operations.end[mine].max()) - longest)
 
 
 def _captured(activity: Activity, process: int) -> Mask:

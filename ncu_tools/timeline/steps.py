@@ -40,7 +40,7 @@ LAUNCHER_ITERATION = re.compile(r"iteration (\d+)")
 REPEATED, REPEATS_NEEDED, PERIOD_NEEDED = 2 / 3, 3, 2
 """A kernel marks steps if this share of what lies between its launches is the same sequence of kernels."""
 
-WHOLE = "whole recording"
+WHOLE, REPETITION = "whole recording", "repetition"
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def windows_by_repetition(operations: GpuOperations, call: Integers) -> tuple[li
                 f"found by repetition, and may be layers: from one launch of {_cut(kernel)} to the next; {same} of "
                 f"{len(between)} have the same {len(most) // sequence.itemsize} kernels"
             )
-            windows = [StepWindow(f"repetition {at}", start, stop)
+            windows = [StepWindow(f"{REPETITION} {at}", start, stop)
                        for at, (start, stop) in enumerate(pairwise(starts), start=1)
                        if stop > start]  # fmt: skip
             return windows, how

@@ -149,7 +149,9 @@ def _close_second(span: int, first: str, most: int, second: str, next_most: int)
     if not next_most or most - next_most >= facts()["verdict"]["close"] * span:
         return ""
     both = f": the GPU waits for the host in both, {_of(most + next_most, span)}"
-    return f"; {second} is close, {_of(next_most, span)}" + (both if {first, second} == {LAUNCHES, HOST} else "")
+    return f"; closely followed by {second}, {_of(next_most, span)}" + (
+        both if {first, second} == {LAUNCHES, HOST} else ""
+    )
 
 
 def _of(time: int, span: int) -> str:

@@ -52,6 +52,13 @@ needs_faults = pytest.mark.skipif(
 )
 
 
+def given_fault(name: str) -> str:
+    """The path of an input in ../shared/faults that was once judged wrongly; the test is skipped without the folder."""
+    if not (SHARED / "faults").is_dir():
+        pytest.skip("the folder ../shared/faults with inputs that were judged wrongly is missing")
+    return str(SHARED / "faults" / name)
+
+
 def first_line(error: NcuBenchError) -> str:
     """The start of an error, without the path of the file."""
     return error.what.partition(" ")[2] if "/" in error.what.split()[0] else error.what

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import machine_option, progress
 from ncu_tools.cli.options import show as show_table
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.report.digest.statements import Digest
     from ncu_tools.runs.loading import Run
-    from ncu_tools.timeline.timeline import Timeline
 
 DEFAULT_BUDGET = 1500
 COLUMNS = (
@@ -99,25 +98,12 @@ def command(
 def _of_run(run: str, budget: int, machine: Machine | None, reading: Callable[[Source], None]) -> Digest:
     from ncu_tools.report.digest.run_digest import run_digest
     from ncu_tools.runs.loading import load
+    from ncu_tools.timeline.headline import timeline_of
 
     loaded = load(run, reading=reading)
-    return run_digest(loaded, budget, machine=machine, manifest=manifest_of(run), timeline=_timeline_of(run, loaded))
-
-
-def _timeline_of(name: str, run: Run) -> Timeline | None:
-    """The timeline of a recording; None for other runs, and where it cannot be had."""
-    from ncu_parsers.schema import tables
-
-    from ncu_tools.compare.compare_kernels import RECORDED
-    from ncu_tools.timeline.load_activity import load_activity
-    from ncu_tools.timeline.timeline import timeline
-
-    if not set(tables.words(run.table, "source")) & RECORDED or not Path(name).exists():
-        return None
-    try:
-        return timeline(load_activity(name))
-    except NcuBenchError:  # its launches are told all the same
-        return None
+    return run_digest(
+        loaded, budget, machine=machine, manifest=manifest_of(run), timeline=timeline_of(run, loaded.table)
+    )
 
 
 def _of_kernel(

@@ -258,7 +258,8 @@ def test_gpu_work_that_could_not_be_read_is_not_said_to_be_none(tmp_path: Path) 
 
 
 def test_a_kernel_that_a_call_of_xpu_launched_has_its_operator_and_flops(tmp_path: Path) -> None:
-    mm = host("cpu_op", "aten::mm", 0, 10, **{"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]})
+    inputs: dict[str, Any] = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
+    mm = host("cpu_op", "aten::mm", 0, 10, **inputs)
     launched = {**call(1, 1), "cat": "xpu_runtime", "name": "launch"}
     (row,) = rows(read(tmp_path, [mm, launched, gpu("kernel", "gemm", 20, 5, 1)]))
     assert (row["operator"], row["flops"]) == ("aten::mm", 2 * 64**3)

@@ -10,8 +10,8 @@ import pytest
 from ncu_tools.runs.loading import load
 from ncu_tools.timeline.load_activity import load_activity
 from ncu_tools.timeline.timeline import Timeline, timeline
-from tests.support.given_faults import given_fault
 from tests.support.ran import ran
+from tests.support.reports import given_fault
 
 
 def found_in(name: str) -> Timeline:

@@ -9,13 +9,15 @@ from pathlib import Path
 from ncu_parsers.timelines.activity import activity
 
 from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
-from ncu_tools.timeline.headline import first_sentence, headline, longest_waits, range_words
+from ncu_tools.runs.loading import load
+from ncu_tools.timeline.headline import first_sentence, headline, longest_waits, range_words, timeline_of
 from ncu_tools.timeline.timeline import Timeline, timeline
-from tests.conftest import SHARED
+from tests.conftest import SAMPLES, SHARED
 from tests.support.activities import Call, Operation, Range, copy, recording
 from tests.support.called_here import called_here
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports
+from tests.support.timelines import KERNELS, database, kernel
 
 MS = 1_000_000
 PREPROCESS = "models/image_processing_clip.py(235): preprocess"
@@ -130,3 +132,22 @@ def test_a_vision_model_that_prepares_its_frames_for_most_of_a_step_is_bound_by_
     assert said in digest
     assert "GPU 2 waited longest for the host: 268.8 ms (68.8 %) of data loading: preprocess in" in digest
     assert "the host waited longest for GPUs in: hipMemcpyWithStream in aten::copy_, 2 calls, 96.13 ms" in digest
+
+
+def test_the_terminal_says_it_below_the_name_of_the_recording(tmp_path: Path) -> None:
+    kernels = [kernel(0, 1, end=90 * MS), kernel(95 * MS, 2, end=100 * MS)]
+    path = database(tmp_path / "t.sqlite", {KERNELS: kernels}, ["gemm"])
+    said = "first: GPU busy: kernels run for 95 ms of 100 ms; what they could save: ncu-bench hotspots"
+    assert said in " ".join(ran("timeline", str(path)).stdout.split())
+    assert said in ran("timeline", str(path), "--format", "markdown").stdout
+
+
+def test_a_table_of_launches_has_its_timeline_where_its_recording_is_and_reports_of_ncu_have_none(
+    tmp_path: Path,
+) -> None:
+    path = str(database(tmp_path / "t.sqlite", {KERNELS: [kernel(0, 1, end=9)]}, ["gemm"]))
+    table = load(path).table
+    assert timeline_of(path, table) is not None
+    assert timeline_of(str(tmp_path / "gone.sqlite"), table) is None
+    report = str(SAMPLES / "d01-wide-raw.csv")
+    assert timeline_of(report, load(report).table) is None

@@ -97,7 +97,7 @@ def test_where_launch_is_close_to_host_the_sentence_says_that_the_gpu_waits_for_
     causes = {"launch": 42, "host code": 45}
     verdict = verdict_of(100, compute=13, exposed_copies=0, exposed_communication=0, causes=causes)
     assert verdict.bound == "host"
-    assert verdict.why.endswith("launch is close, 42.0 %: the GPU waits for the host in both, 87.0 %")
+    assert verdict.why.endswith("closely followed by launch, 42.0 %: the GPU waits for the host in both, 87.0 %")
     verdict = verdict_of(100, compute=45, exposed_copies=42, exposed_communication=0, causes={"launch": 13})
     assert "waits for the host" not in verdict.why
 
@@ -232,7 +232,7 @@ def test_no_verdict_where_unknown_time_could_change_it() -> None:
 def test_a_close_second_is_named_and_no_reason_against_a_verdict_as_nothing_unknown_could_change_the_order() -> None:
     found = verdict_of(100, compute=49, exposed_copies=0, exposed_communication=0, causes={"python": 51})
     assert found.bound == "host"
-    assert found.why == "51.0 % is idle while the host does something else; kernels is close, 49.0 %"
+    assert found.why == "51.0 % is idle while the host does something else; closely followed by kernels, 49.0 %"
     found = verdict_of(100, compute=48, exposed_copies=0, exposed_communication=0, causes={"python": 50, "unknown": 2})
     assert found.bound is None
     assert found.why == "the cause of 2.0 % is not known, which could change this: host 50.0 %, kernels 48.0 %"

@@ -112,7 +112,8 @@ def command(
     extra = {"kernel": chosen[0].kernel_name, "launch_id": chosen[0].launch_id}
     first = chosen[0]
     lasted = max(one.duration_ns for one in chosen)
-    head = _head(run, (readable_name(first.kernel_name), f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
+    name = readable_name(first.kernel_name)
+    head = _head(run, (name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
     notes = [*_notes(series.left, chosen), *series.notes]
     show(Table("samples", COLUMNS, rows, notes, extra, more), output_format, head=head)
 

@@ -148,6 +148,10 @@ class NsysPage:
         self.rows.append(row)
         return report.METRICS
 
+    def launches(self) -> list[Launch]:
+        """The rows as launches; [] of a table without times of kernels."""
+        return []
+
     def _columns_of(self, line: str) -> list[str]:
         """The cells of a line in columns; [] where it is no row: text between two columns, or no dashes above."""
         if not self._spans:
@@ -307,10 +311,6 @@ class OtherTable(NsysPage):
     def feed(self, line: str) -> str:
         """Skip one line."""
         return OTHER_ROW if line.strip() else report.BLANK
-
-    def launches(self) -> list[Launch]:
-        """Always []."""
-        return []
 
 
 def only_the_best(pages: list[Page], result: Report) -> list[Page]:
