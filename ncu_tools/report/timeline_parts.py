@@ -35,12 +35,15 @@ class PartOfTimeline:
     def table(self, found: Timeline, *, whole: bool) -> Table:
         """The part as a table; `whole` with the columns for programs.
 
-        Where processes number their GPUs alike, people see the process too.
+        People see steps before the whole recording, and the process too where processes number their GPUs alike.
         """
         columns = (*self.columns, *self.more) if whole else self.columns
         if not whole and GPU in columns and len({gpu.device for gpu in found.gpus}) < len(found.gpus):
             columns = (PROCESS._replace(spare=0), *columns)
-        return Table("timeline", columns, list(self.rows(found)))
+        rows = list(self.rows(found))
+        if not whole:
+            rows.sort(key=lambda row: bool(row.get("is_whole")))
+        return Table("timeline", columns, rows)
 
 
 def _time(name: str, title: str, spare: int | None = 0) -> Column:

@@ -129,10 +129,12 @@ def _waited_for(one: Headline, of: str) -> str:
     longest = next((gap for gap in longest_gaps_of(one) if gap.cause in own), None)
     total = one.step.verdict.bound_ns
     if longest is not None and 2 * longest.cause_ns >= total:
-        return f"{duration(longest.duration_ns)} {of} wait for {_named(longest)}"
+        return f"{duration(longest.duration_ns)} {of} wait for {_place(one, longest) or longest.cause}"
     causes = sorted(own, key=lambda cause: -own[cause])[:2]
     split = " and ".join(f"{cause} ({duration(own[cause])})" for cause in causes)
-    where = "" if longest is None else f"; longest {duration(longest.duration_ns)}, {_named(longest)}"
+    where = (
+        "" if longest is None else f"; longest {duration(longest.duration_ns)}, {_place(one, longest) or longest.cause}"
+    )
     return f"{duration(total)} {of} wait for {split}{where}"
 
 
@@ -141,8 +143,9 @@ def longest_gaps_of(one: Headline) -> list[LongGap]:
     return one.gpu.longest_of_typical if one.gpu.steps else one.gpu.longest
 
 
-def _named(gap: LongGap) -> str:
-    return gap.cause if gap.host_range is None else range_words(gap.host_range)
+def _place(one: Headline, gap: LongGap) -> str:
+    """The range of the host in a gap; "" where it is not known, or the step itself."""
+    return "" if gap.host_range in (None, one.step.name) else range_words(gap.host_range or "")
 
 
 def range_words(name: str) -> str:
@@ -152,12 +155,13 @@ def range_words(name: str) -> str:
 
 
 def longest_waits(one: Headline, most: int) -> list[str]:
-    """The longest times that a GPU waited for the host, each with where the host was."""
+    """The longest times that a GPU waited for the host, each with where the host was; of like ones the longest."""
     of_host = (*PARTS[HOST], *PARTS[LAUNCHES])
-    waits = [gap for gap in longest_gaps_of(one) if gap.cause in of_host][:most]
-    return [
-        f"{duration(gap.duration_ns)} ({percent(gap.duration_ns / one.step.span_ns)}) of {gap.cause}"
-        + (f": {range_words(gap.host_range)}" if gap.host_range else "")
-        + (f", after {gap.after_wait}" if gap.after_wait else "")
-        for gap in waits
-    ]
+    found: dict[str, str] = {}
+    for gap in longest_gaps_of(one):
+        if gap.cause in of_host:
+            place = _place(one, gap)
+            where = f"{gap.cause}{f': {place}' if place else ''}{f', after {gap.after_wait}' if gap.after_wait else ''}"
+            share = percent(gap.duration_ns / one.step.span_ns)
+            found.setdefault(where, f"{duration(gap.duration_ns)} ({share}) of {where}")
+    return list(found.values())[:most]

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, GpuOperations, Integers
-from ncu_parsers.timelines.operation_times import impossible_ends, impossible_notes
+from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, Integers
+from ncu_parsers.timelines.operation_times import impossible_ends, impossible_notes, share_a_number
 
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.timeline.call_kinds import calls_named, facts
@@ -141,7 +141,11 @@ def without_impossible_records(activity: Activity) -> tuple[Activity, list[str]]
     """The recording with operations that last beyond what ran behind them on their stream cut where that began."""
     operations = activity.operations
     streams = (operations.process, operations.device, operations.context, operations.stream)
-    one_by_one = (operations.graph_node == MISSING) & (operations.stream != MISSING) & ~_share_a_number(operations)
+    one_by_one = (
+        (operations.graph_node == MISSING)
+        & (operations.stream != MISSING)
+        & ~share_a_number(operations.correlation, MISSING)
+    )
     found = impossible_ends(streams, operations.start, operations.end, one_by_one)
     if not found:
         return activity, []
@@ -150,13 +154,6 @@ def without_impossible_records(activity: Activity) -> tuple[Activity, list[str]]
         end[one.row] = one.cut_to
     notes = impossible_notes([(names[int(operations.name[one.row])], one) for one in found])
     return replace(activity, operations=replace(operations, end=end)), notes
-
-
-def _share_a_number(operations: GpuOperations) -> Mask:
-    """Which operations have the number of a launch that others have too, as those of a graph."""
-    _, place, count = np.unique(operations.correlation, return_inverse=True, return_counts=True)
-    found: Mask = (count[place.reshape(-1)] > 1) & (operations.correlation != MISSING)
-    return found
 
 
 def _calls_by_number(activity: Activity) -> Integers:

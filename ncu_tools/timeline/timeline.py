@@ -139,7 +139,10 @@ class GpuTimeline:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A recording analysed. Times of its parts count from `origin_ns`, its first operation or API call."""
+    """A recording analysed. Times of its parts count from `origin_ns`, its first operation or API call.
+
+    `doubts` are those of the notes that say what in the recording cannot be right.
+    """
 
     name: str
     tool: str
@@ -148,6 +151,7 @@ class Timeline:
     waits: list[HostWait]
     activity: Activity
     notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
 
 
 def timeline(
@@ -180,8 +184,9 @@ def timeline(
     gpus = [gpu for gpu in each if gpu is not None]
     if not gpus and step is not None:
         raise _no_step(activity, step)
+    doubts = [*impossible, *links.notes]
     notes = [
-        *impossible, *links.notes, *_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes
+        *doubts, *_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes
     ]  # fmt: skip
     if power:
         gpus, more = _with_energy(activity, gpus, power)
@@ -189,7 +194,7 @@ def timeline(
     busy, gaps = _by_process(gpus)
     window = looked_at if looked_at is not None else IntervalSet.between(*recording)
     waits = waits_of(activity, links.call, window, busy, gaps, threads)
-    return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes)
+    return Timeline(activity.name, activity.tool, recording[0], gpus, waits, activity, notes, doubts)
 
 
 def _recording(activity: Activity) -> Window:

@@ -119,6 +119,7 @@ def _timeline(found: Timeline) -> Iterator[Statement]:
         if waits:
             text = f"{one.gpu.title} waited longest for the host: {printable('; '.join(waits))}"
             yield Statement("run", text, weight - 0.5, values={"waits": waits})
+    yield from (Statement("run", printable(doubt), 97.5) for doubt in found.doubts)
     calls = [wait for wait in found.waits if wait.behind_ns is not None][:WAITS_TOLD]
     if calls:
         told = "; ".join(

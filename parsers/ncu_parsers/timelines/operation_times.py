@@ -112,6 +112,13 @@ def impossible_ends(
     return sorted(found, key=lambda one: -one.overlap_ns)
 
 
+def share_a_number(correlation: Integers, missing: int) -> npt.NDArray[np.bool_]:
+    """Which operations have the number of a launch that others have too, as those of a graph."""
+    _, place, count = np.unique(correlation, return_inverse=True, return_counts=True)
+    found: npt.NDArray[np.bool_] = (count[place.reshape(-1)] > 1) & (correlation != missing)
+    return found
+
+
 def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
     """Notes on such operations, each with its name."""
     notes = [

@@ -279,15 +279,20 @@ class TestOperations:
         assert any("--cuda-graph-trace=node" in note for note in report.notes)
 
     def test_overlapping_operations_give_a_note_with_the_busy_time(self, tmp_path: Path) -> None:
-        kernels = [kernel(0, 1, end=10_000_000), kernel(5_000_000, 2, end=8_000_000)]
+        kernels = [kernel(0, 1, end=10_000_000), kernel(5_000_000, 2, end=8_000_000, streamId=8)]
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
         assert any("add up to 13.0 ms" in note and "busy for 10.0 ms" in note for note in report.notes)
 
-    def test_that_overlap_give_a_note(self, tmp_path: Path) -> None:
-        kernels = [kernel(0, 1, end=3_000_000), kernel(1_000_000, 2, end=4_000_000, streamId=8)]
+    @pytest.mark.parametrize(("more", "is_cut"), [({}, True), ({"streamId": 8}, False), ({"graphNodeId": 5}, False)])
+    def test_that_end_long_after_the_next_of_their_stream_are_cut_and_named(
+        self, tmp_path: Path, more: dict[str, int], is_cut: bool
+    ) -> None:
+        kernels = [kernel(100, 1, end=200), kernel(300, 2, end=9_000_000, **more), kernel(500, 3, end=600)]
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
-        said = "operations overlap: their times add up to 6.0 ms, in which the GPUs were busy for 4.0 ms"
-        assert said in report.notes
+        assert report.table is not None
+        times = sorted(zip(report.table["start_ns"].to_pylist(), report.table["duration_ns"].to_pylist(), strict=True))
+        assert times[1] == (300, 200 if is_cut else 9_000_000 - 300)
+        assert any("the record of void gemm<1>(int) is impossible" in note for note in report.notes) == is_cut
 
     def test_whose_times_were_lost_are_left_out_and_counted(self, tmp_path: Path) -> None:
         """CUPTI leaves start and end at 0 where it ran out of buffers."""

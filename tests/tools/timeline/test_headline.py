@@ -151,3 +151,10 @@ def test_a_table_of_launches_has_its_timeline_where_its_recording_is_and_reports
     assert timeline_of(str(tmp_path / "gone.sqlite"), table) is None
     report = str(SAMPLES / "d01-wide-raw.csv")
     assert timeline_of(report, load(report).table) is None
+
+
+def test_waits_alike_are_told_once_and_a_step_is_no_place() -> None:
+    operations = [Operation(10 * MS * at + 8 * MS, 10 * MS * at + 9 * MS, calls=at) for at in range(5)]
+    calls = [Call(10 * MS * at + 8 * MS - 1000, 10 * MS * at + 8 * MS - 500, correlation=at) for at in range(5)]
+    found = timeline(recording(operations, calls, [Range(0, 50 * MS, "ProfilerStep#0", activity.ANNOTATION)]))
+    assert longest_waits(headline(found.gpus[0]), 3) == ["9 ms (18.0 %) of host code"]

@@ -55,7 +55,7 @@ from ncu_parsers.timelines.nsys.tables.operations import (
     Operations,
     elapsed,
 )
-from ncu_parsers.timelines.operation_times import BusyAccount, lost_note
+from ncu_parsers.timelines.operation_times import BusyAccount, impossible_notes, lost_note
 
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
@@ -286,6 +286,7 @@ class _Timeline:
             *_absences(database, account, self._devices),
             *(_call_notes(database, account) if self._with_ranges else [WITHOUT_SIZES] if self._kept else []),
             *_graph_notes(database, account, has_ranges=self._with_ranges),
+            *impossible_notes(self._operations.impossible),
             *_remarks(account, startless, lost),
             *_omissions(database),
             *self._samples.notes(),

@@ -33,7 +33,7 @@ from tests.support.reports import (
     sample_files,
     shared_reports,
 )
-from tests.support.timelines import KERNELS, database, kernel
+from tests.support.timelines import CALLS, KERNELS, call, database, kernel
 
 RULES = SAMPLES / "d02-long-rules.csv"
 
@@ -254,6 +254,14 @@ def test_lines_of_a_changed_kernel_are_offered_only_where_both_runs_hold_instruc
     text = called_here("digest", str(RULES), *words, cwd=tmp_path).out
     assert f"`ncu-bench compare {RULES} {RULES} --format json`" in text
     assert "--by line" not in text
+
+
+def test_what_cannot_be_right_in_a_recording_is_told(tmp_path: Path) -> None:
+    calls = [{**call(100 * at, at), "nameId": 2} for at in range(1, 9)]
+    kernels = [kernel(100 * at + 20, at, end=100 * at + 60) for at in (1, 2, 7, 8)]
+    path = database(tmp_path / "trace.sqlite", {KERNELS: kernels, CALLS: calls}, ["gemm", "cudaLaunchKernel_v7000"])
+    told = called_here("digest", str(path), cwd=tmp_path).out
+    assert "- 4 of 8 launches have no record of what ran on the GPU" in told
 
 
 # ------------------------------------------------------------------------------------------------ next commands

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, RowBlock
 from ncu_parsers.timelines.nsys.tables.nvtx import Codes, process_of
+from ncu_parsers.timelines.operation_times import ImpossibleEnd, impossible_ends, share_a_number
 
 KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
 ACTIVITIES = {
@@ -83,10 +84,12 @@ class OperationReader:
     """Every kernel, copy, memset and graph launch of a timeline that has a start.
 
     `startless` counts the others, `lost` those whose start and end are 0: their measurement was lost.
+    `impossible` are operations that were cut where the next one of their stream begins, with their names.
     """
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
         self.startless = self.lost = 0
+        self.impossible: list[tuple[str, ImpossibleEnd]] = []
         self._database, self._strings = database, strings
         self._copies = _copy_kinds(database)
         self._names: dict[str, int] = {}
@@ -142,7 +145,21 @@ class OperationReader:
         del columns["row"]
         node = columns["graphNodeId"]
         columns["graphNodeId"] = np.where(node == 0, MISSING, node)  # old schemas write 0 for null
-        return Operations(columns, kind, self._name_codes(kind, columns), list(self._names))
+        found = Operations(columns, kind, self._name_codes(kind, columns), list(self._names))
+        self._cut_impossible_ends(found)
+        return found
+
+    def _cut_impossible_ends(self, found: Operations) -> None:
+        """Let operations that cannot last so long end where the next one of their stream begins."""
+        columns = found.columns
+        streams = tuple(columns[name] for name in ("globalPid", "deviceId", "contextId", "streamId"))
+        one_by_one = (
+            (columns["graphNodeId"] == MISSING) & (columns["streamId"] != MISSING) & ~np.isnan(found.durations)
+            & (found.kind != found.kinds.index(GRAPH)) & ~share_a_number(columns["correlationId"], MISSING)
+        )  # fmt: skip
+        for one in impossible_ends(streams, columns["start"], columns["end"], one_by_one):
+            columns["end"][one.row] = one.cut_to
+            self.impossible.append((found.names[int(found.name[one.row])], one))
 
     def _name_codes(self, kind: Codes, columns: dict[str, Integers]) -> Codes:
         """The place of each operation's name among all names, which are those that `nsys stats` prints."""
