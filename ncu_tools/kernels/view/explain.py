@@ -10,7 +10,13 @@ from difflib import get_close_matches
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis
-from ncu_tools.kernels.diagnosis.limits import busy_resources, busy_where_it_counts, cost, near_its_limit
+from ncu_tools.kernels.diagnosis.limits import (
+    busy_resources,
+    busy_where_it_counts,
+    cost,
+    near_its_limit,
+    split_by_range,
+)
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Conditions, facts, failing, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.wording import percent
 from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
@@ -112,18 +118,18 @@ def _rule(view: KernelView, rule: CauseRule) -> ExplainedName:
         *_conditions(view, CERTAIN_IF, rule.certain_if),
     ]
     used = {number.key for number in numbers}
-    of_costs = [rule.costs] if rule.costs else list(dict.fromkeys(rule.frees.values()))
+    of_costs = [rule.costs] if _is_by_quantity(view, rule) else list(dict.fromkeys(rule.frees.values()))
     numbers += [_number(view, COSTS, key) for key in of_costs]
     numbers += _busy_and_left(view, rule)
     numbers += [_number(view, EVIDENCE, key) for key in rule.evidence if key not in used | set(of_costs)]
     return ExplainedName(
-        rule.id, "rule", _outcome(view, rule), numbers, rule.source, _said(view, rule.id), _formulas(rule)
+        rule.id, "rule", _outcome(view, rule), numbers, rule.source, _said(view, rule.id), _formulas(view, rule)
     )
 
 
 def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
     """How busy the resources are that a fix would relieve, and what all resources leave to gain."""
-    every = busy_resources(view.quantities, view.hotspot)
+    every, _ = split_by_range(busy_resources(view.quantities, view.hotspot))
     found = []
     for resource in rule.frees:
         one = next((one for one in every if one.resource == resource), None)
@@ -136,9 +142,14 @@ def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
     return [*found, ExplainedNumber(COSTS, LEFT, LEFT_TITLE, "fraction", "", left, None, [])]
 
 
-def _formulas(rule: CauseRule) -> list[str]:
+def _is_by_quantity(view: KernelView, rule: CauseRule) -> bool:
+    """True if a rule costs its quantity, not the time for which what it frees is busy."""
+    return bool(rule.costs) and (not rule.frees or not math.isnan(view.quantities.get(rule.costs, math.nan)))
+
+
+def _formulas(view: KernelView, rule: CauseRule) -> list[str]:
     """What a rule costs about, as a formula of its quantities."""
-    if rule.costs:
+    if _is_by_quantity(view, rule):
         return [f"{rule.costs}, and no more than {LEFT}"]
     freed = ", ".join(f"{resource}_busy x {quantity}" for resource, quantity in rule.frees.items())
     return [f"the most of {freed}; and no more than {LEFT}"]
@@ -167,7 +178,7 @@ def _outcome(view: KernelView, rule: CauseRule) -> str:
     if doubts:
         conditions = ", ".join(_condition(rule.certain_if, key) for key in doubts)
         return f"possible here and not certain, as {conditions} does not hold"
-    share = cost(rule, known, busy_resources(known, view.hotspot)).at_most
+    share = cost(rule, known, split_by_range(busy_resources(known, view.hotspot))[0]).at_most
     return f"found here and not named, as it can cost {percent(share or 0)}, below {percent(facts()['worth_naming'])}"
 
 

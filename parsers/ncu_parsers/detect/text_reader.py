@@ -37,7 +37,7 @@ from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, un
 from ncu_parsers.timelines.nsys import nsys_stats
 
 MESSAGES_KEPT = 200
-_WARNING = re.compile(r"(?:==WARNING==|\s+Warning:)\s*(.*\S)")
+_WARNING = re.compile(r"(?:==WARNING==|\s+Warning:)\s*(?:Note: )?(.*\S)")
 _SECTIONS_ALONE = re.compile(r"^\s*Section: \S.*\n(?:\s*-{3,}.*\n)?.*\S\s{2,}[\d.,]+\s*$", re.MULTILINE)
 """The title of a section, and the first row of its table."""
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
