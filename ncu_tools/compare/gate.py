@@ -23,6 +23,7 @@ EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRI
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
 NOUNS = ("kernel", "layer", "category", "point")
+GONE, NEW = "gone", "new"
 ANY = "any"
 """The noun of a gate on every subject that both runs have, whatever is compared."""
 MOST_NAMED = 3
@@ -117,7 +118,10 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
     found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
     why_not = [_why_not(gate, one) for one in found]
     held = [one for one, why in zip(found, why_not, strict=True) if not why]
-    not_gated = [f"{one.names[0]}: {why}" for one, why in zip(found, why_not, strict=True) if why]
+    not_gated = [
+        f"{one.names[0]}: {why}" for one, why in zip(found, why_not, strict=True) if why not in ("", GONE, NEW)
+    ]
+    not_gated += [f"{why_not.count(why)} {why}" for why in (NEW, GONE) if why in why_not]
     if not held:
         where = "either run" if gate.pattern else "both runs"
         nothing = (
@@ -134,12 +138,12 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
 
 
 def _why_not(gate: Gate, subject: Subject) -> str:
-    """Why a subject has no growth to hold: a gate on any subject holds what both runs have, and says what it leaves."""
+    """Why a subject has no growth to hold: a gate on any subject holds what both runs have, and counts the others."""
     if gate.noun != ANY or subject.not_gated:
         return subject.not_gated
     change = subject.changes[gate.measure]
     is_new = change.base == 0 and subject.changes.get("launches", change).base == 0
-    return subject.missing or ("is not in the base" if is_new else "")
+    return GONE if subject.missing else NEW if is_new else ""
 
 
 def _ended(gate: Gate, outcome: str, reason: str, refusal: Refusal | None) -> GateOutcome:

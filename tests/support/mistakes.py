@@ -44,7 +44,7 @@ MISTAKES: dict[str, list[str]] = {
     "a program in the place of a report": ["hotspots train.py"],
     "a program in the place of a model": ["profile train.py"],
     "a misspelt model": ["profile hf:bert-bse", "estimate hf:bert-bse"],
-    "a misspelt machine": ["hotspots report.csv --machine rtx4900", "machines h100"],
+    "a misspelt machine": ["hotspots report.csv --machine rtx4900", "machines h100-sxm4"],
     "a misspelt chip or group of metrics": [
         "metrics flops --chip gh10", "metrics flosp", "profile hf:gpt2 --metrics flop,dram",
     ],

@@ -297,7 +297,7 @@ class TestErrors:
             (["hotspots"], 2, "Missing argument"),
             (["hotspots", "no-such.csv"], 1, "does not exist"),
             (["hotspots", RAW, "--by", "colour"], 2, "Invalid value"),
-            (["hotspots", RAW, "--machine", "h100-sxm5"], 2, "h100-sxm"),
+            (["hotspots", RAW, "--machine", "h100-sxm6"], 2, "h100-sxm"),
             (["hotspots", DENIED], 1, "NVreg_RestrictProfilingToAdminUsers=0"),
             (["roofline"], 2, "No run was named"),
             (["roofline", RAW, "-o", "picture.gif"], 2, ".svg, .png, .pdf or .txt"),
