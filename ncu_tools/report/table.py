@@ -143,7 +143,8 @@ def cell(column: Column, row: dict[str, Any]) -> str:
     value = _finite(row.get(column.name))
     if value is None:
         return ""
-    return ("≥ " if row.get(column.lower_bound_if) else "") + printable(FORMATS[column.kind](value))
+    text = str(value) if column.kind == KERNEL else FORMATS[column.kind](value)
+    return ("≥ " if row.get(column.lower_bound_if) else "") + printable(text)
 
 
 def to_json(table: Table) -> Iterator[str]:
