@@ -75,7 +75,6 @@ def more_kernels(shares: Sequence[float | None], noun: str = "kernel") -> str:
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "text": str,
-    "kernel": str,
     "count": "{:,}".format,
     "time": duration,
     "flop": lambda value: scaled(value, "FLOP"),

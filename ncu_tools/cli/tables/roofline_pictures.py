@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import echo_notes, terminal_width, width_of
+from ncu_tools.cli.options import echo_notes, width_of
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column
@@ -107,10 +107,10 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
 
 def style_of_output() -> TextStyle:
-    """The width of the output, ASCII where the encoding has no braille, colours if a terminal shows them."""
+    """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
     from ncu_tools.report.terminal.text_roofline import TextStyle
 
-    width = terminal_width()
+    width = width_of(sys.stdout)
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return TextStyle(width or 80, plain=not _can_write("⠿└▓…"), colour=colour)
 
