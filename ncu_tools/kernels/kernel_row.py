@@ -12,6 +12,7 @@ from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
+from ncu_tools.kernels.names.distinct_names import distinct_names
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
@@ -21,6 +22,9 @@ GROUPS = {
     "location": "location",
 }  # fmt: skip
 """What launches are grouped by -> what a row is called; `grouping` finds the rows."""
+
+NAMES_OF_KERNELS = frozenset({"name", "short", "grid"})
+"""Groupings whose rows have names of kernels, whole or short, with a shape or without."""
 
 OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location"})
 """Groupings whose rows may be several kernels: what some of them do says little of the others."""
@@ -35,6 +39,11 @@ NOT_OF_KERNELS = ("work", "point", "kernels", "hottest_kernel")
 
 BETWEEN_BASES = " / "
 """Separator between different FLOP bases of a kernel's launches."""
+
+
+def names_shown(titles: Iterable[str], group: str = "name") -> dict[str, str]:
+    """What people read in place of the titles of rows: kernels by names that tell them apart, all else as it is."""
+    return distinct_names(titles) if group in NAMES_OF_KERNELS else {title: title for title in titles}
 
 
 @dataclass(frozen=True)

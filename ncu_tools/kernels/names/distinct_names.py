@@ -19,6 +19,7 @@ from ncu_tools.runs.kernel_ids import kernel_id
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _NOISE = frozenset({"at", "native", "anonymous", "namespace", "unnamed", "c10", "std", "void", "const", "cuda"})
 _MANGLED_LITERAL = re.compile(r"^L[a-z](?=\d)")
+_SHAPE = re.compile(r" (?:\((?:\d+, \d+, \d+|\?)\) x \((?:\d+, \d+, \d+|\?)\)|#\d+)$")
 _ADDED = re.compile(r" \([^()]*\)$")
 LONGEST_DIFFERENCE = 32
 """The most letters that are added to a name to tell it from another; instead of more, the kernel's key is added."""
@@ -29,9 +30,23 @@ ELLIPSIS = "…"
 
 
 def distinct_names(fulls: Iterable[str]) -> dict[str, str]:
-    """The readable name of each full name; those that would read alike have what differs behind them, in brackets."""
+    """The readable name of each full name; those that would read alike have what differs behind them, in brackets.
+
+    The shape or number of a launch behind a full name, as `--by grid` adds it, stays as it is.
+    """
+    parts = {full: _without_shape(full) for full in dict.fromkeys(fulls)}
+    named = _named({name for name, _ in parts.values()})
+    return {full: named[name] + shape for full, (name, shape) in parts.items()}
+
+
+def _without_shape(full: str) -> tuple[str, str]:
+    found = _SHAPE.search(full)
+    return (full, "") if found is None or not found.start() else (full[: found.start()], found[0])
+
+
+def _named(fulls: Iterable[str]) -> dict[str, str]:
     alike: defaultdict[str, list[str]] = defaultdict(list)
-    for full in sorted(set(fulls)):
+    for full in sorted(fulls):
         alike[readable_name(full)].append(full)
     named: dict[str, str] = {}
     for name, group in alike.items():
