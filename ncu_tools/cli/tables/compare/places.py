@@ -9,6 +9,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import ROWS_SHOWN, hidden_rows, progress
 from ncu_tools.cli.tables.compare.shared import PLACES, Compared, CompareRequest
+from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_places
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.load_instructions import load_instructions
@@ -54,8 +55,9 @@ def compared_places(request: CompareRequest) -> Compared:
             f"Compare by another of: {', '.join(PLACES)}.",
         )
     top = request.how.top if request.how.top or request.machine_readable else ROWS_SHOWN
+    names = distinct_names([base.kernel_name, new.kernel_name])
     about = [
-        f"{name}: {code.kernel_name}, {counted(code.launches, 'launch', 'launches')}"
+        f"{name}: {names[code.kernel_name]}, {counted(code.launches, 'launch', 'launches')}"
         for name, code in (("base", base), ("new", new))
     ]
     notes = [*about, *hidden_rows(len(rows), top, "more place", "more places"), *base_notes, *new_notes]

@@ -18,11 +18,12 @@ from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
 from ncu_tools.cli.tables.kernel.part_text import WIDTH, paragraph
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
+from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.against import EXACT_PART, CauseChange, KernelChange, ValueChange, common_shape
 from ncu_tools.kernels.view.against import against as changes_of
 from ncu_tools.kernels.view.kernel_view import kernel_view
-from ncu_tools.kernels.view.part_rows import PARTS, title_of, written
+from ncu_tools.kernels.view.part_rows import PARTS, written
 from ncu_tools.numbers.number_format import counted, percent
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.runs.loading import Run
@@ -145,8 +146,9 @@ def _show_text(change: KernelChange, parts: Sequence[str], notes: list[str]) -> 
 
 
 def _title(change: KernelChange) -> str:
-    before, after = title_of(change.base.kernel_name), title_of(change.new.kernel_name)
-    return before if before == after else f"{before} -> {after}"
+    before, after = change.base.kernel_name, change.new.kernel_name
+    names = distinct_names([before, after])
+    return names[before] if before == after else f"{names[before]} -> {names[after]}"
 
 
 def _rows_of(change: KernelChange, part: str) -> list[Row]:
