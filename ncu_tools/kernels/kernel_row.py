@@ -13,6 +13,7 @@ from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
+from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
@@ -42,6 +43,18 @@ NOT_OF_KERNELS = ("work", "point", "kernels", "hottest_kernel")
 
 BETWEEN_BASES = " / "
 """Separator between different FLOP bases of a kernel's launches."""
+
+
+def names_shown(titles: Iterable[str], group: str = "name", width: int | None = None) -> dict[str, str]:
+    """What people read in place of the titles of rows: kernels by names that tell them apart, all else as it is.
+
+    Names wider than `width` are cut, where none of them differ.
+    """
+    names = distinct_names(titles) if group in NAMES_OF_KERNELS else {title: title for title in titles}
+    if width is None:
+        return names
+    fitted = fitted_names(names.values(), width)
+    return {title: fitted[name] for title, name in names.items()}
 
 
 @dataclass(frozen=True)

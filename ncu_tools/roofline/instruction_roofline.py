@@ -20,6 +20,7 @@ from ncu_tools.ceilings.launch_devices import devices_of
 from ncu_tools.ceilings.levels import byte_metrics, transaction_bytes, transactions_of
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC, Machine, machine_of_device
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
+from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.numbers.number_format import counted, scaled
 from ncu_tools.roofline.density import weights
 from ncu_tools.roofline.level_notes import on_missing_ceilings
@@ -33,7 +34,7 @@ from ncu_tools.roofline.scene import (
     SceneRun,
     short_names,
 )
-from ncu_tools.roofline.scene_builder import short_label, weight_of
+from ncu_tools.roofline.scene_builder import weight_of
 from ncu_tools.roofline.views import Look, seen_as
 
 PAPER = "N. Ding, S. Williams, An Instruction Roofline Model for GPUs, PMBS 2019"
@@ -73,6 +74,7 @@ class InstructionRoofline:
     """Kernels by time, the longest first, under issue rates and memory ceilings in transactions/s."""
 
     levels: tuple[str, ...]
+    group: str = "name"
     runs: list[SceneRun] = field(default_factory=list)
     points: list[InstructionPoint] = field(default_factory=list)
     roofs: list[DrawnCeiling] = field(default_factory=list)
@@ -83,7 +85,7 @@ def instruction_roofline(
     runs: Mapping[str, pa.Table], levels: Sequence[str], machine: Machine | None = None, group: str = "name"
 ) -> InstructionRoofline:
     """The instruction roofline of runs by name at memory levels; `machine` is the one that the user chose, if any."""
-    result = InstructionRoofline(tuple(levels))
+    result = InstructionRoofline(tuple(levels), group)
     capability_of: dict[str, str | None] = {}
     known = []
     for (name, table), label in zip(runs.items(), short_names(list(runs)), strict=True):
@@ -263,9 +265,10 @@ def scene_of_instructions(result: InstructionRoofline, title: str = "") -> Scene
     """What the picture shows; kernels without instructions, transactions or time are counted as not drawn."""
     number = {run.name: place for place, run in enumerate(result.runs)}
     longest = max((run.time_ns or 0.0 for run in result.runs), default=0.0)
+    labels = names_shown([point.kernel for point in result.points], result.group)
     marks = [
         Mark(
-            point.kernel, short_label(point.kernel), number[point.run], point.instructions_per_s,
+            point.kernel, labels[point.kernel], number[point.run], point.instructions_per_s,
             tuple(LevelPlace(level, point.intensities[level]) for level in result.levels if level in point.intensities),
             weight_of(point.time_total_ns, longest), point.time_total_ns, point.time_share, point.launches,
             bound=ISSUE if point.of_issue is not None else None, bound_fraction=point.of_issue,

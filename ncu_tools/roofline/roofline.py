@@ -82,7 +82,7 @@ class Roofline:
 
     `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those with sparse operations.
     `followed` maps (run, kernel) of a later run to the kernel's name in the run before it. `clocks` are the titles of
-    the runs' times. `noun` is what a point is called.
+    the runs' times. `noun` is what a point is called, `group` what kernels are grouped by.
     """
 
     points: list[Point]
@@ -93,6 +93,7 @@ class Roofline:
     bytes_title: str = DRAM_BYTE
     view: str = KERNELS
     noun: str = KERNEL
+    group: str = "name"
     levels: tuple[str, ...] = (DRAM,)
     bytes_by_level: dict[str, str] = field(default_factory=dict)
     runs: list[SceneRun] = field(default_factory=list)
@@ -132,6 +133,7 @@ def roofline(
         bytes_title=bytes_title,
         view=look.view,
         noun=noun_of(look),
+        group=look.kernels_by,
         levels=look.levels,
         bytes_by_level=definition_titles(look.levels, look.definition, BYTES_IN_WORDS.get(bytes_title, bytes_title)),
     )

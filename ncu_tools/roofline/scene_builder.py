@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ncu_parsers.schema.tables import SHAPES_BASIS, short_name
+from ncu_parsers.schema.tables import SHAPES_BASIS
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
-from ncu_tools.kernels.kernel_row import BETWEEN_BASES
-from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
+from ncu_tools.kernels.kernel_row import BETWEEN_BASES, names_shown
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (
@@ -54,7 +52,7 @@ def scene_of(
     """
     runs = _labelled(result.runs, labels, models or {})
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
-    marks = _marks(points, runs, result.view)
+    marks = _marks(points, runs, result)
     if result.density is not None:
         marks = marks[:MARKS_OF_A_DENSITY]
     drawn = drawn_ceilings(result, ceilings, units)
@@ -93,14 +91,22 @@ def _x_title(result: Roofline, work: str) -> str:
 # ----------------------------------------------------------------------------------------------------------- marks
 
 
-def _marks(points: Sequence[Point], runs: Sequence[SceneRun], view: str) -> list[Mark]:
+def _marks(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline) -> list[Mark]:
     number = {run.name: place for place, run in enumerate(runs)}
-    longest = longest_time(points, runs)
+    longest, labels = longest_time(points, runs), _labels(points, runs, result)
     return [
-        _mark(point, places, number[point.run], longest, runs, view)
+        _mark(point, places, number[point.run], longest, labels[point.hotspot.kernel])
         for point in points
         if (places := _places(point)) and point.hotspot.flops_per_s
     ]
+
+
+def _labels(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline) -> dict[str, str]:
+    """The name of each point -> its short one: kernels by what tells them apart, modules by their whole path."""
+    if result.view == RUNS:
+        return {run.name: run.label for run in runs}
+    group = result.group if result.view in (KERNELS, LAUNCHES) else result.view
+    return names_shown([point.hotspot.kernel for point in points], group)
 
 
 def longest_time(points: Sequence[Point], runs: Sequence[SceneRun]) -> float:
@@ -124,13 +130,11 @@ def _places(point: Point) -> tuple[LevelPlace, ...]:
     return (LevelPlace(DRAM, point.place[0]),) if point.place[0] > 0 else ()
 
 
-def _mark(
-    point: Point, places: tuple[LevelPlace, ...], run: int, longest: float, runs: Sequence[SceneRun], view: str
-) -> Mark:  # fmt: skip
+def _mark(point: Point, places: tuple[LevelPlace, ...], run: int, longest: float, label: str) -> Mark:
     spot = point.hotspot
     return Mark(
         name=spot.kernel,
-        label=runs[run].label if view == RUNS else short_label(spot.kernel, view),
+        label=label,
         run=run,
         flops_per_s=spot.flops_per_s or 0.0,
         places=places,
@@ -144,17 +148,6 @@ def _mark(
         lower_bound=spot.flops_lower_bound,
         estimated=SHAPES_BASIS in (spot.flops_basis or "").split(BETWEEN_BASES),
     )
-
-
-def short_label(name: str, view: str = KERNELS) -> str:
-    """A short name of a point: a kernel by its function, a module by its whole path."""
-    if view not in (KERNELS, LAUNCHES):
-        return name
-    number = re.search(r" #\d+$", name) if view == LAUNCHES else None
-    if number is not None:
-        return short_label(name[: number.start()]) + number[0]
-    function = short_name(name)
-    return short_title(name) if names_nothing(function) else function
 
 
 # ---------------------------------------------------------------------------------------------------------- arrows

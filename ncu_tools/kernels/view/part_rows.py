@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ncu_parsers.schema.tables import OF_SEVERAL_KERNELS, short_name
+from ncu_parsers.schema.tables import OF_SEVERAL_KERNELS
 
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.estimated_flops import estimate_notes
 from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.facts import Fact
@@ -27,6 +28,10 @@ KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "cou
 STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
 SENTENCE_END = r"\.\s+|\n|\s(?=This kernel's |See the )"
 """Where a sentence of a rule's message ends; some lack their full stop."""
+FULL_NAME = "full name"
+"""The title of the row of a kernel's full name, where the short one differs."""
+LONGEST_NAME = 400
+"""The most characters of a full name that people are shown: five lines."""
 MISSING_NAMED = 4
 """Most facts of a part that the note on what was not collected names; JSON has all."""
 WHY_OUT_OF_RANGE = "counters of different passes, or a launch too short to be measured: profile a longer one"
@@ -49,10 +54,15 @@ def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> 
 
 
 def name_of_view(view: KernelView) -> str:
-    """What people call the kernel, with its launches and the device."""
+    """The kernel's short name with its launches and the device."""
+    return f"{readable_name(view.kernel_name)}: {launches_of_view(view)}"
+
+
+def launches_of_view(view: KernelView) -> str:
+    """How many launches a view is of, and of which device."""
     device = f" on {view.device}" if view.device else ""
     averages = "averages over " if view.launched > view.launches else ""
-    return f"{readable_name(view.kernel_name)}: {averages}{counted(view.launched, 'launch', 'launches')}{device}"
+    return f"{averages}{counted(view.launched, 'launch', 'launches')}{device}"
 
 
 def verdict_of(view: KernelView) -> list[str]:
@@ -153,9 +163,10 @@ def _shape_rows(view: KernelView) -> Iterator[Row]:
 
 
 def _identity_rows(view: KernelView) -> Iterator[Row]:
-    short = short_name(view.kernel_name)
-    if short != view.kernel_name:
-        yield {"title": "short name", "value": None, "against": short}
+    full = view.kernel_name
+    if full != readable_name(full):
+        cut = f" ({len(full):,} characters: --format json)" if len(full) > LONGEST_NAME else ""
+        yield {"title": FULL_NAME, "value": None, "against": fitted_names([full], LONGEST_NAME)[full] + cut}
     if view.hotspot.time_share is not None:
         of = "selected launches'" if view.of_selection else "run's"
         yield {"title": f"share of the {of} time", **_share(view.hotspot.time_share)}

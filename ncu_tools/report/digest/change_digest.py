@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ncu_tools.compare.change import LESS, MORE, SAME, UNKNOWN, sentence, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
 from ncu_tools.kernels.names.kernel_ids import kernel_id
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.against import KernelChange
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import noted
-from ncu_tools.report.digest.statements import SECTIONS, Digest, Statement, fitted, quoted
+from ncu_tools.report.digest.statements import SECTIONS, Digest, Statement, fitted, quoted, quoted_names
 from ncu_tools.report.table import printable
 
 KERNELS_TOLD = 20
@@ -32,9 +32,12 @@ def change_digest(
 
     Of runs `counted_by_ncu`, a command is named that says why one kernel changed.
     """
+    pairs = [kernel.pair for kernel in comparison.kernels]
+    called = quoted_names(name for pair in pairs for name in (pair.kernel, pair.was) if name)
+    told = enumerate(comparison.kernels[:KERNELS_TOLD])
     statements = [
         *_whole(comparison),
-        *(one for rank, kernel in enumerate(comparison.kernels[:KERNELS_TOLD]) for one in _kernel(kernel, rank)),
+        *(one for rank, kernel in told for one in _kernel(kernel, rank, called)),
         *noted([*notes, *comparison.notes]),
         *_next(comparison, names, counted_by_ncu=counted_by_ncu),
     ]
@@ -56,16 +59,16 @@ def _whole(comparison: Comparison) -> Iterator[Statement]:
     yield Statement("change", f"all kernels: {'; '.join(told) or 'no sum is known of both'}", 100.0, values=values)
 
 
-def _kernel(kernel: ComparedKernel, rank: int) -> Iterator[Statement]:
+def _kernel(kernel: ComparedKernel, rank: int, called: Mapping[str, str]) -> Iterator[Statement]:
     name = kernel.pair.kernel
     of_time = kernel.changes.get(TIME)
     word = verdict(of_time, is_new=kernel.is_new, is_gone=kernel.is_gone) if of_time else None
     if word == SAME and all(one.outcome in (SAME, UNKNOWN) for one in kernel.changes.values()):
         return
     told = [sentence(one) for one in kernel.changes.values() if one.outcome not in (SAME, UNKNOWN)]
-    was = "" if kernel.pair.was in (None, name) else f", was {quoted(short_title(kernel.pair.was or ''))}"
+    was = "" if kernel.pair.was in (None, name) else f", was {called[kernel.pair.was or '']}"
     key = kernel_id(name)
-    text = f"{quoted(short_title(name))} ({key}{was}): {word or 'time not known'}"
+    text = f"{called[name]} ({key}{was}): {word or 'time not known'}"
     side = (kernel.new if kernel.is_new else kernel.base) if kernel.is_new or kernel.is_gone else None
     if side is not None:
         time = "time not known" if side.time_total_ns is None else duration(side.time_total_ns)
@@ -120,6 +123,6 @@ def kernel_change_digest(
         command, answers = f"ncu-bench compare {base} {new} --by line --id {key}", "which lines changed"
     statements += [*noted(notes), Statement("next", f"`{command}`: {answers}", 86.0, values={"command": command})]
     title = (
-        f"Digest of {quoted(short_title(change.new.kernel_name))} from {printable(names[0])} to {printable(names[1])}"
+        f"Digest of {quoted(readable_name(change.new.kernel_name))} from {printable(names[0])} to {printable(names[1])}"
     )
     return fitted(title, statements, budget)

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ncu_tools.kernels.names.kernel_ids import kernel_id
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
-from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
+from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, rows_of_part
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import cause_statement, noted, rule_statements
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
@@ -22,7 +22,7 @@ WEIGHTS = {"limits": 85.0, "occupancy": 78.0, "scheduler": 80.0, "memory": 72.0,
 def kernel_digest(view: KernelView, run: str, budget: int, notes: Sequence[str] = ()) -> Digest:
     """What a reader must know of one kernel of the run at path `run` first, in at most `budget` tokens."""
     statements = [*_kernel(view), *_parts(view), *noted(notes), *_missing(view), *_next(view, run)]
-    return fitted(f"Digest of {quoted(short_title(view.kernel_name))} in {printable(run)}", statements, budget)
+    return fitted(f"Digest of {quoted(readable_name(view.kernel_name))} in {printable(run)}", statements, budget)
 
 
 def _kernel(view: KernelView) -> Iterator[Statement]:
@@ -30,7 +30,7 @@ def _kernel(view: KernelView) -> Iterator[Statement]:
     share = "" if row.time_share is None else f", {percent(row.time_share)} of the run's time"
     time = "time not known" if row.time_mean_ns is None else f"{duration(row.time_mean_ns)} on average"
     device = printable(view.device or "a device that the report does not name")
-    text = f"{quoted(short_title(view.kernel_name))} ({key}) on {device}: "
+    text = f"{quoted(readable_name(view.kernel_name))} ({key}) on {device}: "
     text += f"{counted(view.launched, 'launch', 'launches')}, {time}{share}"
     values = {"kernel": view.kernel_name, "launches": view.launched, "time_mean_ns": row.time_mean_ns,
               "time_share": row.time_share, "bound": row.bound, "bound_fraction": row.bound_fraction,
@@ -51,6 +51,7 @@ def _parts(view: KernelView) -> Iterator[Statement]:
         told = [
             " ".join([f"{row['title']}", *(str(row[side]) for side in ("value", "against") if row.get(side))])
             for row in rows_of_part(view, part)
+            if row["title"] != FULL_NAME  # stands in the values
         ]
         if told:
             text = f"{title_of_part(part)}: {printable('; '.join(told))}"

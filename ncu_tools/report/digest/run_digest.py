@@ -21,13 +21,12 @@ from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_RE
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
 from ncu_tools.kernels.names.kernel_ids import kernel_id
-from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.source.inside_of_run import has_instructions
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import RuleResult, has_counters, view_of
 from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
 from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
-from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
+from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted_names
 from ncu_tools.report.table import printable
 from ncu_tools.runs.loading import Run
 from ncu_tools.timeline.headline import first_sentence as first_of_timeline
@@ -64,11 +63,12 @@ def run_digest(
     table = run.table
     found = hotspots(table, ceilings_of(table, machine))
     diagnosed = diagnoses(table, found.rows[:KERNELS_TOLD], "name")
+    told, names = found.rows[:KERNELS_TOLD], quoted_names(row.kernel for row in found.rows)
     statements = [
         *_identity(table, manifest, found.time_title),
         *(() if timeline is None else _timeline(timeline)),
         *_totals(found.rows, has_counters(table)),
-        *(one for rank, row in enumerate(found.rows[:KERNELS_TOLD]) for one in _kernel(row, rank, table, diagnosed)),
+        *(one for rank, row in enumerate(told) for one in _kernel(row, rank, names[row.kernel], table, diagnosed)),
         *_fewer(found.rows[KERNELS_TOLD:]),
         *noted([*run.notes, *found.notes]),
         *_not_collected(found.rows, diagnosed),
@@ -153,12 +153,15 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
     yield Statement("run", text, 95.0, values={name: value for name, (_, value, _) in amounts.items()})
 
 
-def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
+def _kernel(
+    row: Hotspot, rank: int, name: str, table: pa.Table, diagnosed: dict[str, Diagnosis]
+) -> Iterator[Statement]:
     """The kernel of a rank, 0 for the most time, and for the first ones the causes and rules of it."""
     key, share = kernel_id(row.kernel), row.time_share or 0.0
     weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
     ours = diagnosed.get(row.kernel)
-    yield Statement("kernels", _sentence(row, key, ours), weight, key=key, kernel_id=key, values=_values(row, ours))
+    text = _sentence(row, f"{name} ({key})", ours)
+    yield Statement("kernels", text, weight, key=key, kernel_id=key, values=_values(row, ours))
     if rank >= VIEWED or not has_counters(table):
         return
     for place, cause in enumerate(ours.causes[:CAUSES_TOLD] if ours else ()):
@@ -169,14 +172,12 @@ def _kernel(row: Hotspot, rank: int, table: pa.Table, diagnosed: dict[str, Diagn
     yield from rule_statements(view_of(row, mine, ours).rules, key, weight - 5.0)
 
 
-def _sentence(row: Hotspot, key: str, ours: Diagnosis | None) -> str:
+def _sentence(row: Hotspot, called: str, ours: Diagnosis | None) -> str:
     share = "" if row.time_share is None else f"{percent(row.time_share)} of the time, "
     if not row.launches:
-        return f"{quoted(short_title(row.kernel))} ({key}): all of its launches failed"
+        return f"{called}: all of its launches failed"
     time = "time not known" if row.time_total_ns is None else duration(row.time_total_ns)
-    parts = [
-        f"{quoted(short_title(row.kernel))} ({key}): {share}{time} in {counted(row.launches, 'launch', 'launches')}"
-    ]
+    parts = [f"{called}: {share}{time} in {counted(row.launches, 'launch', 'launches')}"]
     is_least = row.flops_lower_bound and row.bound != unit_title("dram")
     at_least, at_most = ("at least ", "at most ") if is_least else ("", "")
     if row.bound and row.bound_fraction is not None:

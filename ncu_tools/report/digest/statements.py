@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import printable
 
@@ -137,6 +138,11 @@ def _headings(statements: Iterable[Statement], titles: Mapping[str, str]) -> int
 
 def _heading(title: str) -> int:
     return tokens_in(f"\n## {title}\n")
+
+
+def quoted_names(kernels: Iterable[str]) -> dict[str, str]:
+    """Full names of kernels -> short ones as code, no two of them alike."""
+    return {kernel: quoted(name) for kernel, name in names_shown(kernels, width=LONGEST_NAME).items()}
 
 
 def quoted(name: str) -> str:

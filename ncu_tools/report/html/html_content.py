@@ -24,7 +24,7 @@ from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.kernels.diagnosis.sums import diagnosis_columns
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
-from ncu_tools.kernels.kernel_row import GROUPS
+from ncu_tools.kernels.kernel_row import GROUPS, names_shown
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText
@@ -39,6 +39,7 @@ from ncu_tools.report.html.page_columns import (
     KERNEL_COLUMNS,
     KERNEL_DETAILS,
     LAYER_COLUMNS,
+    WIDEST_NAME,
     kernel_columns,
     summary_columns,
     table_of,
@@ -121,7 +122,10 @@ def content(
         labels[run.name]: RunKernels(run.table, [point.hotspot for point in shown[run.name]], group) for run in runs
     }
     room = (LETTERS_OF_ROWS - PAIRS_LETTERS * (len(runs) > 1)) / len(runs) if top is None else math.inf
-    made = {name: _kernels(found, labels[name], known[labels[name]], room) for name, found in shown.items()}
+    of_kernels = names_shown(_names_of_kernels(runs), width=WIDEST_NAME)
+    titles = {row.kernel for rows in kernels.values() for row in rows}
+    names = of_kernels if group == "name" else names_shown(titles, group, WIDEST_NAME)
+    made = {name: _kernels(found, labels[name], known[labels[name]], names, room) for name, found in shown.items()}
     notes += _notes_on_the_rest(kernels, made, labels, GROUPS[group])
     rows = sorted((row for of_run in made.values() for row in of_run), key=lambda row: -(row["time_total_ns"] or 0.0))
     found = {
@@ -156,8 +160,9 @@ def content(
     if len(runs) > 1:
         of_runs = {run.name: (run.table, run.manifest) for run in runs}
         plain["groups"] = _plain(groups_of_runs(of_runs))
-        plain["pairs"] = pairs_content(of_runs, group, result.time_title, room_beside(plain, PAIRS_LETTERS))
-    plain |= _plain(_timelines(runs, plain))
+        room = room_beside(plain, PAIRS_LETTERS)
+        plain["pairs"] = pairs_content(of_runs, group, result.time_title, of_kernels, room)
+    plain |= _plain(_timelines(runs, of_kernels, plain))
     if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
         plain["parts"] = _plain(parts)
     return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
@@ -241,13 +246,23 @@ def _notes_on_the_rest(
 # -------------------------------------------------------------------------------------------------------- kernels
 
 
-def _kernels(points: list[Point], run: str, known: RunKernels, room: float) -> list[dict[str, Any]]:
-    """A row for each of a run's kernels, until their JSON takes more than `room` letters."""
+def _names_of_kernels(runs: Sequence[ReportedRun]) -> set[str]:
+    """Every name of a kernel in the launches and timelines of the runs."""
+    of_launches = (name or "?" for run in runs for name in tables.codes(run.table, "kernel_name")[1])
+    timelines = [run.timeline for run in runs if run.timeline is not None]
+    return {*of_launches, *(name for one in timelines for name in one.activity.operations.names)}
+
+
+def _kernels(
+    points: list[Point], run: str, known: RunKernels, names: Mapping[str, str], room: float
+) -> list[dict[str, Any]]:
+    """A row for each of a run's kernels, called by its `names`, until their JSON takes more than `room` letters."""
     rows = []
     for point in points:
         kernel = point.hotspot
         nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
-        row = {**asdict(kernel), "run": run, "work": _work(kernel), **known.row(kernel.kernel), **nearer}
+        short = {"kernel_shown": names[kernel.kernel] if names[kernel.kernel] != kernel.kernel else None}
+        row = {**asdict(kernel), **short, "run": run, "work": _work(kernel), **known.row(kernel.kernel), **nearer}
         room -= len(embedded(_plain([row.get(column.name) for column in (*KERNEL_COLUMNS, *KERNEL_DETAILS)])))
         if room < 0:
             break
@@ -273,14 +288,14 @@ def _inside(
     return {"inside": found.as_values()} if found.kernels else {}
 
 
-def _timelines(runs: Sequence[ReportedRun], rest: dict[str, Any]) -> dict[str, Any]:
-    """The timelines of runs by their places, as "timeline"; {} where no run has one."""
+def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict[str, Any]) -> dict[str, Any]:
+    """The timelines of runs by their places, as "timeline"; {} where no run has one. Kernels are called by `names`."""
     known = {place: run.timeline for place, run in enumerate(runs) if run.timeline is not None}
     if not known:
         return {}
     from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
 
-    return {"timeline": timeline_content(known, room_beside(rest, LANES_LETTERS))}
+    return {"timeline": timeline_content(known, room_beside(rest, LANES_LETTERS), names)}
 
 
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:

@@ -12,9 +12,14 @@ from ncu_tools.report.table import Column
 from ncu_tools.roofline.scene import LEVELS
 
 LOWER = "flops_lower_bound"
+SHOWN = "_shown"
+"""End of the names of columns that say how the text of another one is shown; null: as it is."""
+WIDEST_NAME = 64
+"""The most letters of a name on the page, which shows the whole one where the mouse is."""
 
 KERNEL_COLUMNS = (
     Column("kernel", "kernel"),
+    Column(f"kernel{SHOWN}", "short name"),
     Column("run", "run"),
     Column("launches", "launches", "count", spare=1),
     Column("time_total_ns", "time", "time"),

@@ -22,7 +22,7 @@ from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_work import calls_of_operators
 from ncu_tools.numbers.number_format import counted, shortened
 from ncu_tools.report.html.html_page import embedded
-from ncu_tools.report.html.page_columns import described
+from ncu_tools.report.html.page_columns import SHOWN, described
 from ncu_tools.report.table import Column, printable
 
 PAIRS_LETTERS, MOST_PAIRS, KERNELS_OF_PAIR = 300_000, 300, 200
@@ -35,7 +35,9 @@ OPERATORS = "operator"
 
 PAIR_COLUMNS = (
     Column("kernel", "kernel"),
+    Column(f"kernel{SHOWN}", "short name"),
     Column("was", "was"),
+    Column(f"was{SHOWN}", "short name before"),
     Column("base_launches", "base launches", "count", spare=2),
     Column("new_launches", "new launches", "count", spare=2),
     Column("base_compared_ns", "base time", "time"),
@@ -49,9 +51,15 @@ PAIR_COLUMNS = (
 
 
 def pairs_content(
-    runs: Mapping[str, tuple[pa.Table, Manifest | None]], group: str, time_title: str, room: int
+    runs: Mapping[str, tuple[pa.Table, Manifest | None]],
+    group: str,
+    time_title: str,
+    shown: Mapping[str, str],
+    room: int,
 ) -> dict[str, Any]:
     """The pairs of runs by "base new" (their places), in `room` letters of JSON; `runs` are launches and manifests.
+
+    Kernels are `shown` by short names. Operators are not in there, and stay as they are.
 
     Names of kernels and notes stand once in "texts", and rows hold their numbers. Kernels are compared by their full
     names, calls of operators by the names of these, whatever else the page groups by.
@@ -62,7 +70,7 @@ def pairs_content(
     for base, new in _in_order(len(known)):
         before = len(texts)
         (ours, our_conditions), (theirs, their_conditions) = known[base], known[new]
-        made = _pair(compare(ours, theirs, (our_conditions, their_conditions)), texts)
+        made = _pair(compare(ours, theirs, (our_conditions, their_conditions)), shown, texts)
         room -= len(embedded([made, list(texts)[before:]]))
         if room < 0 or len(pairs) == MOST_PAIRS:
             texts = {text: number for text, number in texts.items() if number < before}
@@ -98,7 +106,7 @@ def _column(column: Column, group: str, time_title: str) -> dict[str, Any]:
     return described(column._replace(title=title))
 
 
-def _pair(comparison: Comparison, texts: dict[str, int]) -> dict[str, Any]:
+def _pair(comparison: Comparison, shown: Mapping[str, str], texts: dict[str, int]) -> dict[str, Any]:
     """The kernels of two runs by how much they changed the time, the sums of all, and notes, with numbers of texts."""
     refused = any(difference.refused for difference in comparison.differences)
     kernels = comparison.kernels[:KERNELS_OF_PAIR]
@@ -114,6 +122,9 @@ def _pair(comparison: Comparison, texts: dict[str, int]) -> dict[str, Any]:
         total["verdict"] = NOT_THE_SAME_WORK
 
     def row(cells: dict[str, Any]) -> list[Any]:
+        for name in ("kernel", "was"):
+            short = shown.get(cells[name])
+            cells[name + SHOWN] = short if short != cells[name] else None
         return [_numbered(cells[column.name], texts) for column in PAIR_COLUMNS]
 
     return {

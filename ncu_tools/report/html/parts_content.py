@@ -19,10 +19,9 @@ from ncu_parsers.schema import arrays
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import grouping
 from ncu_tools.kernels.hotspots import Hotspot
-from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
 from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
-from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part
+from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, launches_of_view, notes_of, rows_of_part
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.html.html_page import embedded
 
@@ -110,6 +109,8 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
     for part in PARTS:
         found = []
         for row in rows_of_part(view, part, most_rules=sys.maxsize):
+            if row["title"] == FULL_NAME:  # stands above the parts
+                continue
             values = [_short(one) for one in _values(row)]
             while values and values[-1] is None:
                 values.pop()
@@ -117,7 +118,7 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
         if found:
             parts[part] = found
     return {
-        "about": name_of_view(view).removeprefix(f"{readable_name(view.kernel_name)}: "),
+        "about": launches_of_view(view),
         "notes": [texts.setdefault(note, len(texts)) for note in notes_of(view)[1:]],
         "parts": parts,
     }

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.kernel_row import names_shown
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.html.html_page import embedded
 from ncu_tools.report.html.lane_boxes import LaneBox, boxes_of, resolution_of
-from ncu_tools.report.html.page_columns import table_of
+from ncu_tools.report.html.page_columns import SHOWN, WIDEST_NAME, table_of
 from ncu_tools.report.html.step_lanes import (
     FIRST_CAUSE,
     KINDS,
@@ -26,6 +27,7 @@ from ncu_tools.report.html.step_lanes import (
     StepOfTimeline,
     steps_by_saving,
 )
+from ncu_tools.report.table import Column
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row
 from ncu_tools.timeline.gaps import DEPENDENCY, QUEUED, UNKNOWN, LongGap
 from ncu_tools.timeline.headline import headline, verdict_words
@@ -33,6 +35,7 @@ from ncu_tools.timeline.steps import TimelineStep
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 from ncu_tools.timeline.verdict import PARTS
 
+NEXT = "next_operation"
 LANES_LETTERS, MOST_STEPS = 400_000, 20
 """Most letters of JSON that the lanes of all steps take on a page, and most steps of a run."""
 MOST_BOXES, FEWEST_BOXES = 4_000, 200
@@ -41,24 +44,26 @@ draws half as many at a time, and merges what is shorter than a pixel."""
 BOXES_OF_WHOLE = 1_500
 """Most boxes of the whole recording, where it has steps."""
 LONGEST_NAME, LONGEST_TITLE = 300, 80
-"""Letters of a name and of its short form; the rest is cut."""
-LONGEST_SHORTENED = 1_500
-"""Longer names have no short form: to find it takes 10 ms and more of each."""
+"""Letters of a name and of its short form; longer ones are cut in their middle."""
 
 
 Texts = dict[tuple[str, str], int]
 """A name in its short form and in its longer one -> its number."""
 
 
-def timeline_content(timelines: Mapping[int, Timeline], room: int) -> dict[str, Any]:
+def timeline_content(
+    timelines: Mapping[int, Timeline], room: int, shown: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The steps of timelines by the place of their run on the page, in `room` letters of JSON.
 
-    Names stand once in "texts", as a short and a longer form, and boxes hold their numbers.
+    Names stand once in "texts", as they are `shown` on the page and in a longer form, and boxes hold their numbers.
     """
+    operations = (name for one in timelines.values() for name in one.activity.operations.names)
+    shown = shown or names_shown(operations, width=WIDEST_NAME)
     texts: Texts = {}
     steps, left_out, notes = list[dict[str, Any]](), list[str](), list[str]()
     for place, found in timelines.items():
-        made, more = _steps(found, texts, room // len(timelines))
+        made, more = _steps(found, shown, texts, room // len(timelines))
         of_run = f"{found.name}: " if len(timelines) > 1 else ""
         steps += [{"run": place, **one} for one in made]
         left_out += [of_run + one for one in more]
@@ -79,7 +84,9 @@ def _part_of(kind: int) -> str | None:
     )
 
 
-def _steps(found: Timeline, texts: Texts, room: int) -> tuple[list[dict[str, Any]], list[str]]:
+def _steps(
+    found: Timeline, names: Mapping[str, str], texts: Texts, room: int
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The steps that fit in `room`, and what is left out. The whole recording goes before the second step, but last."""
     steps, wholes = steps_by_saving(found)
     steps.sort(key=lambda one: not _is_typical(found, one))  # what the headline is of is shown first
@@ -88,7 +95,8 @@ def _steps(found: Timeline, texts: Texts, room: int) -> tuple[list[dict[str, Any
     of_whole = BOXES_OF_WHOLE if steps else MOST_BOXES
     order = [(one, MOST_BOXES) for one in steps[:MOST_STEPS]]
     for one, most in [*order[:1], *((one, of_whole) for one in wholes), *order[1:]]:
-        drawn, more, letters = _fitting(found, lanes, one, texts, room, most, FEWEST_BOXES if not made else most)
+        fewest = FEWEST_BOXES if not made else most
+        drawn, more, letters = _fitting(found, lanes, one, names, texts, room, most, fewest)
         if made and letters > room:
             continue
         texts.update(more)
@@ -116,12 +124,19 @@ def _is_typical(found: Timeline, one: StepOfTimeline) -> bool:
 
 
 def _fitting(
-    found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts: Texts, room: int, most: int, fewest: int
+    found: Timeline,
+    lanes: LanesOfTimeline,
+    shown: StepOfTimeline,
+    short: Mapping[str, str],
+    texts: Texts,
+    room: int,
+    most: int,
+    fewest: int,
 ) -> tuple[dict[str, Any], Texts, int]:
     """A step with as many boxes as fit in `room`, but no less than `fewest`; its new texts, and its letters."""
     while True:
         known = dict(texts)
-        drawn = _step(found, lanes, shown, known, most)
+        drawn = _step(found, lanes, shown, short, known, most)
         new = dict(list(known.items())[len(texts) :])
         letters = len(embedded([drawn, list(new)]))
         if letters <= room or most <= fewest:
@@ -129,13 +144,15 @@ def _fitting(
         most //= 2
 
 
-def _step(found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts: Texts, most: int) -> dict[str, Any]:
+def _step(
+    found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, short: Mapping[str, str], texts: Texts, most: int
+) -> dict[str, Any]:
     """A step with at most `most` boxes."""
     start, end = shown.window
     gpus = lanes.gpus(shown)
     pieces = [lane.pieces for of_gpu in gpus for lane in of_gpu.lanes]
     resolution = resolution_of(pieces, end - start, most)
-    names = found.activity.operations.names
+    names = [(short[name], name) for name in found.activity.operations.names]
     return {
         "name": _cut(shown.step.name),
         "gpu": shown.gpu.title,
@@ -145,7 +162,7 @@ def _step(found: Timeline, lanes: LanesOfTimeline, shown: StepOfTimeline, texts:
         "saving_ns": shown.step.verdict.saving_ns,
         "verdicts": _verdicts(shown),
         "numbers": _numbers(found, shown),
-        "longest": _longest(gpus[0].longest, start),
+        "longest": _longest(gpus[0].longest, start, short),
         "gpus": [_gpu(of_gpu, shown.step.name, resolution, names, texts) for of_gpu in gpus],
         "resolution_ns": resolution,
         "left_out": _gpus_left_out(found, gpus),
@@ -185,19 +202,21 @@ def _numbers(found: Timeline, shown: StepOfTimeline) -> dict[str, Any]:
     return table_of(columns, [{**row, "name": _cut(row["name"])} for row in rows])
 
 
-def _longest(longest: Sequence[LongGap], start: int) -> dict[str, Any]:
+def _longest(longest: Sequence[LongGap], start: int, short: Mapping[str, str]) -> dict[str, Any]:
     """The longest gaps of a step in the columns of `timeline --part longest`, times from the step's start."""
     columns = [one for one in PARTS_OF_TIMELINE["longest"].columns if one.name != "gpu"]
-    rows = [{**asdict(gap), "start_ns": gap.start_ns - start} for gap in longest]
+    columns.append(Column(NEXT + SHOWN, "short name"))
+    rows = [
+        {**asdict(gap), "start_ns": gap.start_ns - start, NEXT + SHOWN: short.get(gap.next_operation or "")}
+        for gap in longest
+    ]
     return table_of(columns, [{name: _cut(value) for name, value in row.items()} for row in rows])
 
 
-def _gpu(of_gpu: LanesOfGpu, step: str, resolution: int, names: Sequence[str], texts: Texts) -> dict[str, Any]:
+def _gpu(
+    of_gpu: LanesOfGpu, step: str, resolution: int, names: Sequence[tuple[str, str]], texts: Texts
+) -> dict[str, Any]:
     hosts = [_host_was_in(gap, step) for gap in of_gpu.longest]
-
-    def of_operation(number: int) -> tuple[str, str]:
-        name = names[number]
-        return short_title(name) if len(name) <= LONGEST_SHORTENED else name, name
 
     def of_gap(rank: int) -> tuple[str, str]:
         return hosts[rank], hosts[rank]
@@ -207,7 +226,7 @@ def _gpu(of_gpu: LanesOfGpu, step: str, resolution: int, names: Sequence[str], t
         if lane.title == LONGEST_GAPS:  # each of them can be looked up in the table of longest gaps
             lanes.append({**_lane(lane, 0, of_gap, texts), "ranks": lane.pieces.name.tolist()})
         else:
-            lanes.append(_lane(lane, resolution, of_operation, texts))
+            lanes.append(_lane(lane, resolution, names.__getitem__, texts))
     more = of_gpu.more_streams
     left_out = f"{counted(more, 'more stream is', 'more streams are')} left out" if more else None
     return {"title": gpu_title(of_gpu.gpu), "lanes": lanes, "left_out": left_out}
@@ -260,5 +279,5 @@ def _box(box: LaneBox, text_of: Callable[[int], int]) -> list[int]:
 
 
 def _cut(value: Any, most: int = LONGEST_NAME) -> Any:
-    """A text with at most so many letters; other values as they are."""
-    return f"{value[: most - 1]}…" if isinstance(value, str) and len(value) > most else value
+    """A text with at most so many letters, cut in its middle; other values as they are."""
+    return fitted_names([value], most)[value] if isinstance(value, str) and len(value) > most else value

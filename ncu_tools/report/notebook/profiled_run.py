@@ -136,7 +136,7 @@ class ProfiledRun:
         sentences = {kernel: one.text for kernel, one in diagnosed.items()}
         if diagnose:
             table["diagnosis"] = [sentences.get(row.kernel) for row in found.rows]
-        return listing_of_kernels(found, table, top, sentences, self.notes)
+        return listing_of_kernels(found, table, top, sentences, self.notes, group)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
         """Every kernel of this run, and of `others`, under the ceilings of its machine: that of its report, else that

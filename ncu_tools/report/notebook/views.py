@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.atomic_files import write_bytes_atomically
 
+from ncu_tools.kernels.kernel_row import GROUPS, names_shown
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.source_table import COLUMNS
 from ncu_tools.report.table import Column, Table, cell, to_text
@@ -41,6 +42,8 @@ BARS = {
     "share": "#56B4E9", "stall_share": "#56B4E9",
 }  # fmt: skip
 """Columns of shares with a bar of their length, and its colour."""
+KERNELS = ("kernel", "next_operation")
+"""Columns of full names of kernels."""
 CODE = ("text", "waits_for")
 """Columns in letters of one width."""
 NAME_LENGTH = 80
@@ -95,13 +98,19 @@ class Listing:
 
 
 def listing_of_kernels(
-    found: Hotspots, table: pandas.DataFrame, top: int, sentences: Mapping[str, str], notes: Sequence[str]
+    found: Hotspots,
+    table: pandas.DataFrame,
+    top: int,
+    sentences: Mapping[str, str],
+    notes: Sequence[str],
+    group: str = "name",
 ) -> Listing:
-    """A listing of kernels that shows the first `top`, with sentences where given.
+    """A listing of kernels by `group` that shows the first `top`, with sentences where given.
 
     The `notes` come before those on the kernels.
     """
     kernels = found.rows
+    names = names_shown([one.kernel for one in kernels], group, NAME_LENGTH)
     shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.kernel)} for kernel in kernels[:top]]
     columns = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
     columns += [Column("diagnosis", "diagnosis")] if sentences else []
@@ -109,7 +118,10 @@ def listing_of_kernels(
     left = len(kernels) - len(shown)
     more = [f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []
     below = [*more, *dict.fromkeys([*notes, *found.notes])]
-    return Listing(table, _table(used, shown, named=True) + (f"<ul>{_items(below)}</ul>" if below else ""))
+    return Listing(
+        table,
+        _table([Column("kernel", GROUPS[group]), *used], shown, names) + (f"<ul>{_items(below)}</ul>" if below else ""),
+    )
 
 
 class SourceView:
@@ -162,8 +174,10 @@ class TimelineView:
             f"<li>{html.escape(one.heading)}: {html.escape(one.text)}</li>" for one in map(headline, self.found.gpus)
         )
         tables = [(part.heading, part.table(self.found, whole=False)) for part in PARTS_OF_TIMELINE.values()]
+        names = names_shown(self.found.activity.operations.names, width=NAME_LENGTH)
         return f"<ul>{verdicts}</ul>" + "".join(
-            f"<h4>{html.escape(heading)}</h4>" + _table(table.shown_columns(), table.rows[:ROWS_SHOWN], styled=False)
+            f"<h4>{html.escape(heading)}</h4>"
+            + _table(table.shown_columns(), table.rows[:ROWS_SHOWN], names, styled=False)
             for heading, table in tables
             if table.rows
         )
@@ -174,9 +188,13 @@ def _items(notes: Iterable[str]) -> str:
 
 
 def _table(
-    columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, styled: bool = True, named: bool = False
+    columns: Sequence[Column],
+    rows: Sequence[dict[str, Any]],
+    names: Mapping[str, str] | None = None,
+    *,
+    styled: bool = True,
 ) -> str:
-    """A table in HTML, of which rows that are `named` begin with their kernel.
+    """A table in HTML. Kernels are shown by their `names`, and whole where the mouse is.
 
     Every text is escaped: names of kernels and ranges, and source lines, can contain anything.
     """
@@ -184,21 +202,18 @@ def _table(
     def style(column: Column, value: object = None) -> str:
         return _style(column, value) if styled else ""
 
-    heads = '<th style="text-align:left">kernel</th>' * named
-    heads += "".join(f"<th{style(column)}>{html.escape(column.title)}</th>" for column in columns)
+    heads = "".join(f"<th{style(column)}>{html.escape(column.title)}</th>" for column in columns)
     body = ""
     for row in rows:
-        body += "<tr>" + (_name(str(row["kernel"])) if named else "")
+        body += "<tr>"
         for column in columns:
-            body += f"<td{style(column, row.get(column.name))}>{html.escape(cell(column, row))}</td>"
+            value = row.get(column.name)
+            name = names.get(str(value)) if names and column.name in KERNELS else None
+            whole = "" if name is None else f' title="{html.escape(str(value))}"'
+            text = cell(column, row if name is None else {column.name: name})
+            body += f"<td{style(column, value)}{whole}>{html.escape(text)}</td>"
         body += "</tr>"
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _name(name: str) -> str:
-    short = name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
-    label = cell(Column("kernel", "kernel"), {"kernel": short})
-    return f'<td style="text-align:left" title="{html.escape(name)}">{html.escape(label)}</td>'
 
 
 def _style(column: Column, value: object) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.report.plot.label_placement import Room
 from ncu_tools.report.plot.page_size import Frame, PicturePage, frame_of
 from ncu_tools.report.plot.theme import Theme
@@ -117,11 +119,18 @@ class Canvas:
         font = FontProperties(size=size, weight="bold" if bold else "normal")
         return float(text_to_path.get_text_width_height_descent(text, font, False)[0])
 
-    def fitted(self, text: str, size: float, width: float, *, keep_end: bool = False) -> str:
-        """The text, cut with an ellipsis if it is wider than `width`: at the end, or with `keep_end` at the start."""
+    def fitted_name(self, name: str, size: float, width: float, others: Iterable[str]) -> str:
+        """The name, if it is wider than `width` cut where it differs from the `others`, in the middle if it can be."""
+        text = shown = printable(name)
+        among, letters = [text, *map(printable, others)], len(text)
+        while letters > 1 and (over := self.width_of(shown, size) - width) > 0:
+            letters -= max(1, int(over / (0.9 * size)))
+            shown = fitted_names(among, max(letters, 1))[text]
+        return shown
+
+    def fitted(self, text: str, size: float, width: float) -> str:
+        """The text, cut at its end with an ellipsis if it is wider than `width`."""
         text = printable(text)
-        if keep_end:
-            return self.fitted(text[::-1], size, width)[::-1]
         if self.width_of(text, size) <= width:
             return text
         kept = len(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.model.layers.layers import Layer
 from ncu_tools.numbers.number_format import duration, scaled
 from ncu_tools.report.pictures import drawing, picture_bytes
@@ -49,17 +50,12 @@ def draw_bars(
         _draw_amount(moved, [layer.dram_bytes for layer in shown], bytes_title, "B")
         if time.get_legend_handles_labels()[0]:
             figure.legend(loc="outside lower left", ncols=len(PHASE_COLOURS) + 1, frameon=False)
-        time.set_yticks(range(len(shown)), [_name(layer) for layer in shown], parse_math=False)
+        names = fitted_names([printable(layer.module) for layer in shown], NAME_LENGTH)
+        time.set_yticks(range(len(shown)), [names[printable(layer.module)] for layer in shown], parse_math=False)
         time.set_ylim(len(shown) - 0.5, -0.5)
         if len(shown) < len(layers):
             title = f"{title} ".lstrip() + f"({len(shown)} of {len(layers)} layers, those that take the most time)"
         return picture_bytes(figure, file_format, title=title, dpi=150)
-
-
-def _name(layer: Layer) -> str:
-    """The end of a module's path, where layers differ."""
-    name = printable(layer.module)
-    return name if len(name) <= NAME_LENGTH else "…" + name[-NAME_LENGTH + 1 :]
 
 
 def _draw_time(plot: Axes, layers: Sequence[Layer], title: str) -> None:

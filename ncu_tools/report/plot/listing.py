@@ -6,7 +6,7 @@ As many marks are listed as fit; the rest is one line with its share of the time
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ncu_tools.report.plot.marks import NUMBERED, has_names, marker_of
 from ncu_tools.report.plot.page_size import LINE, Box
 from ncu_tools.report.plot.theme import LEVEL_MARKERS
 from ncu_tools.report.table import printable
-from ncu_tools.roofline.scene import FLOPS, KERNELS, MODULES, RUNS, Scene
+from ncu_tools.roofline.scene import FLOPS, KERNELS, RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
 SOURCE_LINES, SOURCE_LINE = 6, 0.85
@@ -40,7 +40,8 @@ ONE_AND_MANY = {
 class Line:
     """One line of the listing: text on the left and right, and a function that draws the sign before it at (x, y).
 
-    `number` is written before the text, and never cut with it.
+    `number` is written before the text, and never cut with it. A text that is one of `names`, all of a kind in the
+    picture, is cut where it differs from them.
     """
 
     text: str = ""
@@ -48,7 +49,7 @@ class Line:
     quiet: bool = False
     sign: Callable[[float, float], None] | None = None
     lines: float = 1.0
-    keep_end: bool = False
+    names: Sequence[str] = ()
     number: str = ""
 
 
@@ -98,8 +99,12 @@ def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
             canvas.write(box.right - width, y, line.right, fontsize=small, color=colour)
         room = box.width - indent - (canvas.width_of(line.right, small) + size if line.right else 0.0)
         room -= canvas.width_of(line.number, small)
-        text = line.number + canvas.fitted(line.text, small, room, keep_end=line.keep_end)
-        canvas.write(box.left + indent, y, text, fontsize=small, color=colour)
+        text = (
+            canvas.fitted_name(line.text, small, room, line.names)
+            if line.names
+            else canvas.fitted(line.text, small, room)
+        )
+        canvas.write(box.left + indent, y, line.number + text, fontsize=small, color=colour)
 
 
 # ----------------------------------------------------------------------------------------------------------- marks
@@ -121,11 +126,12 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     several = canvas.several_runs
     count = min(NUMBERED, len(scene.marks), max(lines - 2 - bool(scene.not_drawn), 2))
     result = [Line(one, ("share of its run's " if several else "share of ") + scene.time_title, quiet=True)]
+    names = list(dict.fromkeys(mark.label for mark in scene.marks[:count]))
     for number, mark in enumerate(scene.marks[:count], start=1):
         words = "" if has_names(scene) else f"{number}  "
         part = "" if mark.time_share is None else percent(mark.time_share)
         sign = _marker(canvas, canvas.colour_of(mark), marker_of(canvas, mark, DRAM)) if several else None
-        result.append(Line(mark.label, part, sign=sign, keep_end=scene.view == MODULES, number=words))
+        result.append(Line(mark.label, part, sign=sign, names=names, number=words))
     rest = scene.marks[count:]
     if rest and scene.density is None:
         share = sum(mark.time_share or 0.0 for mark in rest) / len(scene.runs)
@@ -181,12 +187,13 @@ def _runs(canvas: Canvas) -> list[Line]:
     if canvas.models and len(scene.runs) > MOST_RUNS:
         return _models(canvas)
     result = [Line("run", "time", quiet=True)]
+    names = [run.label for run in scene.runs]
     for number, run in enumerate(scene.runs[:MOST_RUNS]):
         own = [mark for mark in scene.marks if mark.run == number]
         marker = marker_of(canvas, own[0], DRAM) if own else "o"
         time = "" if run.time_ns is None else duration(run.time_ns)
         colour = canvas.colour_of(own[0]) if own else canvas.theme.of_series(number)
-        result.append(Line(run.label, time, sign=_marker(canvas, colour, marker), keep_end=True))
+        result.append(Line(run.label, time, sign=_marker(canvas, colour, marker), names=names))
     if len(scene.runs) > MOST_RUNS:
         result.append(Line(f"{len(scene.runs) - MOST_RUNS} more", quiet=True))
     return [*result, Line(lines=0.6)]
@@ -195,10 +202,11 @@ def _runs(canvas: Canvas) -> list[Line]:
 def _models(canvas: Canvas) -> list[Line]:
     """The models of many runs, and the number of runs of each."""
     result = [Line("model", "runs", quiet=True)]
+    names = [model for model in canvas.models if model]
     for number, model in enumerate(canvas.models[:MOST_RUNS]):
         runs = sum(run.model == model for run in canvas.scene.runs)
         sign = _marker(canvas, canvas.theme.of_series(number), "o")
-        result.append(Line(model or "others", f"{runs:,}", sign=sign, keep_end=True))
+        result.append(Line(model or "others", f"{runs:,}", sign=sign, names=names))
     if len(canvas.models) > MOST_RUNS:
         result.append(Line(f"{len(canvas.models) - MOST_RUNS} more", quiet=True))
     return [*result, Line(lines=0.6)]

@@ -160,8 +160,9 @@ def _draw_rings(canvas: Canvas, count: int) -> None:
 def draw_names(canvas: Canvas) -> None:
     """Write the name of every mark beside it; of many runs that of each model, beside the one of the longest time."""
     size = canvas.page.text
-    for mark, name in _named(canvas):
-        text = canvas.fitted(name, size, 0.35 * canvas.page.plot.width)
+    named = _named(canvas)
+    for mark, name in named:
+        text = canvas.fitted_name(name, size, 0.35 * canvas.page.plot.width, [other for _, other in named])
         _write_beside(canvas, mark, text, size, canvas.radius(mark.weight), bold=False)
 
 

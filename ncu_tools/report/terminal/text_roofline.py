@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import click
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, unit_title
+from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.numbers.number_format import counted, percent
 from ncu_tools.report.plot.canvas import short_power
 from ncu_tools.report.plot.page_size import Box, Frame, frame_of
@@ -29,6 +30,8 @@ ACROSS, UP = 2, 4
 SHADES, PLAIN_SHADES = "░▒▓█", ".:+#"
 GUTTER = 8
 """Columns left of the plot, for the values of the vertical axis."""
+LEGEND = 12
+"""Columns of the legend before the names."""
 NARROWEST, WIDEST = 40, 120
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 NEXT_TO = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
@@ -219,7 +222,7 @@ class _Sheet:
         """A line cut to the width, and kept to ASCII where that is asked for."""
         line = printable(line)
         if self.plain:
-            line = line.encode("ascii", "replace").decode()
+            line = line.replace("…", "~").encode("ascii", "replace").decode()
         return line if len(line) <= self.width else line[: self.width - 1] + ("~" if self.plain else "…")
 
 
@@ -244,11 +247,17 @@ def _below(sheet: _Sheet) -> Iterator[str]:
 
 
 def _legend(sheet: _Sheet) -> Iterator[str]:
-    runs = sheet.scene.runs
-    for symbol, mark in zip(SYMBOLS, sheet.numbered, strict=False):
-        run = f", {runs[mark.run].label}" if len(runs) > 1 and runs[mark.run].label != mark.label else ""
+    names = [printable(_name_in_legend(sheet.scene, mark)) for mark in sheet.numbered]
+    fitted = fitted_names(names, sheet.width - LEGEND)
+    for symbol, mark, name in zip(SYMBOLS, sheet.numbered, names, strict=False):
         share = percent(mark.time_share) if mark.time_share is not None else ""
-        yield f"{symbol} {share:>8}  {mark.label}{run}"
+        yield f"{symbol} {share:>8}  {fitted[name]}"
     more = len(sheet.scene.marks) - len(sheet.numbered)
     if more:
         yield f"{counted(more, 'more mark is a point', 'more marks are points')}"
+
+
+def _name_in_legend(scene: Scene, mark: Mark) -> str:
+    """A mark's short name, and its run where there are several."""
+    run = scene.runs[mark.run].label
+    return f"{mark.label}, {run}" if len(scene.runs) > 1 and run != mark.label else mark.label

@@ -56,14 +56,15 @@ def beside_two_machines() -> Scene:
     return scene_of(result)
 
 
-def test_long_paths_of_modules_are_cut_at_their_start_where_they_are_alike() -> None:
+def test_long_paths_of_modules_are_cut_where_they_are_alike() -> None:
     names = [f"a_model_with_a_long_name.encoder.layers.{number}.attention.projection" for number in (1, 2)]
     launches = [launch("k", module=name, ns=1e5, dram=1e6, metrics=sass(ffma=1e8)) for name in names]
     canvas = canvas_of(scene_of(roofline({"run": table(*launches)}, look=Look(view="modules"))))
     draw_listing(canvas)
-    listed = [text for text in words(canvas) if "projection" in text]
-    assert [text[:4] for text in listed] == ["1  …", "2  …"]
-    assert all(f".{number}.attention" in text for number, text in enumerate(sorted(listed), start=1))
+    listed = [text.partition("  ") for text in words(canvas) if "projection" in text]
+    assert [(number, name[:2]) for number, _, name in listed] == [("1", "a_"), ("2", "a_")]
+    assert all(f"{number}.attention" in name for number, _, name in listed)
+    assert all("…" in name for _, _, name in listed)
 
 
 def test_labels_of_ceilings_cover_no_mark() -> None:
@@ -117,10 +118,13 @@ def test_runs_have_the_shortest_path_ends_that_differ(runs: list[str], called: l
     assert short_names(runs) == called
 
 
-def test_a_long_name_of_a_run_keeps_its_end() -> None:
+def test_a_long_name_is_cut_in_its_middle_and_differs_from_the_others() -> None:
     canvas = canvas_of(scene_of(roofline({RAW: load(RAW).table})))
-    assert canvas.fitted("runs/" + "x" * 80 + "-2", 8, 100, keep_end=True).endswith("xx-2")
-    assert canvas.fitted("short", 8, 100, keep_end=True) == "short"
+    names = [f"runs/{'x' * 80}-{number}" for number in range(3)]
+    shown = [canvas.fitted_name(name, 8, 100, names) for name in names]
+    assert all(text.startswith("runs/") and text.endswith(f"x-{number}") for number, text in enumerate(shown))
+    assert all(canvas.width_of(text, 8) <= 100 for text in shown)
+    assert canvas.fitted_name("short", 8, 100, ["short", *names]) == "short"
 
 
 def test_two_runs_of_one_file_name_differ_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

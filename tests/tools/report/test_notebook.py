@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -19,8 +20,10 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 import ncu_tools
 import ncu_tools.report.notebook.profiled_run
 from ncu_tools.kernels.hotspots import GROUPS
+from ncu_tools.report.notebook.profiled_run import ProfiledRun
 from ncu_tools.report.notebook.views import SourceView
 from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE
+from ncu_tools.runs.loading import Run
 from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
@@ -89,6 +92,14 @@ class TestNotebookViews:
             .tolist()[0]
             .startswith("not explained by what was collected: busiest of what was collected is FP32")
         )
+
+    def test_of_hotspots_name_kernels_shortly_and_apart_and_whole_where_the_mouse_is(self) -> None:
+        names = [f"void softmax_warp_forward<float, {size}>(float *)" for size in (6, 7)]
+        page = (
+            ProfiledRun(Run("run", table(*(launch(name, {}, ns=1e5) for name in names))), None).hotspots()._repr_html_()
+        )
+        for name, size in zip(names, (6, 7), strict=True):
+            assert f'title="{html.escape(name)}">softmax_warp_forward fp32 ({size})</td>' in page
 
     def test_are_empty_for_unknown_values(self, run: Any) -> None:
         page = run.hotspots(top=3)._repr_html_()

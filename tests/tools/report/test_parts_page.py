@@ -12,10 +12,9 @@ import pytest
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch, Rule
 
-from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.kernel_view import has_counters, is_viewed, kernel_view
 from ncu_tools.kernels.view.launch_configuration import launch_configuration
-from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part
+from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, launches_of_view, notes_of, rows_of_part
 from ncu_tools.report.html.html_content import ReportedRun, content, is_reported
 from ncu_tools.report.html.html_page import OPTIONAL, SCRIPTS, page
 from ncu_tools.report.html.parts_content import ROW_FIELDS
@@ -93,12 +92,12 @@ class TestTheWords:
             view = kernel_view(launches, (re.compile(re.escape(cell(found, "kernel", number)) + "$"),))
             made = rows_in(found, number)
             for part in PARTS:
-                rows = rows_of_part(view, part, most_rules=100)
+                rows = [row for row in rows_of_part(view, part, most_rules=100) if row["title"] != FULL_NAME]
                 texts = [{name: row.get(name) for name in ("title", "value", "against", "spread")} for row in rows]
                 of_page = [{name: row.get(name) for name in texts[0]} for row in made.get(part, ())] if texts else []
                 assert of_page == texts
             of_kernel = found["parts"]["kernels"][str(number)]
-            assert name_of_view(view) == f"{readable_name(view.kernel_name)}: {of_kernel['about']}"
+            assert of_kernel["about"] == launches_of_view(view)
             assert notes_of(view)[1:] == [found["parts"]["texts"][note] for note in of_kernel["notes"]]
         return len(found["parts"]["kernels"])
 
@@ -387,7 +386,7 @@ class TestInChromium:
         assert "up to 12.5 % (local), 2 rules" in opened.page.locator("#hotspots tbody tr").first.inner_text()
 
     def test_beside_the_plot_stands_the_launch_configuration(self, opened: Opened) -> None:
-        opened.page.click("#hotspots td:has-text('hot<float>')")
+        opened.page.click("#hotspots td.kernel:has-text('hot')")
         facts = opened.page.locator("#kernel .facts").inner_text().split("\n")
         assert facts[facts.index("grid") + 1] == "64 x 1 x 1"
         assert facts[facts.index("shared memory per block") + 1] == "3 KB"
@@ -432,7 +431,7 @@ class TestInChromium:
         seen = Opened(browser, file.as_uri())
         assert len(seen.page.locator("#parts h3").all()) == 7
         assert seen.page.locator("nav a").all_inner_texts()[2:5] == ["Hotspots", "Kernel", "Inside"]
-        seen.page.click("#hotspots td:has-text('enable_if')")
+        seen.page.click("#hotspots td.kernel[title*='enable_if']")
         assert "0.7 full waves" in seen.page.locator("#parts").inner_text()
         seen.page.click("#hotspots td:text-is('silu_kernel_non_strided')")
         assert name_shown(seen) == "silu_kernel_non_strided"

@@ -40,7 +40,7 @@ from ncu_tools.roofline import load_for_roofline
 from ncu_tools.roofline.density import DENSE_FROM
 from ncu_tools.roofline.roofline import Look, Roofline, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import Scene, scene_from_json
-from ncu_tools.roofline.scene_builder import scene_of, short_label
+from ncu_tools.roofline.scene_builder import scene_of
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import by_day, one_in
@@ -300,16 +300,21 @@ class TestViews:
         pairs = {(scene.marks[arrow.start].label, scene.marks[arrow.end].label) for arrow in scene.arrows}
         assert pairs == {("r1", "r64"), ("a1", "a64")}
 
-    @pytest.mark.parametrize(
-        ("name", "label"),
-        [
-            ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>(T1::Params)", "cutlass_80_tensorop_bf16_s16816gemm"),
-            ("void at::native::(anonymous namespace)::softmax<float>(int)", "softmax"),
-            ("triad(double *)", "triad"),
-        ],
-    )  # fmt: skip
-    def test_names_of_kernels_are_the_shortest_that_differ(self, name: str, label: str) -> None:
-        assert short_label(name) == label
+    def test_kernels_that_would_read_alike_are_labelled_by_what_differs(self) -> None:
+        names = [f"void at::native::(anonymous namespace)::softmax<float, {size}>(float *, int)" for size in (6, 7)]
+        work = NAME | sass(ffma=1e6) | tensor()
+        runs = {run: table(*(launch(name, work, ns=1e4, dram=1e6) for name in names)) for run in ("a", "b")}
+        labels = {mark.name: mark.label for mark in scene_of(roofline(runs)).marks}
+        assert labels == {names[0]: "softmax fp32 (6)", names[1]: "softmax fp32 (7)"}
+        of_launches = scene_of(roofline({"a": runs["a"]}, look=Look(view="launches")))
+        assert sorted(mark.label for mark in of_launches.marks) == ["softmax fp32 (6) #0", "softmax fp32 (7) #1"]
+
+    def test_ranges_are_labelled_as_they_are(self) -> None:
+        launches = [
+            launch("k", NAME | sass(ffma=1e6), ns=1e4, dram=1e6, nvtx_path=[f"a step (of {n})"]) for n in (1, 2)
+        ]
+        marks = scene_of(roofline({"run": table(*launches)}, look=Look(group="nvtx"))).marks
+        assert {mark.label for mark in marks} == {"a step (of 1)", "a step (of 2)"}
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ function kernelInParts(content, { onChoose, kernelSelect, isShown, noun }) {
     const run = new Set(kernels.rows.map((one) => valueOf(one, "run"))).size > 1 ? ` of ${valueOf(row, "run")}` : "";
     const diagnosis = valueOf(row, "diagnosis");
     body.replaceChildren(
-      element("code", { class: "name" }, valueOf(row, "kernel")),
+      ...namesOf(row),
       element("p", { class: "hint" }, `${capital(noun)} ${shownNumber + 1}${run}: ${kernel.about}`),
       ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
       element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),

@@ -11,6 +11,7 @@ const aNoun = `${noun === "operator" ? "an" : "a"} ${noun}`;
 const runOfKernel = kernels.rows.map((row) => content.runs.indexOf(valueOf(row, "run")));
 let chosenRuns = new Set(content.runs.keys());
 const isShown = (number) => chosenRuns.has(runOfKernel[number]);
+const nameOf = (row) => valueOf(row, "kernel_shown") ?? valueOf(row, "kernel");
 
 // ---------------------------------------------------------------------------------------------------------- summary
 
@@ -80,14 +81,15 @@ function factsOf(row, names) {
   });
 }
 
-// What hovering says of a kernel: its name, shortened, and the numbers that place it.
+// What hovering says of a kernel: its short name, the start of its whole one, and the numbers that place it.
 function describe(number) {
   const row = kernels.rows[number];
-  const name = valueOf(row, "kernel");
-  const short = name.length > 160 ? `${name.slice(0, 159)}…` : name;
+  const [name, short] = [valueOf(row, "kernel"), nameOf(row)];
+  const whole = name.length > 300 ? `${name.slice(0, 299)}…` : name;
   const run = several ? ["run"] : [];
   return [
     element("strong", {}, `${number + 1}  ${short}`),
+    ...(short === name ? [] : [element("code", { class: "name" }, whole)]),
     element("dl", {}, ...factsOf(row, [...run, ...INTRODUCED.slice(1)]), ...beforeOf(number)),
   ];
 }
@@ -100,8 +102,17 @@ function beforeOf(number) {
   const [before, after] = [was, now].map((row) => valueOf(row, "time_total_ns"));
   const ratio = before > 0 && after !== null ? `, now ${digits(after / before)} x` : "";
   const time = before === null ? "time not known" : duration(before);
-  const renamed = valueOf(was, "kernel") === valueOf(now, "kernel") ? "" : `, as ${valueOf(was, "kernel")}`;
+  const renamed = valueOf(was, "kernel") === valueOf(now, "kernel") ? "" : `, as ${nameOf(was)}`;
   return [element("dt", {}, `in ${valueOf(was, "run")}`), element("dd", {}, `${time}${ratio}${renamed}`)];
+}
+
+// The short name of a kernel and its whole one.
+function namesOf(row) {
+  const short = valueOf(row, "kernel_shown");
+  return [
+    ...(short === null ? [] : [element("p", { class: "short-name" }, short)]),
+    element("code", { class: "name" }, valueOf(row, "kernel")),
+  ];
 }
 
 function kernelPanel() {
@@ -110,15 +121,13 @@ function kernelPanel() {
   function show(number) {
     if (number === null) return panel.replaceChildren(element("p", { class: "hint" }, hint));
     const row = kernels.rows[number];
-    const run = several ? ["kernel"] : ["kernel", "run"];
-    const names = kernels.columns
-      .map((column) => column.name)
-      .filter((name) => !run.includes(name) && name !== "flops_lower_bound");
+    const said = ["kernel", "kernel_shown", "flops_lower_bound", ...(several ? [] : ["run"])];
+    const names = kernels.columns.map((column) => column.name).filter((name) => !said.includes(name));
     const [sentences, facts] = [
       ["diagnosis", "flag"],
       names.filter((name) => !["diagnosis", "first_cause", "flag", "unit"].includes(name)),
     ];
-    const said = sentences.flatMap((name) =>
+    const told = sentences.flatMap((name) =>
       valueOf(row, name) ? [element("p", { class: name }, valueOf(row, name))] : [],
     );
     const unplaced = plot.points.some((point) => point.number === number)
@@ -132,8 +141,8 @@ function kernelPanel() {
     );
     return panel.replaceChildren(
       element("h3", {}, `${capital(noun)} ${number + 1}`, goes),
-      element("code", { class: "name" }, valueOf(row, "kernel")),
-      ...said,
+      ...namesOf(row),
+      ...told,
       ...unplaced,
       element("dl", { class: "facts" }, ...factsOf(row, facts), ...beforeOf(number)),
     );
@@ -282,7 +291,7 @@ function drawHotspots() {
   const selects = [selectOf("Run", "run"), selectOf("Bound", "bound"), selectOf("Unit", "unit")].filter(Boolean);
   const count = element("output", { id: "count" });
   const searched = kernels.rows.map((row) =>
-    ["kernel", "run", "bound", "diagnosis"]
+    ["kernel_shown", "kernel", "run", "bound", "diagnosis"]
       .map((name) => valueOf(row, name) ?? "")
       .join(" ")
       .toLowerCase(),
@@ -327,10 +336,9 @@ function drawHotspots() {
 const kernelSelects = [];
 function kernelSelect(id, numbers, onChoose) {
   const options = numbers.map((number) => {
-    const name = valueOf(kernels.rows[number], "kernel");
-    const run = several ? ` (${valueOf(kernels.rows[number], "run")})` : "";
-    const short = name.length > 90 ? `${name.slice(0, 89)}…` : name;
-    return element("option", { value: number }, `${number + 1}  ${short}${run}`);
+    const row = kernels.rows[number];
+    const run = several ? ` (${valueOf(row, "run")})` : "";
+    return element("option", { value: number, title: valueOf(row, "kernel") }, `${number + 1}  ${nameOf(row)}${run}`);
   });
   const select = element("select", { id }, ...options);
   select.addEventListener("change", () => onChoose(Number(select.value)));

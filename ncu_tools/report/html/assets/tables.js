@@ -29,27 +29,31 @@ function notesOf(notes, title = "") {
 
 // ------------------------------------------------------------------------------------------------------------ cells
 
+// The shorter form in which a text is shown: a column of its name with "_shown" behind has it, or null.
+function shorterOf(table, row, place) {
+  return row[placeOf(table, `${table.columns[place].name}_shown`)] ?? null;
+}
+
 function cellOf(table, row, place) {
   const column = table.columns[place];
-  const text = shown(table, row, place);
+  const whole = shown(table, row, place);
+  const text = shorterOf(table, row, place) ?? whole;
   const cell = element("td", { class: column.kind === "text" ? `text ${column.name}` : "number" });
   if (column.kind === "fraction" && text) {
     cell.classList.add("share");
     cell.style.setProperty("--share", Math.min(Math.max(row[place], 0), 1));
   }
-  if (column.kind === "text" && text.length > LONG_TEXT) {
-    cell.append(element("span", { class: "long", title: text }, text));
-  } else {
-    cell.append(text);
-  }
+  const isLong = column.kind === "text" && text.length > LONG_TEXT;
+  if (isLong || text !== whole) cell.title = whole;
+  cell.append(isLong ? element("span", { class: "long" }, text) : text);
   return cell;
 }
 
-// Columns in which any row has something; lower bounds are marks on other columns.
+// Columns in which any row has something; lower bounds and shorter forms are marks on other columns.
 function columnsWithContent(table, wanted = null) {
   return table.columns
     .map((column, place) => place)
-    .filter((place) => !table.columns[place].name.endsWith("_lower_bound"))
+    .filter((place) => !/_(lower_bound|shown)$/.test(table.columns[place].name))
     .filter((place) => !wanted || wanted.includes(table.columns[place].name))
     .filter((place) => table.rows.some((row) => row[place] !== null));
 }
@@ -87,10 +91,11 @@ function fitColumns(box, hint, elsewhere, table, placesOf, draw) {
 const inWords = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 // Row numbers in the order of a column; what is not known comes last either way.
-function ordered(rows, numbers, place, descending) {
+function ordered(table, numbers, place, descending) {
   const sign = descending ? -1 : 1;
+  const valueIn = (row) => shorterOf(table, row, place) ?? row[place];
   return [...numbers].sort((one, other) => {
-    const [left, right] = [rows[one][place], rows[other][place]];
+    const [left, right] = [valueIn(table.rows[one]), valueIn(table.rows[other])];
     if (left === null || right === null) return (left === null) - (right === null) || one - other;
     const difference = typeof left === "string" ? inWords.compare(left, right) : left - right;
     return sign * difference || one - other;
@@ -184,7 +189,7 @@ function sortableTable(
     const isNumber = table.columns[place].kind !== "text";
     state.descending = state.place === place ? !state.descending : isNumber;
     state.place = place;
-    state.kept = ordered(table.rows, state.kept, place, state.descending);
+    state.kept = ordered(table, state.kept, place, state.descending);
     draw();
   }
 
@@ -192,7 +197,7 @@ function sortableTable(
   function keep(predicate, isThere = state.isThere) {
     state.isThere = isThere;
     state.kept = table.rows.map((row, number) => number).filter(predicate);
-    if (state.place !== null) state.kept = ordered(table.rows, state.kept, state.place, state.descending);
+    if (state.place !== null) state.kept = ordered(table, state.kept, state.place, state.descending);
     state.limit = ROWS_AT_ONCE;
     fit();
     return state.kept;

@@ -21,7 +21,6 @@ from ncu_tools.kernels.view.next_step import NextStep, next_step
 from ncu_tools.kernels.view.part_rows import (
     PARTS,
     SAID_OF_RULES,
-    name_of_view,
     notes_of,
     rows_of_part,
     telling_sentences,
@@ -211,10 +210,24 @@ def test_a_kernel_without_a_cause_says_so_once_beside_what_is_possible() -> None
     assert (out["value"], lacks["value"]) == ("perhaps", "not counted")
 
 
-def test_a_kernel_is_called_by_its_readable_name() -> None:
-    long = f"void norm<{'float, ' * 100}int>(float *)"
-    shown = kernel_view(table(launch(long, {"sm__cycles_elapsed.max": metric(1.0)})))
-    assert name_of_view(shown).startswith("norm: 1 launch")
+def test_a_kernel_is_headed_by_its_short_name_and_its_full_one_stands_in_its_identity() -> None:
+    full = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+    found = kernel_view(table(launch(full, {SM_WHOLE: metric(30.0)}, ns=1e5)))
+    assert notes_of(found)[0] == "elementwise add fp32: 1 launch"
+    assert rows(found, "identity")["full name"]["against"] == full
+
+
+def test_a_full_name_that_would_fill_the_screen_is_cut_in_its_middle() -> None:
+    long = f"norm<{'float, ' * 100}int>(float *)"
+    shown = rows(kernel_view(table(launch(long, {SM_WHOLE: metric(30.0)}, ns=1e5))), "identity")["full name"]["against"]
+    name, _, rest = shown.partition(" (")
+    assert (len(name), rest) == (400, f"{len(long)} characters: --format json)")
+    assert name.startswith("norm<float, ")
+    assert name.endswith(" int>(float *)")
+
+
+def test_a_kernel_whose_short_name_is_its_full_one_has_no_row_of_it() -> None:
+    assert "full name" not in rows(view({SM_WHOLE: 30.0}), "identity")
 
 
 def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path) -> None:
@@ -223,7 +236,8 @@ def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path)
     write_manifest(Manifest([], "ncu", "", clock_control="base", cache_control="none"), tmp_path)
     shown = ran("kernel", str(tmp_path), "--part", "identity").stdout
     assert [" ".join(line.split()) for line in shown.splitlines()][-2:] == ["clock control base", "cache control none"]
-    assert "short name" in shown
+    assert "full name" in shown
+    assert shown.startswith("gemm bf16 128x256x32 tn: ")
     assert "clock control" not in ran("kernel", str(sample), "--part", "identity").stdout
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.kernels.diagnosis.diagnose import CauseEvidence, KernelCause
 from ncu_tools.kernels.names.kernel_ids import kernel_id
@@ -25,6 +27,7 @@ from ncu_tools.report.digest.statements import (
 )
 from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
+from tests.support.launches import launch, table
 from tests.support.reports import (
     FAULTS,
     REPORT_SUFFIXES,
@@ -206,10 +209,22 @@ def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
 @needs_shared_reports
 def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_no_shapes() -> None:
     trace = SHARED / "reports/kineto/AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
-    (product,) = (
-        line for line in called_here("digest", str(trace), cwd=SAMPLES).out.splitlines() if "`sm90_xmma_gemm" in line
-    )
+    lines = called_here("digest", str(trace), cwd=SAMPLES).out.splitlines()
+    (product,) = (line for line in lines if "`gemm bf16 128x128x64 tn`" in line)
     assert "nearest bound tensor BF16, of which it reaches 63.0 % (by shapes, an estimate)" in product
+
+
+@pytest.mark.parametrize("against", [[], ["--against", "old.parquet"]])
+def test_kernels_of_one_name_are_told_apart(against: list[str], tmp_path: Path) -> None:
+    names = [f"void at::native::elementwise_kernel<at::native::CUDAFunctor_add<{one}>>(int)" for one in ("int", "long")]
+    names.append("void at::native::elementwise_kernel<at::native::CUDAFunctor_add<int>, 4>(int)")
+    for run, seconds in (("old", 1), ("new", 3)):
+        launches = table(*(launch(name, {}, ns=1e5 * seconds) for name in names * 4))
+        write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / f"{run}.parquet")
+    result = called_here("digest", "new.parquet", *against, cwd=tmp_path)
+    told = result.out
+    for name in ("elementwise add int32", "elementwise add int64", "elementwise add int32 (4)"):
+        assert told.count(f"- `{name}` (k") == 1, result.err
 
 
 def test_copies_and_fills_of_a_trace_are_no_launches_of_kernels(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ function runsTable(content, onChange) {
   function draw() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = everyRun.filter((place) => words.every((word) => searched[place].includes(word)));
-    state.kept = state.place === null ? fits : ordered(table.rows, fits, state.place, state.descending);
+    state.kept = state.place === null ? fits : ordered(table, fits, state.place, state.descending);
     headings.forEach((heading, index) => {
       heading.hidden = !state.shown.includes(places[index]);
       const sorted = places[index] === state.place;

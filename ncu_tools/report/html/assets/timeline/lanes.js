@@ -8,6 +8,8 @@ const WORDS = { least: 40, perLetter: 6.1 };
 const CLOSEST_NS = 100;
 const MOST_DRAWN = 2000;
 const LONGEST_GAPS = "longest gaps";
+// Which part of the letters that are left of a name stands before the cut: the first with which no other name reads alike.
+const BEFORE_THE_CUT = [0.5, 0.3, 0.7, 0, 1];
 
 function milliseconds(nanoseconds) {
   return `${Number((nanoseconds / 1e6).toFixed(4)).toLocaleString("en-US", { maximumFractionDigits: 4 })} ms`;
@@ -50,7 +52,32 @@ function mergedBoxes(boxes, width) {
   return found;
 }
 
+// What cuts names to so many letters, in the middle or where they differ; to nothing where each cut is another's too.
+function cutApart(names) {
+  const ofLetters = new Map();
+  const cutAt = (name, letters, part) => {
+    const before = Math.round(part * (letters - 1));
+    return `${name.slice(0, before)}…${name.slice(name.length - (letters - 1 - before))}`;
+  };
+  function cutTo(letters) {
+    const long = names.filter((name) => name.length > letters);
+    const cut = new Map();
+    for (const part of letters < 2 ? [] : BEFORE_THE_CUT) {
+      const alike = d3.group(long, (name) => cutAt(name, letters, part));
+      for (const [text, [name, ...others]] of alike) if (!others.length && !cut.has(name)) cut.set(name, text);
+    }
+    return cut;
+  }
+  return (name, letters) => {
+    if (name.length <= letters) return name;
+    if (!ofLetters.has(letters)) ofLetters.set(letters, cutTo(letters));
+    return ofLetters.get(letters).get(name) ?? "";
+  };
+}
+
 function timelineLanes(content, { runs, several }) {
+  const everyName = [...content.texts.map(([name]) => name), ...content.kinds.map(({ title }) => title)];
+  const cutName = cutApart([...new Set(everyName)]);
   const kindClass = (kind) => `kind-${content.kinds[kind].title.replaceAll(" ", "-")}`;
   const select = element("select", { id: "timeline-step" });
   const body = element("div");
@@ -250,7 +277,7 @@ function timelineLanes(content, { runs, several }) {
       .attr("class", (one) => `on-${kindClass(one.box.times[0][0])}`)
       .attr("x", (one) => Math.max(one.left, labelWidth()) + 4)
       .attr("y", (one) => one.lane.y + LANES.lane - 6)
-      .text((one) => cutTo(nameOf(one), room(one) - 8));
+      .text((one) => cutName(nameOf(one), Math.floor((room(one) - 8) / WORDS.perLetter)));
   }
 
   function cutTo(text, pixels) {
@@ -360,7 +387,8 @@ function timelineLanes(content, { runs, several }) {
       const { longest } = state.step;
       const known = columnsWithContent(longest).filter((place) => longest.columns[place].name !== "start_ns");
       const row = longest.rows[box.rank];
-      facts.push(...known.map((place) => pair(longest.columns[place].title, shown(longest, row, place))));
+      const textOf = (place) => shorterOf(longest, row, place) ?? shown(longest, row, place);
+      facts.push(...known.map((place) => pair(longest.columns[place].title, textOf(place))));
       return [element("strong", {}, nameOf({ box })), element("dl", { class: "facts" }, ...facts.flat())];
     }
     facts.push(pair("lasts", duration(length)));
