@@ -492,7 +492,8 @@ class TestTheCommand:
         assert output.index("Example:") < output.index("ncu-bench doctor")
 
     @pytest.mark.usefixtures("ill")
-    def test_the_table_shows_every_check_with_its_whole_advice(self) -> None:
+    def test_the_table_shows_every_check_with_its_whole_advice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "400")
         result = invoke()
         lines = result.output.splitlines()
         assert result.exit_code == 0

@@ -380,7 +380,7 @@ class TestDifferentConditions:
 
 class TestGates:
     def gated(self, write: Write, base: list[Row], new: list[Row], gate: str) -> tuple[int, str]:
-        code = invoked(write("base", *base), write("new", *new), "--fail-on", gate)
+        code = invoked(write("base", *base), write("new", *new), "--wide", "--fail-on", gate)
         return code.exit_code, code.stdout
 
     @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ class TestTheCommand:
             ):
                 assert last[column] is not None
             assert [one["points"] for one in document["summaries"]] == [1] * 4
-        text = invoked(*folders).stdout
+        text = invoked(*folders, "--wide").stdout
         assert "self GPU" in text
         assert "resnet50: NVIDIA A100 is 6.9" in text
 

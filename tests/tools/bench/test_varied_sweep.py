@@ -187,7 +187,7 @@ class TestTheCommand:
         return tmp_path
 
     def test_measures_each_point_and_goes_on_where_one_fails(self, here: Path) -> None:
-        told = called_here("bench", "k.py:product", "--vary", "n=8..64*2", "-o", "sweep", *QUICK, cwd=here)
+        told = called_here("bench", "k.py:product", "--vary", "n=8..64*2", "-o", "sweep", "--wide", *QUICK, cwd=here)
         assert told.code == 0, told.err
         table = read_bench(here / "sweep" / "bench.parquet")
         assert table.column("n").to_pylist() == [8, 16, 32, 64]
