@@ -12,25 +12,27 @@ AnyNote = TypeVar("AnyNote", bound="Note")
 class Kind(IntEnum):
     """What a note is about, in the order in which notes are shown."""
 
-    LOST = 0
+    ASKED = 0
+    """What an option asked for and the run cannot give, and what is shown in its place."""
+    LOST = 1
     """Launches, events or files that are damaged or were left out: the numbers are of less than what ran."""
-    NO_TIME = 1
+    NO_TIME = 2
     """Times that are not known."""
-    PLAIN = 2
+    PLAIN = 3
     """Anything else."""
-    NOT_KNOWN = 3
+    NOT_KNOWN = 4
     """FLOPs, bytes, ceilings and ranges that are not known, and what collects them."""
-    ESTIMATE = 4
+    ESTIMATE = 5
     """Numbers that are estimates or lower bounds."""
-    METHOD = 5
+    METHOD = 6
     """How numbers came about: clocks, sources, what steps are."""
-    NOT_MEASURED = 6
+    NOT_MEASURED = 7
     """Metrics that came back n/a, and tables that a recording lacks."""
-    MORE = 7
+    MORE = 8
     """What else could be shown, as rows beyond --top."""
-    IN_HEAD = 8
+    IN_HEAD = 9
     """What the head line of the table says in short: `subject` is that. Only JSON has the sentence."""
-    WRITTEN = 9
+    WRITTEN = 10
     """A file or folder that the command wrote. It is always shown, and last."""
 
 

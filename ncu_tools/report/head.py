@@ -85,7 +85,7 @@ def head_of(
     runs: Sequence[str], table: pa.Table | None = None, notes: Iterable[str] = (), *, only: str = "", **known: Any
 ) -> Head:
     """The head of runs: what is `known`, and else what their launches say; `notes` have more, `only` was selected."""
-    settings = (*(settings_of(runs[0]) if len(runs) == 1 else ()), *([only] if only else ()))
+    settings = (*([only] if only else ()), *(settings_of(runs[0]) if len(runs) == 1 else ()))
     more = (*known.pop("more", ()), *(() if only else in_head(notes)))  # notes are of all launches
     if table is not None:
         known = {"devices": names_of_devices(table), "launches": _launches(table), "time_ns": _time(table), **known}

@@ -279,12 +279,6 @@ def text_width(text: str) -> int:
     return cell_len(text)
 
 
-def left_out(table: Table, width: int | None) -> list[Column]:
-    """The columns that do not fit a terminal of `width` columns."""
-    kept, _, _ = _layout(table, width)
-    return [column for column in table.shown_columns() if column not in kept]
-
-
 def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, int], int]:
     """The columns that fit, the width of each by name, and the gap between them."""
     columns = table.shown_columns()

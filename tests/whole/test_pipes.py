@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT, SAMPLES
 from tests.support.nightly import by_day
+from tests.support.ran import below_head
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -122,7 +123,7 @@ def test_a_pipe_gets_plain_text_the_same_each_time_and_whatever_the_terminal(wor
             [*PROGRAM, *words], capture_output=True, cwd=tmp_path, env=environment(**setting), check=True, timeout=120
         )
         assert ESCAPE not in done.stdout + done.stderr
-        assert "…".encode() not in done.stdout
+        assert "…" not in below_head(done.stdout.decode())
         outputs.add(done.stdout)
     assert len(outputs) == 1
 
@@ -134,7 +135,6 @@ def test_a_width_can_be_given_where_no_terminal_is(width: int) -> None:
     )
     lines = done.stdout.decode().splitlines()
     assert max(map(len, lines)) <= width
-    assert f"no room in {width} columns for: " in done.stderr.decode()
 
 
 def on_a_terminal(words: list[str], **settings: str) -> bytes:

@@ -188,7 +188,7 @@ def _heads(
         total = found[theirs.name].total
         for side, sums in ((ours, total.base), (theirs, total.new)):
             known = {"launches": sums.launches, "time_ns": sums.time_total_ns} if isinstance(sums, Hotspot) else {}
-            devices = tuple(sorted(side.run.observed.texts["device_name"]))
+            devices = side.run.observed.devices
             title = _time_title(sides)
             runs[side.name] = head_of(
                 [side.name], None, side.notes, only=only, devices=devices, time_title=title, **known
