@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
@@ -180,7 +180,7 @@ def ranked(
     """Sort the kernels of one run by `by` (one of `ORDERS`) and add their shares of the run; flags follow `notes`."""
     rows = list(kernels)
     is_known = any(getattr(row, ORDERS[by]) is not None for row in rows)
-    fallback = [] if is_known or by == "time" else [Note(BY_TIME.format(by, NEEDS[by]), Kind.ASKED)]
+    fallback = [] if is_known or by == "time" else [Note(BY_TIME.format(by, NEEDS[by]), NoteKind.ASKED)]
     orders = ORDERS[by], ORDERS["time"]
 
     def rank(row: Hotspot) -> tuple[float, float, str]:

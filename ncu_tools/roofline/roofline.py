@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
 
@@ -347,7 +347,7 @@ def _note_what_is_missing(result: Roofline, what: str) -> None:
     if not result.ceilings:
         alone = "the plot shows the points alone" if result.density or result.drawable else "the plot is empty"
         unknown = f"no ceiling is known, so {alone}; name a machine with --machine NAME"
-        result.notes.append(Note(unknown, Kind.NOT_KNOWN, "ceilings"))
+        result.notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
 
 
 def others_beside(

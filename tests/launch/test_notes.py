@@ -5,17 +5,17 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from ncu_launch.notes import Kind, Note, in_head, kind_of, kinds_in, reworded, shown_notes, with_kinds
+from ncu_launch.notes import Note, NoteKind, in_head, kind_of, kinds_in, reworded, shown_notes, with_kinds
 
-FAILED = Note("1 failed launch", Kind.LOST)
-NO_FLOPS = Note("2 launches have no FLOP counts", Kind.NOT_KNOWN, "FLOPs")
-UNKNOWN_FLOPS = Note("FLOPs of 2 launches are not known", Kind.NOT_KNOWN, "FLOPs")
-BUSY = Note("the GPU was busy for 12.0 %", Kind.IN_HEAD, "GPU busy 12.0 %")
+FAILED = Note("1 failed launch", NoteKind.LOST)
+NO_FLOPS = Note("2 launches have no FLOP counts", NoteKind.NOT_KNOWN, "FLOPs")
+UNKNOWN_FLOPS = Note("FLOPs of 2 launches are not known", NoteKind.NOT_KNOWN, "FLOPs")
+BUSY = Note("the GPU was busy for 12.0 %", NoteKind.IN_HEAD, "GPU busy 12.0 %")
 
 
 def test_the_weightiest_kind_comes_first_and_a_text_counts_as_plain() -> None:
     assert shown_notes([NO_FLOPS, "plain", FAILED]) == [FAILED, "plain", NO_FLOPS]
-    assert kind_of("plain") == Kind.PLAIN
+    assert kind_of("plain") == NoteKind.PLAIN
 
 
 def test_a_text_and_a_subject_are_shown_once() -> None:
@@ -24,7 +24,7 @@ def test_a_text_and_a_subject_are_shown_once() -> None:
 
 def test_what_stands_in_the_head_line_is_no_note_below_the_table() -> None:
     assert shown_notes([BUSY, FAILED]) == [FAILED]
-    assert in_head([BUSY, FAILED, BUSY, Note("a sentence alone", Kind.IN_HEAD)]) == ["GPU busy 12.0 %"]
+    assert in_head([BUSY, FAILED, BUSY, Note("a sentence alone", NoteKind.IN_HEAD)]) == ["GPU busy 12.0 %"]
 
 
 def test_a_note_in_other_words_keeps_its_kind_and_says_nothing_of_the_same_subject() -> None:
@@ -34,7 +34,7 @@ def test_a_note_in_other_words_keeps_its_kind_and_says_nothing_of_the_same_subje
 
 def test_other_processes_get_a_note_with_its_kind_and_subject() -> None:
     found = pickle.loads(pickle.dumps(NO_FLOPS))  # noqa: S301 - made here
-    assert (found, found.kind, found.subject) == (NO_FLOPS, Kind.NOT_KNOWN, "FLOPs")
+    assert (found, found.kind, found.subject) == (NO_FLOPS, NoteKind.NOT_KNOWN, "FLOPs")
 
 
 def test_what_a_file_says_of_notes_makes_notes_of_its_texts() -> None:
@@ -42,7 +42,7 @@ def test_what_a_file_says_of_notes_makes_notes_of_its_texts() -> None:
     texts = {"notes": ["1 failed launch", "plain"], "reports": [{"notes": ["2 launches have no FLOP counts"]}]}
     found = with_kinds(texts, kinds_in(values))
     assert found == values
-    assert [kind_of(one) for one in found["notes"]] == [Kind.LOST, Kind.PLAIN]
+    assert [kind_of(one) for one in found["notes"]] == [NoteKind.LOST, NoteKind.PLAIN]
     assert found["reports"][0]["notes"][0].subject == "FLOPs"
 
 

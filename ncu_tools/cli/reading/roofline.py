@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC, Machine, find_machine
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -477,7 +477,7 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
         sources: dict[str, dict[str, None]] = {}
         for ceiling in result.ceilings:
             sources.setdefault(ceiling.device, {})[ceiling.source] = None
-        return [Note(f"ceilings of {device}: {'; '.join(found)}", Kind.METHOD) for device, found in sources.items()]
+        return [Note(f"ceilings of {device}: {'; '.join(found)}", NoteKind.METHOD) for device, found in sources.items()]
     if output_format != "csv":  # JSON has them, and text and Markdown a table of them
         return []
     ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}

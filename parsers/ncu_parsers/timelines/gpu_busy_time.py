@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.schema.tables import Floats
 
@@ -102,11 +102,11 @@ class BusyAccount:
         with_kernels = {(one.process, one.device): one.busy for one in self._kernels.gpus()}
         gpus = [replace(gpu, with_kernels=with_kernels.get((gpu.process, gpu.device), 0.0)) for gpu in self._all.gpus()]
         several = [gpu for gpu in gpus if gpu.operations > 1 and gpu.span > 0]
-        notes: list[str] = [Note(_shares(several), Kind.IN_HEAD, _in_short(several))] if several else []
+        notes: list[str] = [Note(_shares(several), NoteKind.IN_HEAD, _in_short(several))] if several else []
         busy = sum(gpu.busy for gpu in gpus)
         if self._total > busy * OVERLAP_NOTED:
             added = f"operations overlap: their times add up to {self._total / 1e6:,.1f} ms"
-            notes.append(Note(f"{added}, in which the GPUs were busy for {busy / 1e6:,.1f} ms", Kind.METHOD))
+            notes.append(Note(f"{added}, in which the GPUs were busy for {busy / 1e6:,.1f} ms", NoteKind.METHOD))
         return notes
 
 

@@ -15,7 +15,7 @@ from termios import TIOCSWINSZ
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.terminal_notes import LINES, MoreToSee, WrittenFile, fitted_notes
 from tests.conftest import ROOT, SAMPLES
@@ -62,7 +62,11 @@ def test_without_a_limit_every_note_is_whole() -> None:
 
 
 def test_a_missing_time_is_told_before_a_metric_that_came_back_na() -> None:
-    notes = [Note("1 metric came back n/a: m", Kind.NOT_MEASURED), SHORT, Note("1 of 1 have no times", Kind.NO_TIME)]
+    notes = [
+        Note("1 metric came back n/a: m", NoteKind.NOT_MEASURED),
+        SHORT,
+        Note("1 of 1 have no times", NoteKind.NO_TIME),
+    ]
     assert fitted_notes(notes, 80) == [
         "note: 1 of 1 have no times", f"note: {SHORT}", "note: 1 metric came back n/a: m",
     ]  # fmt: skip

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ncu_launch.notes import Kind, kind_of
+from ncu_launch.notes import NoteKind, kind_of
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
@@ -80,7 +80,7 @@ def test_an_order_that_nothing_is_known_for_falls_back_to_time_and_says_so(by: s
     result = found(of("a", 10.0), of("b", 30.0), of("c", 20.0), by=by)
     assert [row.kernel for row in result.rows] == ["b", "c", "a"]
     (said,) = [note for note in result.notes if f"--sort {by}" in note]
-    assert kind_of(said) == Kind.ASKED
+    assert kind_of(said) == NoteKind.ASKED
     assert not any("--sort" in note for note in found(of("a", 10.0)).notes)
 
 

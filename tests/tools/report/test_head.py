@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ncu_launch.files.manifest import Manifest, write_manifest
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -82,7 +82,7 @@ def test_launches_tell_device_count_and_time_without_those_that_failed() -> None
 
 
 def test_notes_put_what_they_say_in_short_there_but_not_on_a_part_of_the_launches() -> None:
-    notes = ["plain", Note("the GPU was busy", Kind.IN_HEAD, "GPU busy 12.0 %")]
+    notes = ["plain", Note("the GPU was busy", NoteKind.IN_HEAD, "GPU busy 12.0 %")]
     assert head_of(["r"], None, notes).more == ("GPU busy 12.0 %",)
     assert head_of(["r"], None, notes, only="phase forward").more == ()
 
