@@ -255,7 +255,8 @@ def command(
             row["kernel_id"] = kernel_id(row["kernel"])
     if runs:
         by_name = result.view == KERNELS and placed.group == "name"
-        heads = _heads(result.points, result.runs, only, notes, time_title=result.time_title, by_name=by_name)
+        every = [*result.notes, *notes]
+        heads = _heads(result.points, result.runs, only, every, time_title=result.time_title, by_name=by_name)
         echo_heads(heads, output_format)
         table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
     if here:

@@ -104,6 +104,7 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
+    from ncu_tools.cli.tables.kernel.part_text import WIDTH
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
     from ncu_tools.kernels.view.kernel_view import kernel_view
     from ncu_tools.kernels.view.next_step import next_step
@@ -145,7 +146,7 @@ def command(
     elif output_format == "markdown":
         show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format, head=head)
     else:
-        echo_head(head, output_format)
+        echo_head(head, output_format, widest=WIDTH)
         _show_text(view, parts, _step_rows(step), notes)
 
 
