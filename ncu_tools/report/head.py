@@ -100,7 +100,7 @@ def settings_of(run: str) -> tuple[str, ...]:
     numbers = {"batch": "batch_size", "size": "input_size", "length": "sequence_length"}
     phases = workload.get("phases")
     words = [
-        workload.get("target"),
+        PurePath(str(workload.get("target") or "")).name,
         *(f"{title} {workload[name]}" for title, name in numbers.items() if workload.get(name) is not None),
         workload.get("dtype") and f"{workload['dtype']}{' autocast' * bool(workload.get('autocast'))}",
         workload.get("mode"),

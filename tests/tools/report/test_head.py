@@ -66,9 +66,12 @@ def test_names_have_no_folders_and_cannot_act_on_a_terminal(tmp_path: Path, monk
 def test_a_run_folder_says_how_its_model_was_run(tmp_path: Path) -> None:
     workload = Workload("resnet18", batch_size=8, input_size=64, dtype="bf16", autocast=True, phases=("forward",))
     write_manifest(Manifest([], "ncu", "", workload=asdict(workload)), tmp_path)
+    (tmp_path / "of_a_file").mkdir()
     settings = ("resnet18", "batch 8", "size 64", "bf16 autocast", "eager", "forward")
     assert head_of([str(tmp_path)]).settings == settings
     assert head_of([str(tmp_path / "report.csv")]).settings == ()
+    write_manifest(Manifest([], "ncu", "", workload=asdict(Workload("/home/me/model.py:make"))), tmp_path / "of_a_file")
+    assert head_of([str(tmp_path / "of_a_file")]).settings[:2] == ("model.py:make", "batch 1")
     assert head_of([str(tmp_path), "other"]).settings == ()
     assert head_of([str(tmp_path)], only="phase forward").settings == ("phase forward", *settings)
 
