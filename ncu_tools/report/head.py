@@ -30,8 +30,9 @@ STANDARD_INPUT = "-"
 class Head:
     """What a table is of, None and () where it is not known.
 
-    `runs` are as the user named them. `settings` say how they were run, in words: batch, type, mode, phases. `more` is
-    what else belongs there, `first` the sentence on what costs most.
+    `runs` are as the user named them, and `title` tells them apart where their last names do not. `settings` say how they
+    were run, in words: batch, type, mode, phases. `more` is what else belongs there, `first` the sentence on what costs
+    most.
     """
 
     runs: tuple[str, ...]
@@ -42,10 +43,11 @@ class Head:
     settings: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     first: str | None = None
+    title: str = ""
 
     def line(self, width: int | None = None) -> str:
         """The line, cut to a width: a long name in its middle, then what stands last is left out."""
-        name, facts = _named(list(map(short_run, self.runs)), "runs"), self._facts()
+        name, facts = printable(self.title) or _named(list(map(short_run, self.runs)), "runs"), self._facts()
         if width is not None:
             name = cut_in_the_middle(name, max(width - text_width(": " + ", ".join(facts)), SHORTEST_NAME))
             while facts and text_width(_joined(name, facts)) > width:

@@ -289,6 +289,7 @@ def _heads(
     time_title: str = "time",
 ) -> list[Head]:
     """A line for each run; of a single one with its kernel that costs most."""
+    from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.report.first_sentences import first_kernel
     from ncu_tools.report.head import head_of
 
@@ -303,7 +304,7 @@ def _heads(
                 first=first_kernel(spots, by_name=by_name) if len(runs) == 1 else None,
             )
         )  # fmt: skip
-    return found
+    return told_apart(found)
 
 
 def _levels(wanted: Sequence[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ncu_launch.notes import Note, NoteKind
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.cli.tables.compare.shared import told_apart
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.report.first_sentences import first_kernel
@@ -88,6 +89,12 @@ def test_notes_put_what_they_say_in_short_there_but_not_on_a_part_of_the_launche
     notes = ["plain", Note("the GPU was busy", NoteKind.IN_HEAD, "GPU busy 12.0 %")]
     assert head_of(["r"], None, notes).more == ("GPU busy 12.0 %",)
     assert head_of(["r"], None, notes, only="phase forward").more == ()
+
+
+def test_runs_of_the_same_name_are_told_apart_by_their_folders() -> None:
+    heads = [Head(("before/report.csv",), launches=1), Head(("after/report.csv",), launches=2)]
+    assert [one.line() for one in told_apart(heads)] == ["before/report.csv: 1 launch", "after/report.csv: 2 launches"]
+    assert [one.line() for one in told_apart([heads[0], Head(("x/b.csv",))])] == ["report.csv: 1 launch", "b.csv"]
 
 
 def test_a_text_is_cut_in_its_middle() -> None:

@@ -170,6 +170,7 @@ def _compare(
     output_format: str,
     only: Selection | None,
 ) -> None:
+    from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
     from ncu_tools.report.head import head_of
     from ncu_tools.runs.selection import load_only, pattern_of_ids
@@ -181,8 +182,8 @@ def _compare(
         change = compared((base, new), patterns, pair, launch, machine)
     summed = [note for name in names for note in points_summed(name, only)]
     chosen = only.title if only is not None else ""
-    heads = [head_of([run.name], run.table, run.notes, only=chosen) for run in (base, new)]
-    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format, heads)
+    heads = [head_of([name], run.table, run.notes, only=chosen) for name, run in zip(names, (base, new), strict=True)]
+    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format, told_apart(heads))
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:

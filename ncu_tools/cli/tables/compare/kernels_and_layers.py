@@ -26,6 +26,7 @@ from ncu_tools.cli.tables.compare.shared import (
     CompareRequest,
     change_cells,
     short_names,
+    told_apart,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
@@ -193,7 +194,7 @@ def _heads(
             runs[side.name] = head_of(
                 [side.name], None, side.notes, only=only, devices=devices, time_title=title, **known
             )
-    return list(runs.values())
+    return told_apart(list(runs.values()))
 
 
 def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison], request: CompareRequest) -> list[str]:
