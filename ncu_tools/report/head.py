@@ -30,9 +30,9 @@ STANDARD_INPUT = "-"
 class Head:
     """What a table is of, None and () where it is not known.
 
-    `runs` are as the user named them, and `title` tells them apart where their last names do not. `settings` say how they
-    were run, in words: batch, type, mode, phases. `more` is what else belongs there, `first` the sentence on what costs
-    most.
+    `runs` are as the user named them, and `title` tells them apart where their last names do not. `settings` say how
+    they were run, in words: batch, type, mode, phases. `more` is what else belongs there, `first` the sentence on what
+    costs most.
     """
 
     runs: tuple[str, ...]
