@@ -9,28 +9,30 @@ from typing import Any, TypeVar
 AnyNote = TypeVar("AnyNote", bound="Note")
 
 
-class Kind(IntEnum):
+class NoteKind(IntEnum):
     """What a note is about, in the order in which notes are shown."""
 
-    LOST = 0
+    ASKED = 0
+    """What an option asked for and the run cannot give, and what is shown in its place."""
+    LOST = 1
     """Launches, events or files that are damaged or were left out: the numbers are of less than what ran."""
-    NO_TIME = 1
+    NO_TIME = 2
     """Times that are not known."""
-    PLAIN = 2
+    PLAIN = 3
     """Anything else."""
-    NOT_KNOWN = 3
+    NOT_KNOWN = 4
     """FLOPs, bytes, ceilings and ranges that are not known, and what collects them."""
-    ESTIMATE = 4
+    ESTIMATE = 5
     """Numbers that are estimates or lower bounds."""
-    METHOD = 5
+    METHOD = 6
     """How numbers came about: clocks, sources, what steps are."""
-    NOT_MEASURED = 6
+    NOT_MEASURED = 7
     """Metrics that came back n/a, and tables that a recording lacks."""
-    MORE = 7
+    MORE = 8
     """What else could be shown, as rows beyond --top."""
-    IN_HEAD = 8
+    IN_HEAD = 9
     """What the head line of the table says in short: `subject` is that. Only JSON has the sentence."""
-    WRITTEN = 9
+    WRITTEN = 10
     """A file or folder that the command wrote. It is always shown, and last."""
 
 
@@ -38,23 +40,23 @@ class Note(str):
     """A sentence with its kind and its subject; of several notes on one subject the first is shown."""
 
     __slots__ = ("kind", "subject")
-    kind: Kind
+    kind: NoteKind
     subject: str
 
-    def __new__(cls: type[AnyNote], text: str, kind: Kind = Kind.PLAIN, subject: str = "") -> AnyNote:
+    def __new__(cls: type[AnyNote], text: str, kind: NoteKind = NoteKind.PLAIN, subject: str = "") -> AnyNote:
         """The note `text`."""
         self = super().__new__(cls, text)
         self.kind, self.subject = kind, subject
         return self
 
-    def __reduce__(self) -> tuple[type[Note], tuple[str, Kind, str]]:
+    def __reduce__(self) -> tuple[type[Note], tuple[str, NoteKind, str]]:
         """What other processes make it of."""
         return Note, (str(self), self.kind, self.subject)
 
 
-def kind_of(note: str) -> Kind:
+def kind_of(note: str) -> NoteKind:
     """The kind of a note; `PLAIN` for a text."""
-    return note.kind if isinstance(note, Note) else Kind.PLAIN
+    return note.kind if isinstance(note, Note) else NoteKind.PLAIN
 
 
 def reworded(text: str, note: str) -> Note:
@@ -68,7 +70,7 @@ def shown_notes(notes: Iterable[str]) -> list[str]:
     found = []
     for note in sorted(dict.fromkeys(notes), key=kind_of):
         subject = note.subject if isinstance(note, Note) else ""
-        if kind_of(note) != Kind.IN_HEAD and subject not in subjects:
+        if kind_of(note) != NoteKind.IN_HEAD and subject not in subjects:
             found.append(note)
             subjects |= {subject} - {""}
     return found
@@ -78,7 +80,7 @@ def in_head(notes: Iterable[str]) -> list[str]:
     """What the head line says in short of these notes."""
     return list(
         dict.fromkeys(
-            note.subject for note in notes if isinstance(note, Note) and note.kind == Kind.IN_HEAD and note.subject
+            note.subject for note in notes if isinstance(note, Note) and note.kind == NoteKind.IN_HEAD and note.subject
         )
     )
 
@@ -101,6 +103,6 @@ def with_kinds(values: Any, kinds: Mapping[str, Any]) -> Any:
     if isinstance(values, list):
         return [with_kinds(value, kinds) for value in values]
     match kinds.get(values) if isinstance(values, str) else None:
-        case [str(kind), str(subject)] if kind in Kind.__members__:
-            return Note(values, Kind[kind], subject)
+        case [str(kind), str(subject)] if kind in NoteKind.__members__:
+            return Note(values, NoteKind[kind], subject)
     return values

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
@@ -417,7 +417,7 @@ def _fallback(
         ways = on_an_unnamed_cpu() if of_unnamed_cpu else on_an_unknown(device, sms, by_ncu=how.by_ncu)
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
         unknown = f"{what} known for {device.name or 'this device'}{ways}"
-        notes.append(Note(unknown, Kind.NOT_KNOWN, "ceilings"))
+        notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
     return None
 
 
@@ -430,7 +430,7 @@ def _on_a_family(device: Device, family: Sequence[Machine], shared: Mapping[str,
     too = f", which other boards have too: {others}" if others else ""
     agreed_on = f"ceilings are what {ids(family)} agree on (compute capability {device.capability}{too}){unknown}"
     words = f"the report names no device: {agreed_on}. Say --machine NAME to choose one"
-    return Note(words, Kind.METHOD)
+    return Note(words, NoteKind.METHOD)
 
 
 def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:
@@ -479,7 +479,7 @@ def _fill(
     if has_bound and scaled and boost and steady and steady < SAME_CLOCK * boost:
         profiled = f"{title} was profiled at {steady / 1e9:.2f} GHz"
         peaks = f"its peaks are the data sheet's, of {boost / 1e9:.2f} GHz, scaled to that clock"
-        result.notes.append(Note(f"{profiled}: {peaks}", Kind.METHOD))
+        result.notes.append(Note(f"{profiled}: {peaks}", NoteKind.METHOD))
 
 
 def _draw_rate(

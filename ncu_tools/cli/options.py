@@ -239,20 +239,25 @@ def show(table: Table, output_format: str, *, full_names: bool = False, head: He
         echo_notes(table.notes)
 
 
-def echo_head(head: Head, output_format: str) -> None:
-    """Write the line above a table, and an empty one below it; JSON has it as `head`, CSV does not."""
-    if output_format not in MACHINE_FORMATS:
-        click.echo(f"{head.text(terminal_width()) if output_format == 'text' else markdown_text(head.text())}\n")
+def echo_head(head: Head, output_format: str, *, widest: int | None = None) -> None:
+    """Write the line above a table, at most `widest` columns, and an empty one; JSON has it as `head`, CSV does not."""
+    echo_heads([head], output_format, widest=widest)
 
 
-def echo_heads(heads: Sequence[Head], output_format: str, first: str | None = None) -> None:
+def echo_heads(
+    heads: Sequence[Head], output_format: str, first: str | None = None, *, widest: int | None = None
+) -> None:
     """Write the lines of several runs above their table, and the sentence on what changed `first`; of many, a few."""
     if output_format in MACHINE_FORMATS or not heads:
         return
-    *others, last = heads[:HEADS_SHOWN]
-    for one in others:
-        click.echo(one.text(terminal_width()) if output_format == "text" else f"{markdown_text(one.text())}\n")
-    echo_head(last if first is None else replace(last, first=first), output_format)
+    width = terminal_width()
+    width = widest if width is None else width if widest is None else min(width, widest)
+    shown = list(heads[:HEADS_SHOWN])
+    shown[-1] = shown[-1] if first is None else replace(shown[-1], first=first)
+    if output_format == "text":
+        click.echo("\n".join(one.text(width) for one in shown) + "\n")
+    else:
+        click.echo("\n\n".join(markdown_text(one.text()) for one in shown) + "\n")
 
 
 def echo_text(table: Table, *, full_names: bool = False) -> None:

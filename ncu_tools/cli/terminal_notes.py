@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ncu_launch.notes import Kind, Note, kind_of, shown_notes
+from ncu_launch.notes import Note, NoteKind, kind_of, shown_notes
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.text_width import text_width
@@ -24,7 +24,7 @@ class MoreToSee(Note):
 
     def __new__(cls, text: str) -> MoreToSee:
         """The note `text`."""
-        return super().__new__(cls, text, Kind.MORE)
+        return super().__new__(cls, text, NoteKind.MORE)
 
 
 class WrittenFile(Note):
@@ -34,7 +34,7 @@ class WrittenFile(Note):
 
     def __new__(cls, text: str) -> WrittenFile:
         """The note `text`."""
-        return super().__new__(cls, text, Kind.WRITTEN)
+        return super().__new__(cls, text, NoteKind.WRITTEN)
 
 
 def picture_written(picture: bytes, output: Path) -> WrittenFile:
@@ -54,7 +54,7 @@ def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:
     texts = [BEFORE + printable(note) for note in ordered]
     if width is None or sum(_lines(text, width) for text in texts) <= LINES:
         return texts
-    always = [text for text, note in zip(texts, ordered, strict=True) if kind_of(note) == Kind.WRITTEN]
+    always = [text for text, note in zip(texts, ordered, strict=True) if kind_of(note) == NoteKind.WRITTEN]
     room = max(LINES - 1 - sum(_lines(text, width) for text in always), TWO_LINES)
     shown: list[str] = []
     others = texts[: len(texts) - len(always)]

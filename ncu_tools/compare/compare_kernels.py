@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
@@ -331,22 +332,24 @@ def notes_on_conditions(
     found: Sequence[Difference], observed: tuple[Observed, Observed], conditions: tuple[Conditions, Conditions]
 ) -> list[str]:
     """Notes on differences of conditions, on those known of one run only, and on launches left out or less exact."""
-    notes = [f"the runs differ in {difference}" for difference in found]
+    notes: list[str] = [f"the runs differ in {difference}" for difference in found]
     unsure = known_of_one(*conditions)
     if unsure:
         notes.append(f"known for only one of the runs, so they may differ: {', '.join(unsure)}")
     notes += [note for note in (clock_note(*observed),) if note]
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
-            notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
+            failed = f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out"
+            notes.append(Note(failed, NoteKind.LOST))
     if any(RECORDED & side.texts["source"] for side in observed):
-        notes.append(
-            "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
-        )
+        gaps = "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
+        notes.append(Note(gaps, NoteKind.METHOD))
     if any(TRACE in side.texts["source"] for side in observed):
-        notes.append("FLOPs of traces follow from the shapes of operators and are estimates, not counted")
+        by_shapes = "FLOPs of traces follow from the shapes of operators and are estimates, not counted"
+        notes.append(Note(by_shapes, NoteKind.ESTIMATE))
     estimates = {estimate_in(basis) for side in observed for basis in side.texts["flops_basis"]}
-    notes += [f"FLOPs of some launches hold an estimate: {words}" for words in sorted(filter(None, estimates))]
+    words = [f"FLOPs of some launches hold an estimate: {one}" for one in sorted(filter(None, estimates))]
+    notes += [Note(one, NoteKind.ESTIMATE) for one in words]
     notes += [note for note in [operators_note(observed[0].times | observed[1].times)] if note]
     return notes
 
@@ -354,7 +357,7 @@ def notes_on_conditions(
 def _notes_on_pairs(result: Comparison) -> list[str]:
     """Notes on renamed kernels with the evidence, on possible renames, and on what means leave out."""
     renamed = [one.pair for one in result.kernels if one.pair.matched_by not in (None, BY_NAME, ASKED)]
-    notes = [
+    notes: list[str] = [
         f"{short_name(pair.kernel)} was {short_name(pair.was or '')}, by {pair.matched_by}; if not, --pair OLD=NEW"
         for pair in renamed[:MOST_RENAMED]
     ]
@@ -367,19 +370,18 @@ def _notes_on_pairs(result: Comparison) -> list[str]:
     for words in (OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES):
         some = [one for one in result.kernels if one.changes["time"].compares == words and one.base and one.new]
         if some:
-            notes.append(f"{counted(len(some), 'kernel is', 'kernels are')} compared {words}")
+            notes.append(Note(f"{counted(len(some), 'kernel is', 'kernels are')} compared {words}", NoteKind.METHOD))
     return notes
 
 
 def _notes_on_noise(result: Comparison) -> list[str]:
     both = [kernel for kernel in result.kernels if not kernel.is_new and not kernel.is_gone]
-    notes = []
+    notes: list[str] = []
     silent = sum(not kernel.changes["time"].noise_is_known for kernel in both)
     if silent:
-        notes.append(
-            f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval: it takes two "
-            "launches of a kernel in each run, each with its own time, and times that differ; profile more iterations"
-        )
+        without = f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval"
+        needed = "it takes two launches of a kernel in each run, each with its own time, and times that differ"
+        notes.append(Note(f"{without}: {needed}; profile more iterations", NoteKind.METHOD))
     if any(kernel.changes["flops"].unlike for kernel in both):
         notes.append(f"FLOPs of some kernels are not compared: {COUNTED_DIFFERENTLY}")
     return notes

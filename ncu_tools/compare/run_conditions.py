@@ -64,6 +64,12 @@ class Observed(MergedByField):
         """Titles of the times of launches: GPU times of kernels ("time"), or self times of operators."""
         self._clocks: Counter[float] = Counter()
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices by name, or by compute capability where none is named."""
+        names = sorted(self.texts["device_name"])
+        return tuple(names or [f"compute capability {one}" for one in sorted(self.texts["compute_capability"])])
+
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         for name, known in self.texts.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.schema import tables
 
@@ -26,6 +26,6 @@ def estimates_in(table: pa.Table) -> Counter[str]:
 def estimate_notes(estimates: Mapping[str, int]) -> list[str]:
     """What is estimated, in sentences."""
     return [
-        Note(f"FLOPs of {launches} launch{'es' * (launches > 1)} hold an estimate: {words}", Kind.ESTIMATE)
+        Note(f"FLOPs of {launches} launch{'es' * (launches > 1)} hold an estimate: {words}", NoteKind.ESTIMATE)
         for words, launches in sorted(estimates.items())
     ]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.derived.operators.inductor_sources import places_of
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
@@ -408,7 +408,7 @@ class _NoteCounts(MergedByField):
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])
             failed = f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}"
-            notes.append(Note(failed, Kind.LOST))
+            notes.append(Note(failed, NoteKind.LOST))
         if self.averaged:
             notes.append("the report holds averages over launches (a summary): totals are average x launches")
         wanted = {
@@ -419,7 +419,7 @@ class _NoteCounts(MergedByField):
         notes += [
             Note(
                 f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}",
-                *(Kind.NO_TIME, "times") if column == "times" else (Kind.NOT_KNOWN, SUBJECTS[column]),
+                *(NoteKind.NO_TIME, "times") if column == "times" else (NoteKind.NOT_KNOWN, SUBJECTS[column]),
             )
             for column, missing in self.missing.items()
             if missing
@@ -429,8 +429,8 @@ class _NoteCounts(MergedByField):
         partial = [
             (f"FLOPs of {counted(count, 'launch', 'launches')} are {how} (not collected: {missing})", kind, subject)
             for how, counts, kind, subject in (
-                ("at least what is shown", self.lower_bounds, Kind.ESTIMATE, ""),
-                ("not known", self.unknown, Kind.NOT_KNOWN, "FLOPs"),
+                ("at least what is shown", self.lower_bounds, NoteKind.ESTIMATE, ""),
+                ("not known", self.unknown, NoteKind.NOT_KNOWN, "FLOPs"),
             )
             for missing, count in sorted(counts.items())
         ]
@@ -441,7 +441,7 @@ class _NoteCounts(MergedByField):
         notes += estimate_notes(self.estimates)
         if self.rounded:
             zero = f"{self.rounded} launches print a time of 0: shorter than the report's digits can show"
-            notes.append(Note(zero, Kind.NO_TIME))
+            notes.append(Note(zero, NoteKind.NO_TIME))
         return notes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
@@ -67,8 +67,8 @@ class Hotspot:
     not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
     the most that the run can gain. `sm_busy` and `memory_busy` are the fractions of its peak that the busiest part of
     the SMs and of the memory system reached; by them `bound` is "SM", "memory" or "latency" where no roof is known, and
-    `bound_fraction` then is None. `point` has the values of what was varied, {} in other runs. Of a row of a Python
-    location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
+    `bound_fraction` then is None. `point` has the values of what was varied, {} in other runs. Of a row that is a
+    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
     """
 
     kernel: str
@@ -196,15 +196,15 @@ def ranked(
     """Sort the kernels of one run by `by` (one of `ORDERS`) and add their shares of the run; flags follow `notes`."""
     rows = list(kernels)
     is_known = any(getattr(row, ORDERS[by]) is not None for row in rows)
-    fallback = [] if is_known or by == "time" else [Note(BY_TIME.format(by, NEEDS[by]))]
-    notes, orders = [*fallback, *notes], (ORDERS[by], ORDERS["time"])
+    fallback = [] if is_known or by == "time" else [Note(BY_TIME.format(by, NEEDS[by]), NoteKind.ASKED)]
+    orders = ORDERS[by], ORDERS["time"]
 
     def rank(row: Hotspot) -> tuple[float, float, str]:
         first, then = (-1.0 if (value := getattr(row, order)) is None else value for order in orders)
         return -first, -then, row.kernel
 
     rows.sort(key=rank)
-    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title, devices)
+    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows), *fallback], time_title, devices)
 
 
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Set
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.report_data.operator_records import DIALECT, OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
 
@@ -56,4 +56,4 @@ def operators_note(clocks: Set[str]) -> Note | None:
     of = "" if TIME in clocks else " of PyTorch operators"
     counted = "FLOPs and bytes are counted from operators, not by hardware"
     sentence = f"{whose} are {times}{of}; {counted}; DRAM stands for inputs + weights + outputs"
-    return Note(sentence, Kind.IN_HEAD, "FLOPs and bytes by operator")
+    return Note(sentence, NoteKind.IN_HEAD, "FLOPs and bytes by operator")

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.derived.operators.work_from_shapes import (
     OPERATOR_BYTES,
     OPERATOR_CALL,
@@ -183,10 +183,10 @@ class WorkCoverage(MergedByField):
         if not self.seconds or self.is_joined:
             return []
         if not self.known:
-            return [Note(f"no kernel time has FLOPs{self._missing()}", Kind.NOT_KNOWN, "FLOPs")]
+            return [Note(f"no kernel time has FLOPs{self._missing()}", NoteKind.NOT_KNOWN, "FLOPs")]
         estimated = "FLOPs and least bytes follow from the shapes of operators and are estimates, not counted; "
         known = f"{percent(self.known / self.seconds)} of kernel time has FLOPs{self._missing()}"
-        notes: list[str] = [Note(estimated + known, Kind.ESTIMATE)]
+        notes: list[str] = [Note(estimated + known, NoteKind.ESTIMATE)]
         if self.apart:
             calls = "calls of operators ran" if self.apart > 1 else "call of an operator ran"
             notes.append(

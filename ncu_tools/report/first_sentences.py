@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ncu_tools.compare.change import LESS, MORE, sentence
+from ncu_tools.compare.change import LESS, MORE, Change, sentence
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
 from ncu_tools.numbers.number_format import duration, percent
@@ -19,13 +19,15 @@ WORTH_SAYING = 0.01
 """The least change of a kernel's time that is said first."""
 MOST_OF_LAYERS = 0.1
 """The least share of the time of a layer that is said first."""
+NOTHING_KNOWN = "(no "
+"""The start of the titles of rows whose launches know no operator, location or range: nobody can change these."""
 WHOLE = 0.9995
 """From this share of the time on, a kernel is all of it."""
 
 
 def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None:
     """The row with most time, its share, and what bounds it. Not `by_name`: its name is a title of several kernels."""
-    timed = [row for row in rows if row.time_share is not None]
+    timed = [row for row in rows if row.time_share is not None and not row.kernel.startswith(NOTHING_KNOWN)]
     if not timed:
         return None
     row = max(timed, key=lambda one: one.time_total_ns or 0.0)
@@ -39,17 +41,20 @@ def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None
 
 
 def first_change(kernels: Sequence[ComparedKernel]) -> str | None:
-    """The kernel whose change of time changed the run most, the first of `kernels`; None where no change is shown."""
-    if not kernels:
+    """The first of the `kernels` that became slower or faster, came or went; they are ranked by what that changed."""
+    kernel = next((one for one in kernels if one.is_new or one.is_gone or _is_shown(one.changes["time"])), None)
+    if kernel is None:
         return None
-    kernel, change = kernels[0], kernels[0].changes["time"]
     name = _short(kernel.pair.kernel, [one.pair.kernel for one in kernels])
     if kernel.is_new or kernel.is_gone:
         side = kernel.new or kernel.base
         time = f", {duration(side.time_total_ns)}" if side is not None and side.time_total_ns else ""
         return f"{name} is {'new' if kernel.is_new else 'gone'}{time}"
-    is_shown = change.outcome in (MORE, LESS) and abs(change.growth or 0.0) >= WORTH_SAYING
-    return f"{name}, {sentence(change)}" if is_shown else None
+    return f"{name}, {sentence(kernel.changes['time'])}"
+
+
+def _is_shown(change: Change) -> bool:
+    return change.outcome in (MORE, LESS) and abs(change.growth or 0.0) >= WORTH_SAYING
 
 
 def first_layer(layers: Sequence[Layer]) -> str | None:

@@ -31,8 +31,9 @@ STANDARD_INPUT = "-"
 class Head:
     """What a table is of, None and () where it is not known.
 
-    `runs` are as the user named them. `settings` say how they were run, in words: batch, type, mode, phases. `more` is
-    what else belongs there, `first` the sentence on what costs most.
+    `runs` are as the user named them, and `title` tells them apart where their last names do not. `settings` say how
+    they were run, in words: batch, type, mode, phases. `more` is what else belongs there, `first` the sentence on what
+    costs most.
     """
 
     runs: tuple[str, ...]
@@ -43,10 +44,11 @@ class Head:
     settings: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     first: str | None = None
+    title: str = ""
 
     def line(self, width: int | None = None) -> str:
         """The line, cut to a width: a long name in its middle, then what stands last is left out."""
-        name, facts = _named(list(map(short_run, self.runs)), "runs"), self._facts()
+        name, facts = printable(self.title) or _named(list(map(short_run, self.runs)), "runs"), self._facts()
         if width is not None:
             name = cut_in_the_middle(name, max(width - text_width(": " + ", ".join(facts)), SHORTEST_NAME))
             while facts and text_width(_joined(name, facts)) > width:
@@ -86,7 +88,7 @@ def head_of(
     runs: Sequence[str], table: pa.Table | None = None, notes: Iterable[str] = (), *, only: str = "", **known: Any
 ) -> Head:
     """The head of runs: what is `known`, and else what their launches say; `notes` have more, `only` was selected."""
-    settings = (*(settings_of(runs[0]) if len(runs) == 1 else ()), *([only] if only else ()))
+    settings = (*([only] if only else ()), *(settings_of(runs[0]) if len(runs) == 1 else ()))
     more = (*known.pop("more", ()), *(() if only else in_head(notes)))  # notes are of all launches
     if table is not None:
         known = {"devices": names_of_devices(table), "launches": _launches(table), "time_ns": _time(table), **known}
@@ -101,7 +103,7 @@ def settings_of(run: str) -> tuple[str, ...]:
     numbers = {"batch": "batch_size", "size": "input_size", "length": "sequence_length"}
     phases = workload.get("phases")
     words = [
-        workload.get("target"),
+        PurePath(str(workload.get("target") or "")).name,
         *(f"{title} {workload[name]}" for title, name in numbers.items() if workload.get(name) is not None),
         workload.get("dtype") and f"{workload['dtype']}{' autocast' * bool(workload.get('autocast'))}",
         workload.get("mode"),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ncu_launch.errors import WrongUsage
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.source.hot_places import MEASURE_OF, HotPlace
@@ -113,7 +113,7 @@ def text_notes(rows: Sequence[HotPlace]) -> list[str]:
 
 def about(code: KernelCode) -> Note:
     """The kernel, and how much of it there is, as a note that the head line says."""
-    return Note(f"{readable_name(code.kernel_name)}: {', '.join(amounts_of(code))}", Kind.IN_HEAD)
+    return Note(f"{readable_name(code.kernel_name)}: {', '.join(amounts_of(code))}", NoteKind.IN_HEAD)
 
 
 def head_of_code(run: str, code: KernelCode, only: str = "") -> Head:

@@ -317,12 +317,6 @@ def _wrapped(
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
-def left_out(table: Table, width: int | None, *, full_names: bool = False) -> list[Column]:
-    """The columns that do not fit a terminal of `width` columns."""
-    kept, _, _, _ = _layout(table, width, full_names=full_names)
-    return [column for column in table.shown_columns() if column not in kept]
-
-
 def _layout(
     table: Table, width: int | None, *, full_names: bool
 ) -> tuple[list[Column], dict[str, list[str]], dict[str, int], int]:

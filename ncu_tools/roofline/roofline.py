@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
 
@@ -347,7 +348,8 @@ def _note_what_is_missing(result: Roofline, what: str) -> None:
         result.notes.append(on_undrawn([point.hotspot for point in undrawn], every, what))
     if not result.ceilings:
         alone = "the plot shows the points alone" if result.density or result.drawable else "the plot is empty"
-        result.notes.append(f"no ceiling is known, so {alone}; name a machine with --machine NAME")
+        unknown = f"no ceiling is known, so {alone}; name a machine with --machine NAME"
+        result.notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
 
 
 def others_beside(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import LOGS, REPORTS
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 CACHED_FROM_BYTES = 4_000_000
 KERNELS = "kernels.parquet"
-ENDED_EARLY = Note("the run ended early; this is what it had collected until then", Kind.LOST)
+ENDED_EARLY = Note("the run ended early; this is what it had collected until then", NoteKind.LOST)
 NO_TABLES = Note(
-    "the run wrote no tables: it still runs, or was stopped before its end; this is what its reports hold", Kind.LOST
+    "the run wrote no tables: it still runs, or was stopped before its end; this is what its reports hold",
+    NoteKind.LOST,
 )
 
 
@@ -232,7 +233,7 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> On
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
-    left_out = (Note(f"{name} was left out: {error.what}", Kind.LOST) for name, error in parsed.refused.items())
+    left_out = (Note(f"{name} was left out: {error.what}", NoteKind.LOST) for name, error in parsed.refused.items())
     notes = [*parsed.notes, *left_out]
     notes += _of_reports(parsed)
     if kept is not None and not parsed.refused:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.notes import Kind, Note, reworded
+from ncu_launch.notes import Note, NoteKind, reworded
 from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
@@ -397,7 +397,7 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
     notes = []
     for how in dict.fromkeys(gpu.how_steps for gpu in gpus):
         nothing = "nothing marks steps, and no sequence of kernels repeats; name ranges that are steps with --step"
-        notes.append(Note(f"steps are {how}", Kind.METHOD) if how else nothing)
+        notes.append(Note(f"steps are {how}", NoteKind.METHOD) if how else nothing)
     for gpu in gpus:
         notes += [reworded(f"{gpu.title}: {note}", note) for note in gpu.step_notes]
         if not trimmed and gpu.whole.copies and gpu.whole.verdict.why == NO_KERNEL:

@@ -23,3 +23,8 @@ def ran(*arguments: str) -> Ran:
     with redirect_stdout(out), redirect_stderr(err):
         code = run(list(arguments))
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def below_head(text: str) -> str:
+    """What a command prints below the line that says what its table is of."""
+    return text.partition("\n\n")[2]

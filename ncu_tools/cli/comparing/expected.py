@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import folder_of, read_manifest
+from ncu_launch.notes import Note, NoteKind
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_launch.targets.language.settings import check
 from ncu_launch.workload_spec import DTYPES
@@ -37,13 +38,15 @@ LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
 FITTING = Column("fitting", "what fits", prose=True)
 MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"), Column(ALL_LOWER, "all lower bound"))
-NOT_THE_SAME_BYTES = (
+NOT_THE_SAME_BYTES = Note(
     "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
-    "tiles that read inputs again make it greater, so their ratio is not judged"
+    "tiles that read inputs again make it greater, so their ratio is not judged",
+    NoteKind.METHOD,
 )
-NOT_THE_SAME_FLOPS = (
+NOT_THE_SAME_FLOPS = Note(
     "expected FLOPs are those of products, convolutions and attention; all operators are those of element-wise ones "
-    "too, whose functions and comparisons no counter counts, and without the scores that a causal mask skips"
+    "too, whose functions and comparisons no counter counts, and without the scores that a causal mask skips",
+    NoteKind.METHOD,
 )
 
 

@@ -199,7 +199,7 @@ def command(
 
             table = rules_of_run(found_runs, group, top, output_format)
             table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
-            head = _head(runs, _kernels(found_runs, machine, order, group, diagnose=False)[0], only)
+            head = head_of_kernels(runs, _kernels(found_runs, machine, order, group, diagnose=False)[0], only)
             show(table, output_format, head=head)
             return
         result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
@@ -211,7 +211,7 @@ def command(
             f"{', '.join(runs)} holds launches of several.",
             "Choose one with --point, as n=64, or name its run folder, which lies in that of the run.",
         )
-    head = _head(runs, result, only, group)
+    head = head_of_kernels(runs, result, only, group)
     if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
         show(table, output_format, head=head)
@@ -313,7 +313,7 @@ def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None,
     return found if only is None else only.of(found)
 
 
-def _head(runs: Sequence[str], result: Hotspots, only: Selection | None, group: str = "name") -> Head:
+def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | None = None, group: str = "name") -> Head:
     """The line above the table, and the kernel that costs most."""
     from ncu_tools.kernels.kernel_row import run_total
     from ncu_tools.report.first_sentences import first_kernel

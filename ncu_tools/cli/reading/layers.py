@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
@@ -123,7 +123,7 @@ def command(
     result = layers(loaded.table, depth=depth)
     notes = [*loaded.notes, *result.notes, *operator_notes(result.clocks)]
     if result.iterations > 1:
-        notes.append(Note(f"means over {result.iterations} iterations", Kind.IN_HEAD))
+        notes.append(Note(f"means over {result.iterations} iterations", NoteKind.IN_HEAD))
     if not result.rows:
         echo_notes(loaded.notes)
         hint = f"Its kernels: ncu-bench hotspots {shlex.quote(run)}"

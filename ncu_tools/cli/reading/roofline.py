@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC, Machine, find_machine, which_board
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -257,7 +257,8 @@ def command(
             row["kernel_id"] = kernel_id(row["kernel"])
     if runs:
         by_name = result.view == KERNELS and placed.group == "name"
-        heads = _heads(result.points, result.runs, only, notes, time_title=result.time_title, by_name=by_name)
+        every = [*result.notes, *notes]
+        heads = _heads(result.points, result.runs, only, every, time_title=result.time_title, by_name=by_name)
         echo_heads(heads, output_format)
         table.extra = {"heads": [one.as_json() for one in heads], **table.extra}
     if here:
@@ -290,6 +291,7 @@ def _heads(
     time_title: str = "time",
 ) -> list[Head]:
     """A line for each run; of a single one with its kernel that costs most."""
+    from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.report.first_sentences import first_kernel
     from ncu_tools.report.head import head_of
 
@@ -304,7 +306,7 @@ def _heads(
                 first=first_kernel(spots, by_name=by_name) if len(runs) == 1 else None,
             )
         )  # fmt: skip
-    return found
+    return told_apart(found)
 
 
 def _levels(wanted: Sequence[str]) -> tuple[str, ...]:
@@ -484,7 +486,7 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
         sources: dict[str, dict[str, None]] = {}
         for ceiling in result.ceilings:
             sources.setdefault(ceiling.device, {})[ceiling.source] = None
-        return [Note(f"ceilings of {device}: {'; '.join(found)}", Kind.METHOD) for device, found in sources.items()]
+        return [Note(f"ceilings of {device}: {'; '.join(found)}", NoteKind.METHOD) for device, found in sources.items()]
     if output_format != "csv":  # JSON has them, and text and Markdown a table of them
         return []
     ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat, instances, unit
 
@@ -292,7 +292,7 @@ class ReadingProblems:
         notes = []
         if everywhere:
             metrics = f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)}"
-            notes.append(Note(f"{metrics} came back n/a: {shortened(everywhere)}", Kind.NOT_MEASURED))
+            notes.append(Note(f"{metrics} came back n/a: {shortened(everywhere)}", NoteKind.NOT_MEASURED))
         return notes + [
             f"{name} is printed with different values in one launch ({values}); the first is kept"
             for name, values in sorted(self.conflicts.items())

@@ -1,7 +1,8 @@
-"""Notes on a terminal: five lines, the most important first; all of them in pipes and with --notes."""
+"""Notes: five lines, the weightiest first, on a terminal and in a pipe; all of them with --notes."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -14,9 +15,11 @@ from termios import TIOCSWINSZ
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.terminal_notes import LINES, MoreToSee, WrittenFile, fitted_notes
 from tests.conftest import ROOT, SAMPLES
+from tests.support.ran import ran
 
 SHORT, LONG = "a" * 20, "b" * 150
 
@@ -53,9 +56,30 @@ def test_files_written_are_always_told_and_last_and_what_else_there_is_before_th
     assert fitted_notes([*[LONG] * 4, WrittenFile("the run is in run")], 80)[-1] == "note: the run is in run"
 
 
-def test_in_a_pipe_every_note_is_whole() -> None:
+def test_without_a_limit_every_note_is_whole() -> None:
     notes = [f"{LONG} {number}" for number in range(20)]
     assert fitted_notes(notes, None) == [f"note: {note}" for note in notes]
+
+
+def test_a_missing_time_is_told_before_a_metric_that_came_back_na() -> None:
+    notes = [
+        Note("1 metric came back n/a: m", NoteKind.NOT_MEASURED),
+        SHORT,
+        Note("1 of 1 have no times", NoteKind.NO_TIME),
+    ]
+    assert fitted_notes(notes, 80) == [
+        "note: 1 of 1 have no times", f"note: {SHORT}", "note: 1 metric came back n/a: m",
+    ]  # fmt: skip
+
+
+def test_a_pipe_gets_as_few_notes_as_a_terminal_and_json_all_of_them() -> None:
+    lacking = str(SAMPLES / "d05-legacy-long.csv")
+    few, every = (ran("hotspots", lacking, "--top", "1", *more).stderr.splitlines() for more in ([], ["--notes"]))
+    assert few[-1].endswith("--notes shows all")
+    assert lines_of(few, 120) <= LINES < lines_of(every, 120)
+    told = json.loads(ran("hotspots", lacking, "--format", "json").stdout)["notes"]
+    assert [line for line in every if line.removeprefix("note: ") not in told] == [every[-1]]
+    assert "--top shows more" in every[-1]
 
 
 def test_control_characters_of_a_note_do_not_reach_the_terminal() -> None:

@@ -35,7 +35,7 @@ from ncu_tools.compare.run_conditions import conditions_of
 from ncu_tools.numbers.statistics import Moments, mean_of, ratio_interval, totals
 from tests.support.launches import launch, sass, table, taken
 from tests.support.nightly import one_in
-from tests.support.ran import Ran, ran
+from tests.support.ran import Ran, below_head, ran
 
 SMALL, LARGE, BLOCK = (8, 1, 1), (64, 1, 1), (128, 1, 1)
 
@@ -305,7 +305,7 @@ def invoked(*arguments: str) -> Ran:
 
 
 def titles(found: Ran) -> list[str]:
-    return [title.strip() for title in found.stdout.splitlines()[0].split("   ") if title.strip()]
+    return [title.strip() for title in below_head(found.stdout).splitlines()[0].split("   ") if title.strip()]
 
 
 class TestTheCommand:
@@ -373,7 +373,7 @@ class TestTheCommand:
         base = written(tmp_path / "a.parquet", several("a_kernel", 100, 101))
         new = written(tmp_path / "b.parquet", several("a_kernel", 120, 121, dram=dram))
         monkeypatch.setattr("ncu_tools.cli.options.terminal_width", lambda: 112)
-        header = invoked(base, new).stdout.splitlines()[0]
+        header = below_head(invoked(base, new).stdout).splitlines()[0]
         assert ("FLOPs" in header, "launches" in header, "DRAM" in header) == (False, False, dram > 1000)
         monkeypatch.setattr("ncu_tools.cli.options.terminal_width", lambda: 80)
         narrow = invoked(base, new).stdout

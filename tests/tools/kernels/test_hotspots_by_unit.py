@@ -11,6 +11,7 @@ import pytest
 
 from ncu_tools.cli import run
 from tests.conftest import SAMPLES
+from tests.support.ran import below_head
 
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 
@@ -25,7 +26,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_text_shows_only_units_that_a_kernel_used_and_the_basis(shown: Any) -> None:
-    lines = shown("--wide").splitlines()
+    lines = below_head(shown("--wide")).splitlines()
     titles = ["FP64", "FP64 share", "FP32", "FP32 share", "tensor BF16", "tensor BF16 share", "basis"]
     places = [lines[0].index(title) for title in titles]
     assert places == sorted(places)

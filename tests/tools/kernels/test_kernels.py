@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def of_whole(run: OnDisk, **asked: Any) -> Hotspots:
     whole = load(str(run.file)).table
     machine = asked.pop("machine", None)
     result = hotspots(whole, ceilings_of(whole, machine), **asked)
-    return Hotspots(result.rows, ["read so", *result.notes])
+    return replace(result, notes=["read so", *result.notes])
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +163,7 @@ class TestCachedKernels:
         run = kept_in(tmp_path, some_launches())
         expected = of_whole(run, by=by)
         cache_kernels(tmp_path / LAUNCHES)
-        monkeypatch.setattr(kernel_cache, "_summed", unread)
+        monkeypatch.setattr(kernel_cache, "_sums_of", unread)
         result = hotspots_of(run, by=by)
         assert kernels_table(result.rows).equals(kernels_table(expected.rows))
         assert result.notes == expected.notes

@@ -58,21 +58,21 @@ def launches_of(path: Path) -> pa.Table:
 
 
 def heads_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str], str]:
-    """The column titles of a text table, and its notes."""
+    """The column titles of a text table, and the line of its run."""
     assert run(list(arguments)) == 0
-    found = capsys.readouterr()
-    return re.split(r"\s{2,}", found.out.splitlines()[0].strip()), found.err
+    line, _, table = capsys.readouterr().out.partition("\n\n")
+    return re.split(r"\s{2,}", table.splitlines()[0].strip()), line
 
 
 @pytest.mark.parametrize("command", ["hotspots", "layers", "roofline"])
-def test_tables_have_them_as_title_and_a_note(
+def test_tables_have_them_as_title_and_in_the_line_above(
     command: str, collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, title = collected
-    heads, notes = heads_of(capsys, command, str(path))
+    heads, line = heads_of(capsys, command, str(path))
     assert title in heads
     assert "time" not in heads
-    assert f"times are {title} times of PyTorch operators" in notes
+    assert f", 4 ms {title}, FLOPs and bytes by operator" in line
 
 
 @pytest.mark.parametrize("command", ["hotspots", "layers", "roofline"])
@@ -132,9 +132,9 @@ def test_the_page_has_them_as_title(collected: tuple[Path, str]) -> None:
 
 
 def test_times_of_kernels_have_the_title_time(capsys: pytest.CaptureFixture[str]) -> None:
-    heads, notes = heads_of(capsys, "hotspots", str(SAMPLES / "d01-wide-raw.csv"))
+    heads, line = heads_of(capsys, "hotspots", str(SAMPLES / "d01-wide-raw.csv"))
     assert "time" in heads
-    assert "self" not in " ".join([*heads, notes])
+    assert "self" not in " ".join([*heads, line])
     assert run(["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--format", "json"]) == 0
     assert "time" not in json.loads(capsys.readouterr().out)
 
@@ -162,11 +162,11 @@ def test_the_collector_on_this_cpu_has_self_cpu_times(
     model = tmp_path / "model.py"
     model.write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 4), (torch.ones(2, 4),)\n", "utf-8")
     arguments = ["profile", f"{model}:make", "--tool", "operators", "--phase", "forward", "-o", str(tmp_path / "run")]
-    heads, notes = heads_of(capsys, *arguments)
+    heads, line = heads_of(capsys, *arguments)
     assert "self CPU" in heads
-    assert "times are self CPU times" in notes
+    assert " self CPU, " in line
     for more in ([], ["--layers"]):
-        heads, notes = heads_of(capsys, "compare", str(tmp_path / "run"), str(tmp_path / "run"), *more)
+        heads, line = heads_of(capsys, "compare", str(tmp_path / "run"), str(tmp_path / "run"), *more)
         assert "base self CPU" in heads
         assert "new self CPU" in heads
-        assert "times are self CPU times" in notes
+        assert line.startswith("run: ")

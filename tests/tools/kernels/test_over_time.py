@@ -94,7 +94,7 @@ def test_blocks_launched_over_time_are_those_of_the_grid() -> None:
 def test_samples_on_the_command_line_show_the_longest_launch() -> None:
     result = ran("samples", str(REPORT))
     assert result.exit_code == 0, result.stderr
-    assert "silu_kernel_non_strided: launch 1, sampled over 151.6 µs" in result.stderr  # its duration is 153.1 µs
+    assert "silu_kernel_non_strided, launch 1, sampled over 151.6 µs\n" in result.stdout  # its duration is 153.1 µs
     assert "SM active cycles" in result.stdout
     found = json.loads(ran("samples", str(REPORT), "--launch", "0", "--format", "json").stdout)
     assert found["launch_id"] == 0

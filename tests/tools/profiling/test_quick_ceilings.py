@@ -359,8 +359,9 @@ class TestTheCommand:
         ceilings = called_here("roofline", "second", "--format", "json", cwd=tmp_path).json()["ceilings"]
         assert {one["unit"]: one["kind"] for one in ceilings} == dict.fromkeys(("dram", "fp32"), "measured quickly")
         assert all(kept.stem in one["source"] for one in ceilings)
-        said = called_here("roofline", "second", "--levels", "all", cwd=tmp_path).err
-        assert "DRAM" in said
+        told = called_here("roofline", "second", "--levels", "all", cwd=tmp_path)
+        said = told.err
+        assert "\n DRAM " in told.out
         assert "has no roof" not in said
         assert "ask ncu" not in said  # which counts no bytes of caches of a CPU
 

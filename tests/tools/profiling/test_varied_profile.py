@@ -243,8 +243,14 @@ class TestWithoutAGpu:
         products = [one for one in told.json()["rows"] if one["kernel"] == "aten::mm"]
         assert {one["run"]: one["base_flops"] for one in products} == {"new/n=8": 1024, "new/n=32": 65536}
         assert {one["n"]: one["base_flops"] for one in products} == {8: 1024, 32: 65536}
-        shown = called_here("compare", "run", "new", cwd=here).out.splitlines()[0].split()
-        assert shown[:2] == ["n", "kernel"]
+        heads, _, shown = called_here("compare", "run", "new", cwd=here).out.partition("\n\n")
+        assert [line.partition(":")[0] for line in heads.splitlines()[:4]] == [
+            "run/n=8",
+            "new/n=8",
+            "run/n=32",
+            "new/n=32",
+        ]
+        assert shown.split()[:2] == ["n", "kernel"]
         assert any("only one run has the point: run/n=64" in note for note in told.json()["notes"])
         assert "several" in called_here("compare", "run", "run/n=8", cwd=here).err
         layers = called_here("compare", "run", "new", "--layers", cwd=here)

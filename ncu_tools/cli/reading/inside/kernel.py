@@ -105,6 +105,7 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
+    from ncu_tools.cli.tables.kernel.part_text import WIDTH
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
     from ncu_tools.kernels.view.kernel_view import kernel_view
     from ncu_tools.kernels.view.next_step import next_step
@@ -146,7 +147,7 @@ def command(
     elif output_format == "markdown":
         show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format, head=head)
     else:
-        echo_head(head, output_format)
+        echo_head(head, output_format, widest=WIDTH)
         _show_text(view, parts, _step_rows(step), notes)
 
 
@@ -170,6 +171,7 @@ def _compare(
     output_format: str,
     only: Selection | None,
 ) -> None:
+    from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
     from ncu_tools.report.head import head_of
     from ncu_tools.runs.selection import load_only, pattern_of_ids
@@ -181,8 +183,8 @@ def _compare(
         change = compared((base, new), patterns, pair, launch, machine)
     summed = [note for name in names for note in points_summed(name, only)]
     chosen = only.title if only is not None else ""
-    heads = [head_of([run.name], run.table, run.notes, only=chosen) for run in (base, new)]
-    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format, heads)
+    heads = [head_of([name], run.table, run.notes, only=chosen) for name, run in zip(names, (base, new), strict=True)]
+    show_against(change, names, parts, [*summed, *base.notes, *new.notes], output_format, told_apart(heads))
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, progress, show
@@ -183,7 +183,7 @@ def _show_balance(run: str, only: Selection | None, launch: int | None, output_f
     lasted = [] if found.duration_ns is None else [duration(found.duration_ns)]
     facts = [f"launch {found.launch_id}", *lasted]
     name = readable_name(found.kernel_name)
-    notes = [Note(f"{name}: {', '.join(facts)}", Kind.IN_HEAD), Note(SLOWEST, Kind.METHOD), *found.notes]
+    notes = [Note(f"{name}: {', '.join(facts)}", NoteKind.IN_HEAD), Note(SLOWEST, NoteKind.METHOD), *found.notes]
     extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
     head = _head(run, [name, *facts], only)
     show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format, head=head)
@@ -213,7 +213,7 @@ def _notes(series: list[TimeSeries], chosen: list[TimeSeries]) -> list[str]:
     first = chosen[0]
     lasted = duration(max(one.duration_ns for one in chosen))
     whole = f"{readable_name(first.kernel_name)}: launch {first.launch_id}, sampled over {lasted}; {OTHER_PASSES}"
-    notes: list[str] = [Note(whole, Kind.IN_HEAD)]
+    notes: list[str] = [Note(whole, NoteKind.IN_HEAD)]
     others = len({one.launch_id for one in series}) - 1
     if others:
         notes.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import WrongUsage
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -105,7 +105,7 @@ def command(
         rows, every = hot_places.hottest(code, view, by, shown)
         notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
-    stalls = [Note(note, Kind.PLAIN if place else Kind.IN_HEAD) for place, note in enumerate(stall_notes(code))]
+    stalls = [Note(note, NoteKind.PLAIN if place else NoteKind.IN_HEAD) for place, note in enumerate(stall_notes(code))]
     notes = [about(code), *ranked_note, *stalls, *text_notes(rows), *notes, *text.notes, *loaded.notes]
     of = {"kernel": code.kernel_name, "kernel_id": kernel_id(code.kernel_name), "launches": code.launches}
     shown_rows = [row_of(row, text) for row in rows]

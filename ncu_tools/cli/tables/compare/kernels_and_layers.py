@@ -26,6 +26,7 @@ from ncu_tools.cli.tables.compare.shared import (
     CompareRequest,
     change_cells,
     short_names,
+    told_apart,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.compare.change import verdict
@@ -190,12 +191,12 @@ def _heads(
         total = found[theirs.name].total
         for side, sums in ((ours, total.base), (theirs, total.new)):
             known = {"launches": sums.launches, "time_ns": sums.time_total_ns} if isinstance(sums, Hotspot) else {}
-            devices = tuple(sorted(side.run.observed.texts["device_name"]))
+            devices = side.run.observed.devices
             title = _time_title(sides)
             runs[side.name] = head_of(
                 [side.name], None, side.notes, only=only, devices=devices, time_title=title, **known
             )
-    return list(runs.values())
+    return told_apart(list(runs.values()))
 
 
 def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison], request: CompareRequest) -> list[str]:

@@ -97,6 +97,17 @@ def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, A
     return cells
 
 
+def told_apart(heads: Sequence[Head]) -> list[Head]:
+    """The lines of runs with longer names where several runs have the same, as reports in two folders."""
+    from ncu_tools.report.head import short_run
+
+    runs = [head.runs[0] for head in heads]
+    if len(set(map(short_run, runs))) == len(runs):
+        return list(heads)
+    names = short_names(runs)
+    return [replace(head, title=names[run]) for head, run in zip(heads, runs, strict=True)]
+
+
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest different ends of paths, without a long beginning that all share."""
     parts = {path: path.rstrip("/").split("/") for path in paths}

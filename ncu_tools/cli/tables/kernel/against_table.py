@@ -123,7 +123,7 @@ def show_against(
     heads: Sequence[Head],
 ) -> None:
     """Write what changed of these parts of a kernel in two runs, called `names`, below the lines of both."""
-    echo_heads(heads, output_format)
+    echo_heads(heads, output_format, widest=WIDTH)
     every = [*_notes(change, names), *notes]
     if output_format in MACHINE_FORMATS:
         table = Table(

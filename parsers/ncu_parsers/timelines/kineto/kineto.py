@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.derived.operators import graph_captures
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, BY_STACK, Location, location_columns
@@ -134,17 +134,17 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     operators = np.unique(places.call[places.call != MISSING]).tolist()
     if operators and not any(ranges.calls[call].inputs.shapes for call in operators):
         without_shapes = "operators have no shapes; the profiler records them with record_shapes=True"
-        notes.append(Note(without_shapes, Kind.NOT_KNOWN, "FLOPs"))
+        notes.append(Note(without_shapes, NoteKind.NOT_KNOWN, "FLOPs"))
     if np.any((rows.columns["start"] > EXACT_UNTIL) & (rows.columns["start"] % 1 != 0)):
-        notes.append(Note(SINCE_1970, Kind.METHOD))
+        notes.append(Note(SINCE_1970, NoteKind.METHOD))
     notes += graph_captures.replay_notes(len(rows), replays, len(captured))
     if events.lost:
         notes.append(lost_note(events.lost))
     if events.broken:
-        notes.append(Note(f"{events.broken} events could not be read and were left out", Kind.LOST))
+        notes.append(Note(f"{events.broken} events could not be read and were left out", NoteKind.LOST))
     if events.is_cut:
         damage = events.damage or "in the middle of an event"
-        notes.append(Note(f"the file ends early and was read up to there ({damage})", Kind.LOST))
+        notes.append(Note(f"the file ends early and was read up to there ({damage})", NoteKind.LOST))
     return notes
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_launch.notes import Kind, Note
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
@@ -317,14 +317,14 @@ def _absences(database: Database, account: _Account, devices: Devices) -> list[s
     if nothing:
         listed = " and ".join(ACTIVITIES[kind] for kind in nothing)
         words = f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded"
-        notes.append(Note(words, Kind.NOT_MEASURED))
+        notes.append(Note(words, NoteKind.NOT_MEASURED))
     if not any(database.has_rows(table) for table in CALLS):
         notes.append(f"no {CALLS[0]} table: which thread launched what, and so NVTX ranges, are not known")
     elif not database.has_rows(nvtx.TABLE):
         notes.append(f"no {nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
         unknown = "no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME"
-        notes.append(Note(unknown, Kind.NOT_KNOWN, "ceilings"))
+        notes.append(Note(unknown, NoteKind.NOT_KNOWN, "ceilings"))
     return notes
 
 
@@ -339,7 +339,7 @@ def _call_notes(database: Database, account: _Account) -> list[str]:
     if account.cut_to is not None:
         notes.append(f"more than {account.cut_to} NVTX ranges are open at once: some never end; the innermost are kept")
     if account.has_operators and not account.has_sizes:
-        notes.append(Note(WITHOUT_SIZES, Kind.NOT_KNOWN, "FLOPs"))
+        notes.append(Note(WITHOUT_SIZES, NoteKind.NOT_KNOWN, "FLOPs"))
     return notes
 
 
@@ -370,11 +370,11 @@ def _remarks(account: _Account, startless: int, lost: int) -> list[str]:
     notes: list[str] = []
     if account.without_time:
         words = f"{account.without_time} operations have no end, or one before their start: their time is not known"
-        notes.append(Note(words, Kind.NO_TIME))
+        notes.append(Note(words, NoteKind.NO_TIME))
     if startless:
-        notes.append(Note(f"{startless} operations have no start and were left out", Kind.LOST))
+        notes.append(Note(f"{startless} operations have no start and were left out", NoteKind.LOST))
     if lost:
-        notes.append(Note(lost_note(lost), Kind.LOST))
+        notes.append(Note(lost_note(lost), NoteKind.LOST))
     return [*notes, *account.busy.notes()]
 
 

@@ -11,6 +11,7 @@ from ncu_tools.cli import run
 from ncu_tools.kernels.names.uncategorised import Uncategorised, notes_on_other
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
+from tests.support.ran import below_head
 
 FFT = "void vector_fft<4096, EPT<32>, 1, 4, 70, 0, 2, 0, unsigned int, float>(float)"
 
@@ -69,7 +70,7 @@ class TestCommands:
     def test_the_title_of_rows_is_category(self, capsys: pytest.CaptureFixture[str]) -> None:
         for command in ("hotspots", "roofline"):
             run([command, str(SAMPLES / "d01-wide-raw.csv"), "--by", "category"])
-            assert capsys.readouterr().out.splitlines()[0].split()[0] == "category"
+            assert below_head(capsys.readouterr().out).split()[0] == "category"
 
     @pytest.mark.parametrize("command", [["hotspots"], ["roofline"], ["roofline", "--levels", "dram,l2"]])
     @pytest.mark.parametrize("in_parquet", [False, True])

@@ -477,7 +477,7 @@ class TestCommand:
         return run_folder(tmp_path, list(self.LAUNCHES), list(self.OPERATORS))
 
     def test_shows_the_model_first_and_notes_the_causes(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["expected", folder]) == 0
+        assert run(["expected", folder, "--notes"]) == 0
         shown = capsys.readouterr()
         assert [line.split()[0] for line in shown.out.splitlines() if line.split()[:1] in (["model"], ["phase"])] == [
             "model", "phase", "phase",
@@ -488,7 +488,9 @@ class TestCommand:
     def test_rows_with_the_same_causes_share_a_note(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         names = ("model.a", "model.b")
         launches = [kernel("winograd", 0.5 * FLOPS, module=name) for name in names]
-        assert run(["expected", run_folder(tmp_path, launches, [operator(module=name) for name in names])]) == 0
+        assert (
+            run(["expected", run_folder(tmp_path, launches, [operator(module=name) for name in names]), "--notes"]) == 0
+        )
         (note,) = [line for line in capsys.readouterr().err.splitlines() if "forward model.a" in line]
         assert "forward model.a, forward model.b: Fits: Winograd" in note
         assert "Does not fit" not in note
@@ -508,13 +510,13 @@ class TestCommand:
         assert [(row["scope"], row["module"]) for row in rows] == [
             ("model", None), ("phase", None), ("layer", "model"),
         ]  # fmt: skip
-        assert run(["expected", folder, "--top", "1"]) == 0
+        assert run(["expected", folder, "--top", "1", "--notes"]) == 0
         assert "2 more layers have less work" in capsys.readouterr().err
 
     def test_filters_come_from_the_manifest(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ran = ToolRun(["ncu", "--launch-count", "2", "python"], 0, 1.0)
         folder = run_folder(tmp_path, list(self.LAUNCHES), list(self.OPERATORS), tool_runs=[ran])
-        assert run(["expected", folder]) == 0
+        assert run(["expected", folder, "--notes"]) == 0
         assert "launches filtered out (--launch-count 2" in capsys.readouterr().err
 
     def test_a_run_of_the_operator_collector_is_refused(

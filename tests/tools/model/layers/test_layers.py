@@ -18,6 +18,7 @@ from ncu_tools.cli import cli
 from ncu_tools.model.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table, whole_run
 from ncu_tools.report.plot.layer_bars import draw_bars
 from tests.support.launches import launch, metric, sass, table
+from tests.support.ran import below_head
 
 
 def ran(
@@ -142,7 +143,7 @@ class TestTheCommand:
     def test_indents_the_tree(self, run: Path) -> None:
         result = CliRunner().invoke(cli, ["layers", str(run)])
         assert result.exit_code == 0, result.output
-        names = [line[:10].rstrip() for line in result.stdout.splitlines()[2:]]
+        names = [line[:10].rstrip() for line in below_head(result.stdout).splitlines()[2:]]
         assert names == [" net", "   a<b>", "   c"]
 
     def test_gives_whole_paths_in_csv_and_one_number_per_cell(self, run: Path) -> None:

@@ -1,0 +1,81 @@
+"""Every report of other people begins with the line that names it, at any width and in a pipe, and has a few notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from tests.conftest import SAMPLES
+from tests.support.nightly import by_day
+from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports, shared_reports
+
+FOLDERS = ("ncu_csv", "ncu_rep", "ncu_rep_full", "nsys", "kineto", "other")
+EVERY = [path for folder in FOLDERS for path in shared_reports(folder)]
+RAW = str(SAMPLES / "d01-wide-raw.csv")
+COMMANDS = ("hotspots", "timeline", "kernel")
+
+
+def begins_with(line: str, name: str) -> bool:
+    """Whether a line begins with a name, perhaps cut in its middle."""
+    start, _, end = line.partition(":")[0].partition("…")
+    return name == start or (name.startswith(start) and name.endswith(end) and len(end) > 3)
+
+
+@needs_shared_reports
+@pytest.mark.slow
+@pytest.mark.parametrize("width", by_day(["", "80"], ["", "80", "100", "160"]))
+@pytest.mark.parametrize("path", by_day(EVERY[::4], EVERY), ids=lambda path: path.name[-40:])
+def test_the_first_line_names_the_report_and_notes_are_few(
+    path: Path, width: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCU_BENCH_WIDTH", width)
+    answered = 0
+    for command in COMMANDS:
+        found = ran(command, str(path))
+        if found.exit_code:  # refused, or another command's report
+            continue
+        answered += 1
+        line, *more = found.stdout.splitlines()
+        assert begins_with(line, path.name), line
+        assert cell_len(line) <= int(width or 120)
+        assert not any(one.startswith(path.name) for one in more)
+        notes = [one for one in found.stderr.splitlines() if one.startswith("note: ")]
+        assert len(notes) == len(set(notes)) <= 5
+        assert not any("no room in" in one or "GPU was busy" in one for one in notes)
+    assert answered or ran("hotspots", str(path)).exit_code
+
+
+def test_json_has_the_same_head_and_csv_none() -> None:
+    head = json.loads(ran("hotspots", RAW, "--format", "json").stdout)["head"]
+    assert (head["runs"], head["launches"], head["devices"]) == ([RAW], 8, ["NVIDIA A100-PCIE-40GB"])
+    assert head["first"] in " ".join(ran("hotspots", RAW).stdout.split())
+    assert ran("hotspots", RAW, "--format", "csv").stdout.startswith("kernel,")
+
+
+def test_markdown_has_the_line_above_the_table() -> None:
+    line, empty, first, *_ = ran("hotspots", RAW, "--format", "markdown").stdout.splitlines()
+    assert line.startswith("d01-wide-raw.csv: NVIDIA A100-PCIE-40GB, 8 launches")
+    assert (empty, first[:7]) == ("", "first: ")
+
+
+def test_compare_has_a_line_for_each_run(tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_bytes(Path(RAW).read_bytes())
+    lines = ran("compare", RAW, str(other)).stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:2]] == ["d01-wide-raw.csv", "other.csv"]
+    heads = json.loads(ran("compare", RAW, str(other), "--format", "json").stdout)["heads"]
+    assert [head["launches"] for head in heads] == [8, 8]
+
+
+def test_a_roofline_in_a_pipe_has_its_roofs_in_a_table_below_the_points() -> None:
+    found = ran("roofline", RAW)
+    head, points, roofs = found.stdout.split("\n\n")
+    assert head.startswith("d01-wide-raw.csv: ")
+    assert points.split()[0] == "kernel"
+    assert roofs.split()[:2] == ["roof", "rate"]
+    assert "TB/s" in roofs
+    assert "ridge" not in found.stderr
