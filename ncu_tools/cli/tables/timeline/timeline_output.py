@@ -97,9 +97,6 @@ def _show_parts(
     click.echo(head.text(terminal_width()) if is_text else markdown_text(head.text()))
     notes = list(found.notes)
     if "steps" in chosen:
-        first = first_sentence(found)
-        if first is not None:
-            click.echo("\n".join(paragraph(f"first: {first}", width)) if is_text else f"\nfirst: {first}")
         for gpu in found.gpus:
             lines = _verdict_lines(gpu, width)
             click.echo("\n" + ("\n".join(lines) if is_text else "* " + " ".join(line.strip() for line in lines)))
