@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+
+from ncu_tools.kernels.kernel_row import names_shown
 
 MOST_CHARACTERS = 24_000
 """Of one answer: some 6,000 tokens."""
@@ -15,9 +18,10 @@ def bounded(answer: dict[str, Any], cursor: int = 0, most: int = MOST_CHARACTERS
     """The rows of an answer from the one numbered `cursor` on, and with the first ones all that is beside the rows.
 
     `next_cursor` is None on the last page. Texts are cut to `LONGEST_TEXT` with an ellipsis. What has no room by itself
-    is replaced by a sentence with its length: a row from half an answer on, parts beside the rows beyond that.
+    is replaced by a sentence with its length: a row from half an answer on, parts beside the rows beyond that. Rows of
+    kernels, which have an id, begin with a short name that no other row's kernel has.
     """
-    rows = [_fitted(_with_short_texts(row), most // 2) for row in answer.get("rows", ())]
+    rows = [_fitted(_with_short_texts(row), most // 2) for row in _with_short_names(answer.get("rows", ()))]
     found: dict[str, Any] = {}
     room = most // 2
     for key, value in _beside(answer).items() if cursor == 0 else ():
@@ -32,6 +36,12 @@ def bounded(answer: dict[str, Any], cursor: int = 0, most: int = MOST_CHARACTERS
         taken.append(row)
     after = cursor + len(taken)
     return {**found, "rows": taken, "all_rows": len(rows), "next_cursor": after if after < len(rows) else None}
+
+
+def _with_short_names(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    kernels = {row["kernel_id"]: row["kernel"] for row in rows if row.get("kernel_id") and row.get("kernel")}
+    names = names_shown(kernels.values())
+    return [{"short_name": names[row["kernel"]], **row} if row.get("kernel_id") in kernels else row for row in rows]
 
 
 def _beside(answer: dict[str, Any]) -> dict[str, Any]:

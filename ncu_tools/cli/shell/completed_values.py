@@ -7,7 +7,7 @@ kernels are completed from a run that is in Parquet already, which stands earlie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 Values = Callable[[click.Context], Iterable[str]]
+"""What finds values; of a mapping, they are its keys, each with a description."""
 
 LARGEST_RUN = 200_000_000
 """Bytes of the biggest Parquet file whose kernels are read for a completion: it has to take no second."""
@@ -93,15 +94,25 @@ def _engines(context: click.Context) -> Iterable[str]:
 
 
 def _kernels(context: click.Context) -> Iterable[str]:
-    """Short names of the kernels of the runs that stand before in the line, if those are in Parquet."""
+    """Functions of the kernels of the runs that stand before in the line, if those are in Parquet.
+
+    Each is described by what its kernels do.
+    """
+    import numpy as np
     from ncu_parsers.parquet.reader import read_launches
     from ncu_parsers.schema.tables import codes
 
-    found: dict[str, None] = {}
+    from ncu_tools.kernels.names.readable_names import readable_name
+    from ncu_tools.report.table import printable
+
+    found: dict[str, dict[str, None]] = {}
     for file in _parquet_of(context):
-        _, names = codes(read_launches(file, ["kernel_short"]), "kernel_short")
-        found |= dict.fromkeys(name for name in names if name)
-    return found
+        launches = read_launches(file, ["kernel_short", "kernel_name"])
+        (of_functions, functions), (of_names, names) = (codes(launches, name) for name in launches.column_names)
+        for function, name in np.unique(np.stack([of_functions, of_names]), axis=1).T.tolist():
+            if functions[function]:
+                found.setdefault(functions[function] or "", {})[readable_name(names[name] or "?")] = None
+    return {function: printable(", ".join(names)) for function, names in found.items()}
 
 
 def _parquet_of(context: click.Context) -> Iterable[Path]:
@@ -157,11 +168,15 @@ class Completed(click.types.StringParamType):
         before, comma, begun = incomplete.rpartition(",")
         taken = set(before.split(","))
         try:
-            values = [value for value in self.values(ctx) if value.lower().startswith(begun.lower())]
+            known = self.values(ctx)
+            values = [value for value in known if value.lower().startswith(begun.lower())]
         except Exception:  # a line being typed: whatever is wrong with it, the command will say
             return []
+        about = known if isinstance(known, Mapping) else {}
         return [
-            CompletionItem(before + comma + value) for value in values if value not in taken and PLAIN.fullmatch(value)
+            CompletionItem(before + comma + value, help=about.get(value))
+            for value in values
+            if value not in taken and PLAIN.fullmatch(value)
         ]
 
 

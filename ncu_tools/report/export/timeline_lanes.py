@@ -1,20 +1,22 @@
 """A recording as lanes for Perfetto and chrome://tracing: streams, gaps by cause and steps of each GPU, threads.
 
 Format: Chrome's Trace Event Format, complete events, with times in µs from the first thing recorded, to the nanosecond.
-API calls and ranges of a thread are two lanes, and operations of a stream or steps that overlap are on further lanes,
+Kernels have short names that tell them apart, and their full ones as an argument, `full_name`, where these differ. API
+calls and ranges of a thread are two lanes, and operations of a stream or steps that overlap are on further lanes,
 because a lane holds slices that nest.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from ncu_launch.version import VERSION
 from ncu_parsers.timelines.activity.activity import DIRECTIONS, MEMORIES, MISSING, OPERATION_KINDS, GpuOperations
 
+from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.timeline.call_kinds import kind_of_call
 from ncu_tools.timeline.gaps import CAUSES
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
@@ -40,12 +42,13 @@ def to_lanes(found: Timeline) -> str:
 
 def lane_events(found: Timeline) -> Iterator[Event]:
     """Every event: GPUs first, then the threads of each process."""
+    names = names_shown(found.activity.operations.names)
     for number, gpu in enumerate(found.gpus):
-        yield from _gpu_events(found, gpu, number)
+        yield from _gpu_events(found, gpu, number, names)
     yield from _host_events(found)
 
 
-def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int) -> Iterator[Event]:
+def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int, names: Mapping[str, str]) -> Iterator[Event]:
     group, first = FIRST_GPU + number, number * LANES_OF_GPU
     name = (
         f"{gpu.title}{'' if gpu.process is None else f' of process {gpu.process}'}{f': {gpu.name}' if gpu.name else ''}"
@@ -64,7 +67,7 @@ def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int) -> Iterator[Even
         title = "stream" if stream == MISSING else f"stream {stream}"
         yield _lane(group, lane, f"{title} ({depth + 1})" if depth else title)
     for row, track in enumerate(tracks):
-        yield _operation(found, operations, row, group, lanes[track])
+        yield _operation(found, operations, row, group, lanes[track], names)
     yield from _step_events(found, gpu, group, first + STEP_LANE, first + FIRST_STREAM + len(lanes))
 
 
@@ -96,9 +99,12 @@ def _tracks(streams: Sequence[int], starts: Sequence[int], ends: Sequence[int]) 
     return found
 
 
-def _operation(found: Timeline, operations: GpuOperations, row: int, group: int, lane: int) -> Event:
+def _operation(
+    found: Timeline, operations: GpuOperations, row: int, group: int, lane: int, names: Mapping[str, str]
+) -> Event:
     start, end = int(operations.start[row]), int(operations.end[row])
-    args: dict[str, Any] = {}
+    full = operations.names[int(operations.name[row])]
+    args: dict[str, Any] = {} if names[full] == full else {"full_name": full}
     for name in ("correlation", "bytes", "graph_node"):
         value = int(getattr(operations, name)[row])
         if value != MISSING:
@@ -109,7 +115,7 @@ def _operation(found: Timeline, operations: GpuOperations, row: int, group: int,
             code = int(getattr(operations, end_name)[row])
             args |= {end_name: MEMORIES[code]} if code >= 0 else {}
     kind = OPERATION_KINDS[operations.kind[row]]
-    return _slice(found, group, lane, operations.names[int(operations.name[row])], kind, start, end - start, args)
+    return _slice(found, group, lane, names[full], kind, start, end - start, args)
 
 
 def _host_events(found: Timeline) -> Iterator[Event]:

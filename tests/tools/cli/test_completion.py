@@ -91,6 +91,10 @@ class TestKernels:
         assert name == "plain,sgemm_tiled"
         assert completed(f"ncu-bench kernel {REPORT} sg") == [name]
 
+    def test_are_described_by_what_they_do(self) -> None:
+        offered = completed(f"ncu-bench hotspots {REPORT} --kernel vec", "zsh")
+        assert offered == ["plain", "vectorized_elementwise_kernel", "elementwise", "relu", "fp32"]
+
     def test_are_none_for_a_run_that_is_not_there_or_no_run_of_ours(self, tmp_path: Path) -> None:
         (tmp_path / "other.parquet").write_bytes(b"PAR1 and no more")
         assert completed("ncu-bench hotspots missing --kernel ") == []

@@ -315,6 +315,14 @@ def test_operations_of_a_stream_that_overlap_are_on_lanes_of_their_own() -> None
     assert lane_of == {0: "stream 7", 60: "stream 7 (2)", 90: "stream 7 (3)", 160: "stream 7"}
 
 
+def test_lanes_name_kernels_shortly_and_give_the_full_names_as_arguments() -> None:
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+    found = timeline(recording([Operation(0, 100, name=name), Operation(100, 200, name="plain")]))
+    events = json.loads(to_lanes(found))["traceEvents"]
+    named = {one["name"]: one["args"].get("full_name") for one in events if one.get("cat") == "kernel"}
+    assert named == {"elementwise add fp32": name, "plain": None}
+
+
 def test_steps_of_several_threads_that_overlap_are_on_lanes_of_their_own() -> None:
     ranges = [Range(0, 100, "step 1"), Range(50, 150, "step 2", thread=71), Range(100, 200, "step 3")]
     calls = [Call(10, 12, correlation=1), Call(60, 62, correlation=2, thread=71), Call(110, 112, correlation=3)]

@@ -36,6 +36,19 @@ def test_the_first_page_alone_has_what_is_beside_the_rows() -> None:
     assert "notes" not in bounded(answer, first["next_cursor"], MOST)
 
 
+def test_rows_of_kernels_begin_with_short_names_that_tell_them_apart() -> None:
+    names = [f"void softmax_warp_forward<float, {size}>(float *)" for size in (6, 7)]
+    rows: list[dict[str, Any]] = [{"kernel": name, "kernel_id": f"k{at}"} for at, name in enumerate(names)]
+    rows.append({"kernel": "all kernels", "kernel_id": None})
+    found = bounded({"rows": rows})["rows"]
+    assert [next(iter(row.items())) for row in found] == [
+        ("short_name", "softmax_warp_forward fp32 (6)"),
+        ("short_name", "softmax_warp_forward fp32 (7)"),
+        ("kernel", "all kernels"),
+    ]
+    assert [row["kernel"] for row in found[:2]] == names
+
+
 @given(some.text(max_size=3000), some.integers(10, 500))
 def test_pages_of_a_text_are_the_text(text: str, most: int) -> None:
     read, cursor = "", 0
