@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.derived.flops import estimate_in
+from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
 
@@ -53,7 +54,6 @@ MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
 """Measure that scatters from launch to launch -> its column."""
 MOST_RENAMED = 3
-RECORDED = {"nsys", TRACE}
 """Sources of launches that are recordings of a program, with gaps between its kernels."""
 LITTLE = 0.01
 """Share of a run that kernels launched once may take for its sum to have an interval all the same."""
@@ -300,7 +300,7 @@ def notes_on_conditions(
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
-    if any(RECORDED & side.texts["source"] for side in observed):
+    if any(TIMELINES & side.texts["source"] for side in observed):
         notes.append(
             "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
         )

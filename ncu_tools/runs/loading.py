@@ -97,7 +97,7 @@ def locate(
     """
     found = on_disk(path, engine)
     if found is None and engine is not None:
-        from ncu_parsers.sources.sources import find_sources  # slow to import, as the readers are
+        from ncu_parsers.parse.report_files import find_sources  # slow to import, as the readers are
 
         find_sources([path])  # raises if nothing is there
         raise WrongUsage(
@@ -209,7 +209,8 @@ def pooled(runs: Sequence[Run]) -> Run:
 def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> OnDisk | Run:
     from ncu_parsers.parse.file_kinds import has_ranges_apart
     from ncu_parsers.parse.parse import parse
-    from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
+    from ncu_parsers.parse.report_files import find_sources
+    from ncu_parsers.sources.sources import STANDARD_INPUT
 
     sources = find_sources([path])
     kept = _cache_file(sources)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.footer import is_parquet
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside, joined_instructions
 from ncu_parsers.schema.tables import table_metadata
-from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.source_text import COLLECT
 

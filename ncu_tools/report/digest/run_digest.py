@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
+from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.compare.run_conditions import conditions_of_run
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
@@ -248,7 +248,7 @@ def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[s
         inside = any(column in PER_INSTRUCTION for column in table.column_names)
         if inside:
             commands.append((f"ncu-bench source {run} --id {hottest} --top 5", "its hottest lines or instructions"))
-    if set(tables.words(table, "source")) & RECORDED:
+    if set(tables.words(table, "source")) & TIMELINES:
         commands.append((f"ncu-bench timeline {run}", "where the time goes: kernels, copies, gaps by cause"))
     commands.append((f"ncu-bench hotspots {run} --format json", "every kernel with every number"))
     for place, (command, answers) in enumerate(commands):

@@ -112,7 +112,7 @@ def command(
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:
     """The series of a run, and those of the launches that a selection leaves, whatever their kernel."""
     from ncu_parsers.ncu.instructions.time_series import time_series
-    from ncu_parsers.sources.sources import find_sources
+    from ncu_parsers.parse.report_files import find_sources
 
     named = None
     if only is not None and only.needs_launches:

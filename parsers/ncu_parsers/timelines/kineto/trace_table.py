@@ -71,7 +71,7 @@ class TraceTable:
         process_of = np.array([MISSING if one is None else one for one in (*processes, None)], np.int64)
         self._columns = {
             **rows.columns, "process": process_of[places.thread], "context_code": places.context, "call": places.call,
-            "iteration": _iterations(places.moment, ranges.steps()),
+            "iteration": iterations_at(places.moment, ranges.steps()),
         }  # fmt: skip
         self._launched = rows.launched
         self._kernels = [one.name for one in rows.launched], [_short(one) for one in rows.launched]
@@ -172,7 +172,7 @@ class TraceTable:
             yield title, unit, values.slice(rows.start, rows.stop - rows.start)
 
 
-def _iterations(moments: Floats, steps: list[tuple[float, float, int]]) -> Integers:
+def iterations_at(moments: Floats, steps: list[tuple[float, float, int]]) -> Integers:
     """The step in which each moment lies, `MISSING` outside of all."""
     if not steps:
         return np.full(len(moments), MISSING)
