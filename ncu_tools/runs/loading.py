@@ -28,6 +28,7 @@ from ncu_parsers.parquet.reader import Columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
+from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
@@ -81,6 +82,14 @@ def load(
     """
     found = locate(path, reading=reading, engine=engine)
     return found.read(columns) if isinstance(found, OnDisk) else found
+
+
+def why_no_ncu_in(path: str) -> str:
+    """Why nothing more can be had of ncu for the run that `path` names, as it is of another vendor's; "" if it can."""
+    try:
+        return why_no_ncu_for(load(path, columns=[VENDOR_COLUMN]).table)
+    except NcuBenchError:
+        return ""
 
 
 def locate(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.profilers.sampling.power_readings import PowerReading
+from ncu_parsers.schema.vendors import why_no_ncu
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
@@ -409,7 +410,8 @@ def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]
     return NcuBenchError(
         f"{activity.name} holds no GPU work: no kernel, no copy and no memset.",
         " ".join([why, *power_of_whole_run(power)]),
-        "Record a program that uses a GPU, with: nsys profile --trace cuda,nvtx PROGRAM",
+        "Record a program that uses a GPU, and its work there"
+        + ("." if why_no_ncu(set(activity.vendors.values())) else ", with: nsys profile --trace cuda,nvtx PROGRAM"),
     )
 
 

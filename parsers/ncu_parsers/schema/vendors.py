@@ -22,6 +22,10 @@ class Vendor(Enum):
     GOOGLE = "Google"
 
 
+COUNTED_BY = {Vendor.AMD: "rocprof-compute", Vendor.INTEL: "VTune", Vendor.GOOGLE: "XProf"}
+"""Each vendor's own profiler of single kernels, whose results are not read here."""
+
+
 def vendor_named(text: str) -> Vendor | None:
     """The vendor whose name a text begins with, in any case; None for another."""
     return next((one for one in Vendor if text.lower().startswith(one.value.lower())), None)
@@ -39,3 +43,14 @@ def vendors_in(table: pa.Table) -> set[Vendor | None]:
     """The vendors of the GPUs that the launches of a table ran on; None where the table does not say."""
     codes, texts = tables.codes(table, VENDOR_COLUMN)
     return {None if (text := texts[code]) is None else vendor_named(text) for code in set(codes.tolist())}
+
+
+def why_no_ncu(vendors: Collection[Vendor | None]) -> str:
+    """Why nothing more can be had of ncu and nsys for GPUs of these vendors, and what counts there; "" if it can."""
+    counted = [f"{COUNTED_BY[one]} counts on {one.value}'s GPUs" for one in other_vendors(vendors)]
+    return f"{' and '.join(counted)}, which ncu and nsys cannot profile; it is not read here" if counted else ""
+
+
+def why_no_ncu_for(table: pa.Table) -> str:
+    """The same for the GPUs of a table of launches."""
+    return why_no_ncu(vendors_in(table))

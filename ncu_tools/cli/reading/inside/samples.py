@@ -170,10 +170,13 @@ def _show_balance(run: str, only: Selection | None, launch: int | None, output_f
 def _chosen(series: _Series, only: Selection | None, launch: int | None, run: str) -> list[TimeSeries]:
     """The series of one launch: the longest of those that are left by name and number."""
     if not series.every:
+        from ncu_tools.runs.loading import why_no_ncu_in
+
         raise NcuBenchError(
             f"{run} holds no samples over time.",
             "They are collected by PM sampling, and only binary reports hold them.",
-            f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --balance.",
+            why_no_ncu_in(run)
+            or f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --balance.",
         )
     left = [
         one

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ncu_parsers.schema.vendors import Vendor
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
@@ -37,10 +38,12 @@ from ncu_parsers.timelines.activity.activity import (
 from ncu_parsers.timelines.kineto.chrome_trace import (
     EXACT_UNTIL,
     SINCE_1970,
+    TracedDevice,
     TraceEvents,
     event_mapping,
     event_whole,
     traced_devices,
+    vendor_of_runtime,
 )
 from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
 from ncu_parsers.timelines.kineto.traced_events import EXTERNAL
@@ -227,6 +230,7 @@ class _TracedActivity:
             {gpu: str(known[gpu[1]].name) for gpu in operations.gpus() if gpu[1] in known and known[gpu[1]].name},
             self._notes(broken),
             _missing(calls, ranges),
+            vendors={gpu: vendor for gpu in operations.gpus() if (vendor := _vendor(known, gpu[1], header))},
         )  # fmt: skip
 
     def _launching_processes(self, work: dict[str, Integers], calls: ApiCalls, ranges: HostRanges) -> Integers:
@@ -253,6 +257,10 @@ class _TracedActivity:
         if self._rounded:
             notes.append(SINCE_1970)
         return notes
+
+
+def _vendor(known: Mapping[int, TracedDevice], device: int, header: dict[str, Any]) -> Vendor | None:
+    return known[device].vendor if device in known else vendor_of_runtime(header)
 
 
 def _or_none(values: Integers) -> Integers:
