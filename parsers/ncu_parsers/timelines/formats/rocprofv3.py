@@ -30,6 +30,7 @@ KERNELS, COPIES, MARKERS = "kernel_dispatch", "memory_copy", "marker_api"
 NO_EVENTS = frozenset({KERNELS, COPIES, MARKERS, "memory_allocation", "scratch_memory"})
 """Records that are no calls of an API, beside those of samples."""
 BLOCK = 1 << 20
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 COPIED = {
     "HOST_TO_DEVICE": ("HtoD", activity.HOST_TO_DEVICE, activity.UNKNOWN_MEMORY, activity.DEVICE_MEMORY),
@@ -126,11 +127,11 @@ def read_activity(source: Source) -> Activity:
     text, damage = _text_of(source)
     try:
         tools = _tools_in(text)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         text = _closed(text.decode("utf-8", "replace")).encode("utf-8", "replace")
         try:
             tools = _tools_in(text)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             raise NotAReport(
                 f"{source.name} is JSON of rocprofv3, and nothing of it can be read: {error}.",
                 "It is cut off or damaged before its first event.",
@@ -171,7 +172,7 @@ def _decoded(data: msgspec.Raw, kind: type[Known]) -> Known | None:
     """A value of that type; None for another."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
