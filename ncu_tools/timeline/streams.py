@@ -63,7 +63,7 @@ def _of_others(busy: list[IntervalSet]) -> list[IntervalSet]:
     """For each stream when any other one ran: any before it in the list, or any behind it."""
     before = [*accumulate(busy[:-1], or_, initial=NOTHING)]
     behind = [*accumulate(reversed(busy[1:]), or_, initial=NOTHING)]
-    return [one | other for one, other in zip(before, reversed(behind), strict=True)]
+    return [one | other for one, other, _ in zip(before, reversed(behind), busy, strict=False)]  # of none there is none
 
 
 def _when(operations: GpuOperations, some: Mask) -> IntervalSet:
