@@ -301,7 +301,7 @@ def _windows(
     if step is not None:
         return [], NO_STEP_HERE, []
     if (operations.iteration != MISSING).any():
-        return windows_of_iterations(operations), "iterations that the table of launches names", []
+        return windows_of_iterations(operations), "iterations that the recording names", []
     return (*(windows_by_repetition(operations, call) or ([], "")), [])
 
 
