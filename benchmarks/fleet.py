@@ -51,7 +51,7 @@ def peak():
 
 def parse(folder, root, by):
     from ncu_parsers.parse.parse_dataset import parse_into_dataset
-    from ncu_parsers.sources.sources import find_sources
+    from ncu_parsers.parse.report_files import find_sources
     return len(parse_into_dataset(root, find_sources([folder]), engine=by).reports)
 
 def hotspots(folder, root, by):

@@ -18,7 +18,7 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.sources.sources import find_sources
+from ncu_parsers.parse.report_files import find_sources
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.diagnosis.agreement import OUTCOMES, WITH_REASON, WITHOUT, agreement

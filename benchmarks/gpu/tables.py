@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from ncu_parsers.derived.opcode_lists import named_instances
 from ncu_parsers.derived.tensor_opcodes import tensor_operations
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.sources.sources import find_sources
+from ncu_parsers.parse.report_files import find_sources
 
 from benchmarks.gpu.run_all import ACCOUNT
 from benchmarks.gpu.steps import FAULTS

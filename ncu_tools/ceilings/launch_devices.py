@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.report_data.operator_records import THREADS
 from ncu_parsers.schema import tables
 
@@ -112,7 +113,7 @@ def recorded(table: pa.Table, at: Rows) -> Recorded:
     codes, names = tables.codes(table, "source")
     sources = {names[code] for code in np.flatnonzero(np.bincount(codes[at])).tolist()}
     without_device = np.isnan(tables.floats(table, "device_id")[at]).all()
-    return Recorded(not sources <= {"kineto", "nsys"}, sources == {"kineto"} and bool(without_device))
+    return Recorded(not sources <= TIMELINES, sources == {"kineto"} and bool(without_device))
 
 
 def measured_cpu() -> Machine | None:

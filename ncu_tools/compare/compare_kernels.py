@@ -17,6 +17,7 @@ import numpy as np
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.derived.flops import estimate_in
+from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
 
@@ -65,7 +66,6 @@ MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
 """Measure that scatters from launch to launch -> its column."""
 MOST_RENAMED = 3
-RECORDED = {"nsys", TRACE}
 """Sources of launches that are recordings of a program, with gaps between its kernels."""
 JITTER_NS = 160.0
 """What two launches of one short kernel differ by in 95 of 100 pairs, in five ticks of the clock: 154 ns of 2.4 us on a
@@ -341,7 +341,7 @@ def notes_on_conditions(
         if side.failed:
             failed = f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out"
             notes.append(Note(failed, NoteKind.LOST))
-    if any(RECORDED & side.texts["source"] for side in observed):
+    if any(TIMELINES & side.texts["source"] for side in observed):
         gaps = "times are of kernels and copies: gaps between them are in none, and ncu-bench timeline shows those"
         notes.append(Note(gaps, NoteKind.METHOD))
     if any(TRACE in side.texts["source"] for side in observed):

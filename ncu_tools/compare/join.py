@@ -8,13 +8,14 @@ stay empty. Ceilings and clocks are those under ncu.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import (
     COLUMN_NAMES,
@@ -45,7 +46,6 @@ TOLERANCE = 0.01
 MATCHED, BY_ORDER, AMBIGUOUS, UNMATCHED = "matched", "matched by order", "ambiguous", "unmatched"
 COPY = "copies and memsets"
 OUTCOMES = (MATCHED, BY_ORDER, AMBIGUOUS, UNMATCHED, COPY)
-TIMELINES = ("nsys", "kineto")
 
 CEILING_COLUMNS = frozenset(
     column.name for column in MEASURE_COLUMNS if column.name.startswith("peak_") or column.name.endswith("_clock_hz")
@@ -155,7 +155,7 @@ def _differences_of_gpus(counts: pa.Table, timeline: pa.Table) -> list[str]:
     return found
 
 
-def _is_of(table: pa.Table, sources: Sequence[str]) -> Mask:
+def _is_of(table: pa.Table, sources: Collection[str]) -> Mask:
     return is_one_of(table, "source", sources)
 
 

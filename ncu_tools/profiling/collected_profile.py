@@ -22,8 +22,8 @@ from ncu_parsers.derived.operators.inductor_sources import Compiled, compiled_in
 from ncu_parsers.derived.operators.python_locations import Location, with_locations_of_modules
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema.tables import ASKED_METRICS, table_metadata, with_metadata
-from ncu_parsers.sources.sources import find_sources
 
 from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.kernels.kernel_cache import cache_kernels

@@ -31,7 +31,8 @@ from ncu_launch.profilers.rank_environment import Place, nodes_of, place_here, r
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse
-from ncu_parsers.sources.sources import TIMELINE, Source, find_sources
+from ncu_parsers.parse.report_files import find_sources
+from ncu_parsers.sources.sources import TIMELINE, Source
 
 from ncu_tools.model.layers.rank_skew import collective_share, skew, summary
 from ncu_tools.numbers.number_format import counted, percent

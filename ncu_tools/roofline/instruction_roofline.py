@@ -23,7 +23,7 @@ from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.numbers.number_format import counted, scaled
 from ncu_tools.roofline.density import weights
-from ncu_tools.roofline.level_notes import on_missing_ceilings
+from ncu_tools.roofline.level_notes import on_missing_ceilings, why_no_ncu_in_all
 from ncu_tools.roofline.scene import (
     INSTRUCTIONS,
     DrawnCeiling,
@@ -102,7 +102,7 @@ def instruction_roofline(
         device = next(iter(ceilings.capability_of)) if len(ceilings.capability_of) == 1 else None
         result.runs.append(SceneRun(name, label, sum(times) if times else None, device))
     result.points.sort(key=lambda point: -(point.time_total_ns or 0.0))
-    result.notes += _on_what_is_missing(result, runs.values())
+    result.notes += _on_what_is_missing(result, runs.values(), why_no_ncu_in_all(runs.values()))
     there = [level for level in levels if any(level in point.intensities for point in result.points)]
     result.notes += on_missing_ceilings(there, known, capability_of, list(runs.values()))
     result.notes.append(f"transactions are sectors of 32 bytes, of shared memory its wavefronts: {PAPER}")
@@ -229,20 +229,20 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _on_what_is_missing(result: InstructionRoofline, runs: Iterable[pa.Table]) -> list[str]:
-    """Which counts no kernel has, which some lack, and what to collect for them."""
+def _on_what_is_missing(result: InstructionRoofline, runs: Iterable[pa.Table], elsewhere: str) -> list[str]:
+    """Which counts no kernel has, which some lack, and what to collect for them; or `elsewhere`, where ncu cannot."""
     notes = []
     without = sum(point.instructions is None for point in result.points)
     if without:
         of = counted(len(result.points), "kernel", "kernels")
-        notes.append(f"{without} of {of} have no warp instructions: ask ncu for {COUNTERS[0]}")
+        notes.append(f"{without} of {of} have no warp instructions: {elsewhere or f'ask ncu for {COUNTERS[0]}'}")
     for level in result.levels:
         lacking = [point for point in result.points if level not in point.intensities and point.instructions]
         if lacking:
             metrics = ", ".join(byte_metrics(level, TRAFFIC, runs))
             notes.append(
                 f"{len(lacking)} of {counted(len(result.points), 'kernel', 'kernels')} have no transactions of "
-                f"{unit_title(level)}, or none were counted: ask ncu for {metrics}"
+                f"{unit_title(level)}, or none were counted: {elsewhere or f'ask ncu for {metrics}'}"
             )
     if not any(roof.unit == "issue" for roof in result.roofs):
         notes.append(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.vendors import Vendor, vendors_in, why_no_ncu
 
 from ncu_tools.ceilings.ceilings import Ceiling, unit_title
 from ncu_tools.ceilings.levels import byte_metrics, bytes_of, ceiling_metrics
@@ -21,10 +22,13 @@ def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> 
     metrics = ", ".join(byte_metrics(level, definition, runs))
     other = next(one for one in BYTES_COUNTED if one != definition)
     way = f", or take what the report has: --cache-bytes {other}" if _has_bytes(level, other, runs) else ""
-    return (
-        f"no launch has bytes of {unit_title(level)}{how}, so it has neither points nor a roof: ask ncu for "
-        f"{metrics}{way}"
-    )
+    ask = why_no_ncu_in_all(runs) or f"ask ncu for {metrics}{way}"
+    return f"no launch has bytes of {unit_title(level)}{how}, so it has neither points nor a roof: {ask}"
+
+
+def why_no_ncu_in_all(runs: Iterable[pa.Table]) -> str:
+    """Why ncu cannot collect what the runs lack, since all are of other vendors' GPUs; "" if it can."""
+    return why_no_ncu(set[Vendor | None]().union(*map(vendors_in, runs)))
 
 
 def _has_bytes(level: str, definition: str, runs: Iterable[pa.Table]) -> bool:
@@ -51,10 +55,12 @@ def on_missing_ceilings(
         lacking = [name for name in metrics if all(np.isnan(tables.floats(table, name)).all() for table in runs)]
         of_devices = f" of {', '.join(without)}" if len(capability_of) > 1 else ""
         machine = ", or name a machine with --machine NAME" if level == DRAM else ""
-        reason = (
-            f"the report lacks {' and '.join(lacking)}. Ask ncu for {'both' if len(lacking) > 1 else 'it'}{machine}"
-            if lacking
-            else f"no launch is long enough to show its clock{machine}"
-        )
+        if elsewhere := why_no_ncu_in_all(runs):
+            reason = machine.removeprefix(", or ") or elsewhere
+        elif lacking:
+            ask = f"Ask ncu for {'both' if len(lacking) > 1 else 'it'}{machine}"
+            reason = f"the report lacks {' and '.join(lacking)}. {ask}"
+        else:
+            reason = f"no launch is long enough to show its clock{machine}"
         notes.append(f"{unit_title(level)}{of_devices} has no roof: {reason}")
     return notes

@@ -18,6 +18,7 @@ from ncu_parsers.datasets.engine import Engine
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.reader import contents, filled_columns, read_in_parts, read_launches
 from ncu_parsers.schema.tables import table_metadata
+from ncu_parsers.schema.vendors import VENDOR_COLUMN
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.bench.bench_runs import is_bench, load_bench
@@ -134,7 +135,7 @@ def load_for(
 
 def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
     """The columns to read; those without any value would only take time."""
-    wanted = {"source", "duration_ns"}
+    wanted = {"source", "duration_ns", VENDOR_COLUMN}
     if not summed:
         wanted |= {*partition_sums.OF_SUMS}
     by_level = look.levels != (DRAM,) or not summed

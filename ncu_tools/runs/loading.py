@@ -29,6 +29,7 @@ from ncu_parsers.parquet.reader import Columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
+from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
@@ -87,6 +88,14 @@ def load(
     return found.read(columns) if isinstance(found, OnDisk) else found
 
 
+def why_no_ncu_in(path: str) -> str:
+    """Why nothing more can be had of ncu for the run that `path` names, as it is of another vendor's; "" if it can."""
+    try:
+        return why_no_ncu_for(load(path, columns=[VENDOR_COLUMN]).table)
+    except NcuBenchError:
+        return ""
+
+
 def locate(
     path: str,
     *,
@@ -101,7 +110,7 @@ def locate(
     """
     found = on_disk(path, engine)
     if found is None and engine is not None:
-        from ncu_parsers.sources.sources import find_sources  # slow to import, as the readers are
+        from ncu_parsers.parse.report_files import find_sources  # slow to import, as the readers are
 
         find_sources([path])  # raises if nothing is there
         raise WrongUsage(
@@ -213,7 +222,8 @@ def pooled(runs: Sequence[Run]) -> Run:
 def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> OnDisk | Run:
     from ncu_parsers.parse.file_kinds import has_ranges_apart
     from ncu_parsers.parse.parse import parse
-    from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
+    from ncu_parsers.parse.report_files import find_sources
+    from ncu_parsers.sources.sources import STANDARD_INPUT
 
     sources = find_sources([path])
     kept = _cache_file(sources)

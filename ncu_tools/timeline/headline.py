@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.schema import tables
 
-from ncu_tools.compare.compare_kernels import RECORDED
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.gaps import LongGap
 from ncu_tools.timeline.load_activity import load_activity
@@ -33,7 +33,7 @@ MOST_LAUNCHES = 1_000_000
 
 def timeline_of(name: str, table: pa.Table) -> Timeline | None:
     """The timeline of the recording that a run's table of launches came from; None for other runs, and without one."""
-    is_recorded = bool(RECORDED & set(tables.words(table, "source")))
+    is_recorded = bool(TIMELINES & set(tables.words(table, "source")))
     if not is_recorded or len(table) > MOST_LAUNCHES or not Path(name).exists():
         return None
     try:

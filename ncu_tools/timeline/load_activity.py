@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from ncu_tools.runs.loading import on_disk
 
 if TYPE_CHECKING:
     from ncu_launch.profilers.sampling.power_readings import PowerReading
+    from ncu_parsers.parse.file_kinds import FileKind
     from ncu_parsers.sources.sources import Source
     from ncu_parsers.timelines.activity.activity import Activity, Window
 
@@ -34,8 +35,10 @@ def load_activity(
     of PyTorch's `emit_nvtx` unless `whole_names`. Raises `NcuBenchError` where nothing is a timeline or it takes more
     memory than the limit, `WrongUsage` where a folder holds several.
     """
+    from ncu_parsers.parse.file_kinds import activity_reader_of
+    from ncu_parsers.parse.report_files import find_sources
     from ncu_parsers.sources.memory import OPTION, TooBig, limited
-    from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
+    from ncu_parsers.sources.sources import STANDARD_INPUT
 
     if path != STANDARD_INPUT and path and Path(path).is_dir():
         source = _recording_in(Path(path))
@@ -49,11 +52,15 @@ def load_activity(
     if source is None:
         return _of_launches(path)
     reading(source)
+    kind = _timeline_kind(source)
     try:
         with limited():
-            return _read(source, trim, whole_names=whole_names)
+            if kind is None:
+                return _of_launches(source.path)
+            read = activity_reader_of(kind)
+            return read(source, trim=trim, whole_names=whole_names) if kind.trims else read(source)
     except TooBig as error:
-        can_trim = trim is None and not whole_names and _module_of(source) in ("nsys_sqlite", "nsys_rep")
+        can_trim = kind is not None and kind.trims and trim is None and not whole_names
         by_part = "Read a part of it alone: --trim 10s,20s. Or give" if can_trim else "Give"
         raise TooBig(error.what, error.cause, f"{by_part} it more memory: {OPTION} 8GB") from error
 
@@ -68,17 +75,17 @@ def load_power(path: str) -> dict[str, list[PowerReading]]:
 
 def _recording_in(folder: Path) -> Source | None:
     """The recording in a folder; None if a table of launches is all there is."""
+    from ncu_parsers.parse.report_files import has_report_suffix
     from ncu_parsers.sources.nsys_siblings import drop_repeats
     from ncu_parsers.sources.sources import Source
 
-    for place in (folder / REPORTS, folder, folder / TIMELINE_FOLDER / REPORTS, folder / TIMELINE_FOLDER):
-        if place.is_dir():
-            files = [str(file) for file in sorted(place.iterdir()) if file.is_file()]
-            found = [file for file in drop_repeats(files) if _is_recording(file)]
-            if len(found) > 1:
-                raise _several(str(folder), found)
-            if found:
-                return Source(found[0])
+    for files in _files_of(folder):
+        named = [str(file) for file in sorted(files) if file.is_file() and has_report_suffix(file)]
+        found = [file for file in drop_repeats(named) if _is_recording(file)]
+        if len(found) > 1:
+            raise _several(str(folder), found)
+        if found:
+            return Source(found[0])
     if on_disk(str(folder)) is None:
         raise NcuBenchError(
             f"{folder} holds no timeline.", "It has neither a recording of nsys nor a trace of PyTorch's profiler.",
@@ -87,38 +94,32 @@ def _recording_in(folder: Path) -> Source | None:
     return None
 
 
+def _files_of(folder: Path) -> Iterator[Iterable[Path]]:
+    """Where a folder may hold its recording, the likeliest place first; below it, as JAX writes, if it is no run."""
+    for place in (folder / REPORTS, folder, folder / TIMELINE_FOLDER / REPORTS, folder / TIMELINE_FOLDER):
+        if place.is_dir():
+            yield place.iterdir()
+    if on_disk(str(folder)) is None:
+        yield folder.rglob("*")
+
+
 def _is_recording(file: str) -> bool:
     """True for a recording; of JSON only a trace is one, as a run folder holds other JSON."""
-    from ncu_parsers.sources.sources import Source, is_trace
+    from ncu_parsers.parse.report_files import is_what_its_name_says
+    from ncu_parsers.sources.sources import Source
 
-    module = _module_of(Source(file))
-    return module is not None and (module != "kineto" or is_trace(Path(file)))
+    return _timeline_kind(Source(file)) is not None and is_what_its_name_says(Path(file))
 
 
-def _module_of(source: Source) -> str | None:
-    """The reader of timelines for a file, by its last name; None for other files and those that cannot be opened."""
+def _timeline_kind(source: Source) -> FileKind | None:
+    """The kind of a timeline's file; None for other files and those that cannot be opened."""
     from ncu_parsers.parse.file_kinds import kind_of
 
     try:
         kind = kind_of(source)
     except (NcuBenchError, OSError):
         return None
-    name = kind.module.rpartition(".")[2] if kind is not None else ""
-    return name if name in ("nsys_sqlite", "nsys_rep", "kineto") else None
-
-
-def _read(source: Source, trim: Window | None, *, whole_names: bool) -> Activity:
-    from ncu_parsers.timelines.activity.kineto_activity import read_trace
-    from ncu_parsers.timelines.activity.nsys_activity import read_native, read_sqlite
-
-    module = _module_of(source)
-    if module == "nsys_sqlite":
-        return read_sqlite(source, trim=trim, whole_names=whole_names)
-    if module == "nsys_rep":
-        return read_native(source, trim=trim, whole_names=whole_names)
-    if module == "kineto":
-        return read_trace(source)
-    return _of_launches(source.path)
+    return kind if kind is not None and kind.origin else None
 
 
 def _of_launches(path: str) -> Activity:

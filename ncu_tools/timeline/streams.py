@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -43,11 +45,8 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
         if ran.total or (mine & inside).any():
             busy[number] = ran
     found = []
-    for number, ran in busy.items():
+    for (number, ran), others in zip(busy.items(), _of_others(list(busy.values())), strict=True):
         mine = operations.stream == number
-        others = NOTHING
-        for other, meanwhile in busy.items():
-            others = others | meanwhile if other != number else others
         in_line = 0
         if len(_when(operations, mine & computes) & window):
             in_line = (_when(operations, mine & ~computes) & exposed & window).total
@@ -58,6 +57,13 @@ def streams_on(operations: GpuOperations, computes: Mask, window: IntervalSet, e
                       ran.total, (ran - others).total, in_line)
         )  # fmt: skip
     return sorted(found, key=lambda one: -one.busy_ns)
+
+
+def _of_others(busy: list[IntervalSet]) -> list[IntervalSet]:
+    """For each stream when any other one ran: any before it in the list, or any behind it."""
+    before = [*accumulate(busy[:-1], or_, initial=NOTHING)]
+    behind = [*accumulate(reversed(busy[1:]), or_, initial=NOTHING)]
+    return [one | other for one, other, _ in zip(before, reversed(behind), busy, strict=False)]  # of none there is none
 
 
 def _when(operations: GpuOperations, some: Mask) -> IntervalSet:

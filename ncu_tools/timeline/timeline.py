@@ -14,6 +14,7 @@ import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind, reworded
 from ncu_launch.profilers.sampling.power_readings import PowerReading
+from ncu_parsers.schema.vendors import why_no_ncu
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
@@ -331,7 +332,7 @@ def _windows(
     if step is not None:
         return [], NO_STEP_HERE, []
     if (operations.iteration != MISSING).any():
-        return windows_of_iterations(operations), "iterations that the table of launches names", []
+        return windows_of_iterations(operations), "iterations that the recording names", []
     return (*(windows_by_repetition(operations, call) or ([], "")), [])
 
 
@@ -444,7 +445,8 @@ def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]
     return NcuBenchError(
         f"{activity.name} holds no GPU work{readable}: no kernel, no copy and no memset.",
         " ".join([why, *left_out, *power_of_whole_run(power)]),
-        f"Record a program that uses a GPU, with: {how}",
+        "Record a program that uses a GPU, and its work there"
+        + ("." if why_no_ncu(set(activity.vendors.values())) else f", with: {how}"),
     )
 
 

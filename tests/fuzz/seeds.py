@@ -30,9 +30,12 @@ from sample_reports import source_page
 from sample_reports.generate import reports
 from tests.parsers.timelines.test_kineto import synthetic_gpu_events
 from tests.parsers.timelines.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
+from tests.parsers.timelines.test_rocprofv3 import launched
+from tests.parsers.timelines.test_xplane import step
 from tests.support import cubins
 from tests.support.binary_reports import BEGINNING, Metric, block_of, field, nvtx_state, put_together, report_of
 from tests.support.binary_reports import Kernel as ReportKernel
+from tests.support.other_timelines import XEvent, XLine, XPlane, dispatch, rocprof, rocprof_json, xspace
 from tests.support.timelines import (
     CALLS,
     KERNELS,
@@ -118,6 +121,17 @@ def traces() -> list[bytes]:
         events[:6],
     ]
     return [json.dumps(content).encode() for content in contents]
+
+
+def rocprofv3_files() -> list[bytes]:
+    """Recordings of one process and of two, with calls, ranges and copies."""
+    made = launched()
+    return [rocprof_json(made), rocprof_json(rocprof([dispatch(0, 9, 0)]), rocprof([dispatch(0, 9, 1)], process=9))]
+
+
+def xplanes() -> list[bytes]:
+    """A step on a GPU, and a TPU."""
+    return [xspace(*step()), xspace(XPlane("/device:TPU:0", [XLine("XLA Ops", [XEvent("f", 0, 9)])]))]
 
 
 def timeline_tables() -> dict[str, list[Row]]:

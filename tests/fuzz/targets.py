@@ -36,14 +36,16 @@ from ncu_parsers.ncu_rep import report_file as binary
 from ncu_parsers.ncu_rep.contents import contents_of
 from ncu_parsers.ncu_rep.instances import instance_tables
 from ncu_parsers.parquet import checked_open, footer, reader
+from ncu_parsers.parse.file_kinds import KINDS, activity_reader_of
 from ncu_parsers.parse.parse import account
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.report_data.report import METRICS, Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
+from ncu_parsers.timelines.activity.launch_view import report_of
 from ncu_parsers.timelines.kineto import kineto
 from ncu_parsers.timelines.nsys import nsys_sqlite
 from ncu_parsers.timelines.nsys.tables import operations as nsys_operations
@@ -240,6 +242,32 @@ def kineto_events(data: bytes, thorough: bool) -> None:
     events = events_of(data)
     if events is not None:
         hold_lines(found, events)
+
+
+def rocprofv3(data: bytes, thorough: bool) -> None:
+    """JSON of rocprofv3, whatever is in it."""
+    _viewed(data, "results.json", "rocprofv3", thorough)
+
+
+def xplane(data: bytes, thorough: bool) -> None:
+    """Planes of XLA's profiler, whatever their bytes."""
+    _viewed(data, "host.xplane.pb", "xplane", thorough)
+
+
+def _viewed(data: bytes, name: str, origin: str, thorough: bool) -> None:
+    """A recording of that origin: what is read is sound, has no negative time, and can be shown."""
+    kind = next(one for one in KINDS if one.origin == origin)
+    with written(data, name) as path:
+        source = Source(str(path))
+        found = report_of(source, activity_reader_of(kind), origin)
+        operations = activity_reader_of(kind)(source).operations
+    table = table_of(found)
+    hold_table(table)
+    assert len(table) == len(operations)
+    assert (operations.end >= operations.start).all()
+    assert found.lines[METRICS] == len(table)
+    if thorough:
+        hotspots(table, ceilings_of(table))
 
 
 # ----------------------------------------------------------------------------------------------------------- Parquet
@@ -445,6 +473,11 @@ JSON_WORDS = (
     '"correlation"', '"ts"', '"dur"', '"pid"', '"tid"', '"grid"', "ProfilerStep#", "NaN", "Infinity", "-1", "1e999",
     "9223372036854775808", "null", "true", "[", "{", "]", "}", ",", ":", '"deviceProperties"', '"compute Major"',
 )  # fmt: skip
+ROCPROFV3_WORDS = (
+    '"rocprofiler-sdk-tool"', '"buffer_records"', '"kernel_dispatch"', '"memory_copy"', '"hip_api"', '"marker_api"',
+    '"start_timestamp"', '"end_timestamp"', '"correlation_id"', '"internal"', '"dispatch_info"', '"handle"', "null",
+    "9223372036854775808", "-1", "1e999", "NaN", "[", "{", "]", "}", ",", ":", '"agents"', '"kernel_symbols"',
+)  # fmt: skip
 OPERATOR_WORDS = (
     '{"ncu_bench_operators": 1', '"operator"', '"phase"', '"module"', '"iteration"', '"flops"', '"read"', '"ns"',
     '"estimate"', '"device_name"', "null", "true", "1e999", "-1", "NaN", "[]", "{}", '"integer_operations"',
@@ -479,6 +512,8 @@ TARGETS: dict[str, Target] = {
     "ncu-rep": Target(ncu_rep, seeds.binary_reports, longest=4096),
     "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS),
     "cubin": Target(cubin, seeds.cubin_files, longest=4096),
+    "rocprofv3": Target(rocprofv3, seeds.rocprofv3_files, ROCPROFV3_WORDS, 6000),
+    "xplane": Target(xplane, seeds.xplanes, longest=2048),
 }
 
 

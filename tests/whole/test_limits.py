@@ -18,7 +18,8 @@ from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.footer import DamagedFooter, columns_of
 from ncu_parsers.parquet.reader import read_in_parts, read_launches
 from ncu_parsers.parse.parse import parse, parse_into
-from ncu_parsers.sources import memory, sources
+from ncu_parsers.parse.report_files import find_sources
+from ncu_parsers.sources import memory
 from ncu_parsers.sources.memory import SETTING, TooBig, limit, size_of
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
@@ -270,7 +271,7 @@ class TestRanges:
 def test_two_thousand_files_in_a_folder_are_found_one_by_one(tmp_path: Path) -> None:
     for at in range(2000):
         (tmp_path / f"{at}.csv").touch()
-    assert len(sources.find_sources([str(tmp_path)])) == 2000
+    assert len(find_sources([str(tmp_path)])) == 2000
 
 
 class TestLaunchesInParquet:

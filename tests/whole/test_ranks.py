@@ -50,7 +50,7 @@ from ncu_launch.profilers.subprocesses import OWN_PYTHON, run
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.sources.sources import find_sources
+from ncu_parsers.parse.report_files import find_sources
 
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from tests.conftest import ROOT, SAMPLES, SHARED

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from ncu_parsers.parse.parse import parse
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema import tables
-from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
 from ncu_tools.ceilings.machine_files import machine_of_device

@@ -10,9 +10,10 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.datasets.dataset_layout import LAUNCHES
 from ncu_parsers.datasets.engine import cores
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.instance_table import INSTANCES_FILE
-from ncu_parsers.sources.sources import STANDARD_INPUT, Source, find_sources, is_url
+from ncu_parsers.sources.sources import STANDARD_INPUT, Source, is_url
 
 from ncu_tools.cli.options import (
     capture_option,

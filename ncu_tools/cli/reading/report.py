@@ -134,10 +134,11 @@ def _timeline(
 
     Where `steps` are asked for, raises `NcuBenchError` if they cannot be shown.
     """
+    from ncu_parsers.parse.file_kinds import TIMELINES
     from ncu_parsers.schema import tables
 
     sources = {source or "" for source in tables.words(run.table, "source")}
-    if not any(one in ("nsys", "kineto") or one.startswith("ncu+") for one in sources) or not Path(name).exists():
+    if not any(one in TIMELINES or one.startswith("ncu+") for one in sources) or not Path(name).exists():
         return None, []
     if only is not None:
         return None, [f"{run.name}: no timeline, since this page is of some launches, and gaps are between all of them"]

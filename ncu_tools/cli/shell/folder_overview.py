@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.run_files import BENCH_FILE, EXPECTED, LAUNCHES, MANIFEST
-from ncu_parsers.parse.file_kinds import kind_of
-from ncu_parsers.sources.sources import COMPRESSED_SUFFIXES, REPORT_SUFFIXES, TRACE_WORDS, Source, encoding_of
+from ncu_parsers.parse.file_kinds import SQLITE, kind_of
+from ncu_parsers.parse.report_files import has_report_suffix
+from ncu_parsers.sources.sources import Source, encoding_of
 
 MOST_ENTRIES, MOST_FILES = 1000, 300
 """The most entries that are listed, and the most files whose beginning is read."""
@@ -29,6 +30,7 @@ NAMED = 3
 
 RUN, SWEEP, DATASET, LAUNCHES_FILE = "run", "sweep", "dataset", "launches"
 NCU, SOURCE, NSYS, TRACE, OPERATORS = "ncu", "source", "nsys", "trace", "operators"
+OTHER_TIMELINE = "timeline"
 TITLES = {
     RUN: ("run folder", "run folders"),
     SWEEP: ("sweep of measured points", "sweeps of measured points"),
@@ -38,10 +40,11 @@ TITLES = {
     SOURCE: ("source page of ncu", "source pages of ncu"),
     NSYS: ("timeline of nsys", "timelines of nsys"),
     TRACE: ("trace in Chrome's format", "traces in Chrome's format"),
+    OTHER_TIMELINE: ("recording of another profiler", "recordings of other profilers"),
     OPERATORS: ("file of the operator collector", "files of the operator collector"),
 }
 """Every kind, in the order in which they are listed."""
-LAUNCHES_OF = (RUN, LAUNCHES_FILE, NCU, NSYS, TRACE, OPERATORS, DATASET)
+LAUNCHES_OF = (RUN, LAUNCHES_FILE, NCU, NSYS, TRACE, OTHER_TIMELINE, OPERATORS, DATASET)
 """The kinds that hold launches, those to look at first in front."""
 
 BEGINNINGS = (
@@ -181,14 +184,14 @@ def _take_folder(folder: Path, look: FolderLook) -> bool:
 
 def _take_file(file: Path, look: FolderLook) -> None:
     """Note a file that commands read."""
-    suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in COMPRESSED_SUFFIXES][-1:]
-    if not suffixes or file.name == EXPECTED or suffixes[0] not in (*REPORT_SUFFIXES, ".parquet"):
+    is_parquet = file.suffix.lower() == ".parquet"
+    if file.name == EXPECTED or not (is_parquet or has_report_suffix(file)):
         return
     look.files -= 1
     if look.files < 0 or not file.is_file():
         return
     try:
-        kind = _kind_of_parquet(file) if suffixes[0] == ".parquet" else _kind_of_report(Source(str(file)))
+        kind = _kind_of_parquet(file) if is_parquet else _kind_of_report(Source(str(file)))
     except (OSError, NcuBenchError):
         look.unreadable.append(file)
         return
@@ -214,13 +217,14 @@ def _kind_of_parquet(file: Path) -> str | None:
 def _kind_of_report(source: Source) -> str | None:
     """What a file is by its first bytes, or its first lines; None for one that no command reads."""
     kind = kind_of(source)
-    reader = kind.module.rpartition(".")[2] if kind is not None else ""
     head = source.head(HEAD)
-    if reader == "nsys_sqlite":
+    if kind is None:
+        return _kind_of_text(head)
+    if kind.magic == (SQLITE,):
         return NSYS if b"StringIds" in head else None  # a table of every export
-    if reader == "kineto":
-        return TRACE if any(word in head for word in TRACE_WORDS) else None
-    return {"report_file": NCU, "nsys_rep": NSYS}.get(reader) or _kind_of_text(head)
+    if kind.words and not kind.has_words(head):
+        return None  # another file with the name of this kind
+    return {"": NCU, "nsys": NSYS, "kineto": TRACE}.get(kind.origin, OTHER_TIMELINE)
 
 
 def _kind_of_text(head: bytes) -> str | None:

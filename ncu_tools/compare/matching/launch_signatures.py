@@ -9,7 +9,7 @@ is bare already, and names without shapes only if one side has no shape.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -149,7 +149,7 @@ def signatures_of(distinct: Sequence[LaunchSignature]) -> Signatures:
     return Signatures(codes, list(names), [one.shape for one in distinct], [one.range for one in distinct])
 
 
-def is_one_of(table: pa.Table, name: str, words: Sequence[str]) -> Mask:
+def is_one_of(table: pa.Table, name: str, words: Collection[str]) -> Mask:
     """Mask of the rows whose text is one of `words`."""
     codes, values = tables.codes(table, name)
     wanted: Mask = np.array([value in words for value in values], dtype=bool)[codes]

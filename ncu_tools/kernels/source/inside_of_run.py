@@ -95,7 +95,7 @@ def _series(path: str) -> list[TimeSeries]:
 
 def _sources(path: str) -> list[Source]:
     """The reports that a path names; [] for Parquet files and folders without reports."""
-    from ncu_parsers.sources.sources import find_sources
+    from ncu_parsers.parse.report_files import find_sources
 
     if Path(path).suffix == ".parquet":
         return []

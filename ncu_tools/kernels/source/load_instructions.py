@@ -9,11 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.footer import is_parquet
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside, joined_instructions
 from ncu_parsers.schema.tables import table_metadata
-from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.source_text import COLLECT
+from ncu_tools.runs.loading import why_no_ncu_in
 
 _LAUNCHES = "launches.parquet"
 
@@ -60,7 +62,8 @@ def load_instructions(
         raise NcuBenchError(
             f"{path} holds no counts of single instructions.",
             "They were not collected, or the report is a page without them (raw, details).",
-            f"Collect them with: {COLLECT} (compiled with -lineinfo, to see lines), or export the source page of a "
+            why_no_ncu_in(path)
+            or f"Collect them with: {COLLECT} (compiled with -lineinfo, to see lines), or export the source page of a "
             "report: ncu --import REPORT --page source --csv > SOURCE.csv",
         )
     table = parts[0] if len(parts) == 1 else joined_instructions(parts)

@@ -14,6 +14,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.metric_forms import MetricColumns
 from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.vendors import why_no_ncu_for
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
@@ -292,13 +293,16 @@ def _times_by_shape(table: pa.Table) -> dict[Shape, float]:
     return found
 
 
+COLLECT_COUNTERS = "Collect counters with: ncu --set full -o REPORT PROGRAM"
+
+
 def _require_counters(launches: pa.Table) -> None:
     if not has_counters(launches):
         sources = {source or "" for source in tables.words(launches, "source")}
         raise NcuBenchError(
             "The run holds times, and no counters of kernels.",
             f"It was made by: {', '.join(sorted(sources))}.",
-            "Collect counters with: ncu --set full -o REPORT PROGRAM; ncu-bench hotspots shows what the run has",
+            f"{why_no_ncu_for(launches) or COLLECT_COUNTERS}; ncu-bench hotspots shows what the run has",
         )
 
 

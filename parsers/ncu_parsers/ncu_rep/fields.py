@@ -8,17 +8,14 @@ Values of metrics stay encoded, since `encoded_values` decodes many at once.
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal import api_implementation
-from google.protobuf.message import DecodeError
 
-Fields = tuple[tuple[int, str, str], ...]
+from ncu_parsers.report_data.protobuf_messages import Damaged as Damaged
+from ncu_parsers.report_data.protobuf_messages import MessageFields, MessageTypes
 
-MESSAGES: dict[str, Fields] = {
+MESSAGES: dict[str, MessageFields] = {
     "Header": (
         (1, "sources", "uint32"), (2, "results", "uint32"), (3, "session", "Session"), (4, "strings", "Strings"),
         (5, "payload_bytes", "uint32"), (6, "process", "Process"), (7, "ranges", "uint32"), (9, "graphs", "uint32"),
@@ -81,49 +78,12 @@ MESSAGES: dict[str, Fields] = {
 }  # fmt: skip
 """Number, name and kind of the fields of each message. A kind with * is repeated; some kinds are messages."""
 
-_Field = descriptor_pb2.FieldDescriptorProto
-_KINDS = {
-    "double": _Field.TYPE_DOUBLE, "float": _Field.TYPE_FLOAT, "uint32": _Field.TYPE_UINT32,
-    "uint64": _Field.TYPE_UINT64, "bytes": _Field.TYPE_BYTES,
-}  # fmt: skip
-_PACKAGE = "ncu_bench"
-
-DAMAGE = (DecodeError, ValueError, IndexError, KeyError, TypeError, struct.error, RecursionError)
-"""What protobuf raises for damaged messages: its C extension the first, its Python implementation any of these."""
-
-
-class Damaged(Exception):
-    """A message cannot be decoded."""
-
-
-@lru_cache(maxsize=1)
-def _pool() -> descriptor_pool.DescriptorPool:
-    file = descriptor_pb2.FileDescriptorProto(name="report.proto", package=_PACKAGE, syntax="proto2")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for number, field, kind in fields:
-            added = message.field.add(name=field, number=number)
-            added.label = _Field.LABEL_REPEATED if kind.endswith("*") else _Field.LABEL_OPTIONAL
-            kind = kind.rstrip("*")
-            added.type = _KINDS.get(kind, _Field.TYPE_MESSAGE)
-            if kind not in _KINDS:
-                added.type_name = f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool
-
-
-@lru_cache(maxsize=64)
-def _class_of(message: str) -> Any:
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{message}"))
+_TYPES = MessageTypes("ncu_bench", MESSAGES)
 
 
 def decoded(message: str, data: bytes) -> Any:
     """The message of that name in MESSAGES that `data` encodes. Raises `Damaged`."""
-    try:
-        return _class_of(message).FromString(data)
-    except DAMAGE as error:
-        raise Damaged(f"a {message} cannot be decoded") from error
+    return _TYPES.decoded(message, data)
 
 
 def text_of(data: bytes) -> str:

@@ -1,6 +1,7 @@
 """Select the reader of a file: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
 
-The first bytes decide; the file name only if they are ambiguous. Readers are imported on demand, so that reading a CSV
+The first bytes decide; the file name only if they are ambiguous. A trace format is a file in `timelines/formats`, which
+reads it as an `Activity`, and a line in `KINDS`. Readers are imported on demand, so that reading a CSV
 loads neither SQLite nor protobuf.
 """
 
@@ -8,29 +9,36 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncu_parsers.detect.other_tools import is_json_of_other_tool
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
+from ncu_parsers.sources.sources import STANDARD_INPUT, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ncu_parsers.timelines.activity.activity import Activity
 
 HEAD_BYTES = 4096
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
 
 
 class FileKind(NamedTuple):
-    """A kind of file: the module that reads it, and its first bytes or the endings of its name.
+    """A kind of file: the module that reads it, and its first bytes, or the endings of its name.
 
     If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
     input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With
     `by_others`, what else is installed has a part in reading the file, and the module's `read_with` names it with its
     version, because another version may give other data. With `ranges_apart`, the module's `stream_gpu_work` reads a
     file without the ranges of the host, in a fraction of the time.
+
+    A timeline has an `origin`: the `source` of its launches. Its `activity` names the module and the function that read
+    it as an `Activity`; where it names none, the module's `read_activity` does, from standard input too, and its
+    launches follow from that. With `trims`, this function reads a part of the time alone.
     """
 
     module: str
@@ -41,35 +49,59 @@ class FileKind(NamedTuple):
     by_others: bool = False
     in_parts: bool = False
     ranges_apart: bool = False
+    origin: str = ""
+    activity: tuple[str, str] | None = None
+    trims: bool = False
 
     def fits(self, head: bytes, name: str) -> bool:
         """True if a file with these first bytes and this name is of this kind."""
-        if not self.magic:
-            return name.lower().endswith(self.suffixes)
-        return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
+        by_content = head.startswith(self.magic) and (not self.words or self.has_words(head))
+        return by_content or self.fits_name(name)
 
+    def fits_name(self, name: str) -> bool:
+        """True if a file of this name is of this kind, whatever it holds; it may be compressed."""
+        return name.lower().endswith(tuple(end + packed for end in self.suffixes for packed in ("", ".gz", ".zst")))
+
+    @property
+    def is_viewed(self) -> bool:
+        """Whether the launches of a timeline follow from its `Activity`."""
+        return bool(self.origin) and self.activity is None
+
+    def has_words(self, head: bytes) -> bool:
+        """True if the beginning of a file holds one of the kind's words."""
+        return any(word in head for word in self.words)
+
+
+TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
+"""Traces of PyTorch's profiler have one of these near their beginning."""
+ROCPROFV3 = (b'"rocprofiler-sdk-tool"',)
+PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU:", b"\x12\x0d/device:TPU:",
+          b"\x12\x10Task Environment")  # fmt: skip
+"""Names of planes of XLA's profiler, with the tag of their field and their length in front."""
+SQLITE = b"SQLite format 3\0"
+_NSYS_ACTIVITY = "ncu_parsers.timelines.activity.nsys_activity"
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=(MAGIC,), streams=True, in_parts=True, by_others=True),
-    FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",), in_parts=True, ranges_apart=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", (MAGIC,), streams=True, in_parts=True, by_others=True),
     FileKind(
-        "ncu_parsers.timelines.nsys.nsys_rep",
-        magic=(b"NVIDIA Tegra Profiler Report",),
-        by_others=True,
-        in_parts=True,
-        ranges_apart=True,
+        "ncu_parsers.timelines.nsys.nsys_sqlite", (SQLITE,), in_parts=True, ranges_apart=True,
+        origin="nsys", activity=(_NSYS_ACTIVITY, "read_sqlite"), trims=True,
     ),
     FileKind(
-        "ncu_parsers.timelines.nsys.nsys_rep",
-        suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
-        by_others=True,
-        in_parts=True,
-        ranges_apart=True,
+        "ncu_parsers.timelines.nsys.nsys_rep", (b"NVIDIA Tegra Profiler Report",), (".nsys-rep", ".qdrep"),
+        by_others=True, in_parts=True, ranges_apart=True,
+        origin="nsys", activity=(_NSYS_ACTIVITY, "read_native"), trims=True,
     ),
-    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True, in_parts=True),
-    FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst"), in_parts=True),
+    FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),
+    FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),
+    FileKind(
+        "ncu_parsers.timelines.kineto.kineto", (b"{", b"["), (".json",), TRACE_WORDS, streams=True, in_parts=True,
+        origin="kineto", activity=("ncu_parsers.timelines.activity.kineto_activity", "read_trace"),
+    ),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
+TIMELINES = frozenset(kind.origin for kind in KINDS if kind.origin)
+"""The `source` of launches that come from a timeline."""
 GIT_LFS = b"version https://git-lfs.github.com/spec"
 """The beginning of a pointer of Git LFS, which has the name of the file that it stands for."""
 
@@ -92,9 +124,19 @@ def read_artefact(source: Source) -> Report:
 def reader_of(source: Source) -> Callable[[Source], Report]:
     """The function that reads `source`."""
     kind = kind_of(source)
+    if kind is not None and kind.is_viewed:
+        make = importlib.import_module("ncu_parsers.timelines.activity.launch_view").report_of
+        return partial(make, read=activity_reader_of(kind), origin=kind.origin)
     read: Callable[[Source], Report] = importlib.import_module(
         kind.module if kind else "ncu_parsers.detect.text_reader"
     ).read_report
+    return read
+
+
+def activity_reader_of(kind: FileKind) -> Callable[..., Activity]:
+    """The function that reads a timeline of this kind as an `Activity`."""
+    module, function = kind.activity or (kind.module, "read_activity")
+    read: Callable[..., Activity] = getattr(importlib.import_module(module), function)
     return read
 
 
@@ -141,4 +183,5 @@ def kind_of(source: Source) -> FileKind | None:
     if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts says what it is
         return None
     from_file = source.path != STANDARD_INPUT
-    return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)
+    readable = (kind for kind in KINDS if from_file or kind.streams or kind.is_viewed)
+    return next((kind for kind in readable if kind.fits(head, source.path)), None)

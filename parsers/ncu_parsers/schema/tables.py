@@ -63,7 +63,13 @@ _RULES = pa.list_(
 )
 
 IDENTITY_COLUMNS: tuple[Field, ...] = (
-    Field("source", _NAME, "", "how the numbers were got: ncu, nsys, kineto, ncu+nsys, operators or estimate", "never"),
+    Field(
+        "source",
+        _NAME,
+        "",
+        "how the numbers were got: ncu, nsys, kineto, rocprofv3, xplane, ncu+nsys, operators or estimate",
+        "never",
+    ),
     Field("report", _NAME, "", "the file a row came from", "never"),
     Field(
         "launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"

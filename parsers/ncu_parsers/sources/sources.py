@@ -1,4 +1,4 @@
-"""Inputs of the parsers: files, folders, globs, compressed files and standard input, decoded to lines.
+"""Inputs of the parsers: files, compressed or not, and standard input, decoded to lines.
 
 Windows shells redirect to UTF-16, or to UTF-8 with a byte order mark; both are recognised. Invalid bytes are replaced
 and counted; they never stop reading.
@@ -7,47 +7,26 @@ and counted; they never stop reading.
 from __future__ import annotations
 
 import codecs
-import glob
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import zstandard
-from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
-from ncu_launch.files.run_files import AGAINST, EXPECTED, LOGS, MANIFEST, NODES, POWER, RANKS, USER_RANGES
+from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.nsys_siblings import drop_repeats
 from ncu_parsers.sources.standard_input import opened, standard_input
 
 STANDARD_INPUT = "-"
-DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""Prefixes of paths to a process's open files."""
-
 TIMELINE = "timeline"
 """The folder, in a run folder of ncu, of the nsys run that preceded it."""
-REPORT_SUFFIXES = {
-    ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl",
-    ".ncu-rep", ".ncu-repz", ".nsight-cuprof-report",
-    ".nsys-rep", ".qdrep", ".sqlite",
-    ".json",
-}  # fmt: skip
-COMPRESSED_SUFFIXES = {".gz", ".zst"}
-TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
-"""Traces have one of these near their beginning. A JSON file in a folder counts as a report only if it is a trace."""
-
 DAMAGE = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """Errors raised while reading a damaged file."""
-
-MOST_COMPARED = 10_000
-"""The most names of a folder that a missing one is compared with."""
 
 HEAD = 4096
 """Number of first bytes from which the encoding is detected."""
@@ -196,106 +175,6 @@ class _Unpacked(io.RawIOBase):
         if self._size > memory.LARGE_UNPACKED:
             memory.require_no_bomb(self._name, self._packed.tell(), self._size)
         return data
-
-
-def find_sources(arguments: list[str]) -> list[Source]:
-    """The reports named by command-line `arguments`, each once, in order.
-
-    A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
-    the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
-    """
-    found: dict[str, Source] = {}
-    for argument in arguments:
-        if not argument:
-            raise WrongUsage("A report without a name was asked for.", "A variable of the shell may be empty.")
-        paths = [argument] if argument == STANDARD_INPUT else _paths(argument)
-        if not paths:
-            raise NcuBenchError(
-                f"{argument} names no report.",
-                "A folder is searched for "
-                + " ".join(sorted(REPORT_SUFFIXES))
-                + " files, also with .gz or .zst behind.",
-                "Name the file itself, whatever its suffix.",
-            )
-        for path in paths:
-            found.setdefault(path, Source(path))
-    return list(found.values())
-
-
-def _paths(argument: str) -> list[str]:
-    path = Path(argument)
-    if path.is_dir():
-        return drop_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
-    if path.exists():
-        if not path.is_file():
-            raise NcuBenchError(
-                f"{argument} is no regular file.",
-                "A pipe can be read only once, but the format of a report is detected before it is read.",
-                "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
-            )
-        return [_resolve_descriptor(argument)]
-    matches = sorted(glob.glob(argument, recursive=True))
-    if not matches:
-        raise _missing(argument)
-    return [match for match in matches if Path(match).is_file()]
-
-
-def _missing(argument: str) -> NcuBenchError:
-    """The error for a path at which nothing is, with similar names beside it, or the folder that is missing too."""
-    path = Path(argument)
-    advice = "Check the path; relative paths start at the current folder."
-    above = next((folder for folder in reversed(path.parents) if not folder.is_dir()), None)
-    if above is not None:
-        cause = f"{above} is a file, not a folder." if above.exists() else f"There is no folder {above} either."
-        return NcuBenchError(f"{argument} does not exist.", cause, advice)
-    with suppress(OSError):
-        near = near_names(path.name, islice((entry.name for entry in os.scandir(path.parent)), MOST_COMPARED))
-        if near:
-            found = ", ".join(str(path.with_name(name)) for name in near)
-            return NcuBenchError(f"{argument} does not exist.", f"Near names: {found}.", advice)
-    return NcuBenchError(f"{argument} does not exist.", advice=advice)
-
-
-def _resolve_descriptor(path: str) -> str:
-    """The file behind a path like /dev/stdin, which would be another file in another process."""
-    if not path.startswith(DESCRIPTORS):
-        return path
-    own = os.path.realpath(path)
-    try:
-        return own if Path(own).samefile(path) else path
-    except OSError:  # the file was deleted
-        return path
-
-
-def _is_report(file: Path) -> bool:
-    if file.name in (EXPECTED, USER_RANGES, AGAINST, POWER) or _is_beside_reports(
-        file
-    ):  # these and logs are no reports
-        return False
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
-        suffixes.pop()
-    if not suffixes or suffixes[-1] not in REPORT_SUFFIXES:
-        return False
-    return suffixes[-1] != ".json" or is_trace(file)
-
-
-def _is_beside_reports(file: Path) -> bool:
-    """True for logs of a run folder, and for the timeline that was recorded only to choose what to count."""
-    return any(folder.name in (LOGS, TIMELINE) and _is_run(folder.parent) for folder in file.parents)
-
-
-def _is_run(folder: Path) -> bool:
-    return folder.parent.name in (RANKS, NODES) or (folder / MANIFEST).is_file()
-
-
-def is_trace(file: Path) -> bool:
-    """True for JSON that begins as a trace does, and for a file that cannot be opened."""
-    try:
-        head = Source(str(file)).head(1 << 16)
-    except NcuBenchError:
-        return True  # the reader reports files that cannot be opened
-    return any(word in head for word in TRACE_WORDS)
 
 
 def encoding_of(head: bytes) -> str:

@@ -20,7 +20,7 @@ from ncu_launch.profile.plan import Plan, Request
 from ncu_launch.profilers.installed_tools import Gpu
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.sources.sources import find_sources
+from ncu_parsers.parse.report_files import find_sources
 
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.reports import needs_shared_reports, shared_reports

@@ -11,7 +11,7 @@ import pytest
 from ncu_parsers.derived.opcode_lists import WARPS_BY_FULL_NAME as OPCODES
 from ncu_parsers.derived.tensor_opcodes import operations, tensor_operations
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.sources.sources import find_sources
+from ncu_parsers.parse.report_files import find_sources
 
 from tests.conftest import SHARED
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.parse import parse as parsing
 from ncu_parsers.parse.parse import parse, parse_into
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.parse.two_run_join import join_runs
 from ncu_parsers.report_data.report import Launch, Metric
-from ncu_parsers.sources.sources import find_sources
 
 BYTES, ADDS = "dram__bytes.sum", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parse.parse import Parsed, parse
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.sources import memory, sources
-from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, find_sources
+from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of
 
 from tests.conftest import SAMPLES
 

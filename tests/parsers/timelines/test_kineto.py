@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.parse.parse import parse
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.tables import field_entries
-from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.kineto import chrome_trace
 from ncu_parsers.timelines.kineto.kineto import read_report

@@ -16,8 +16,9 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.command_line import nsys_export_command
 from ncu_parsers.parse.parse import parse
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import nsys_activity
 from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.nsys import nsys_rep

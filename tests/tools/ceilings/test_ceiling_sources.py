@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.parse.parse import parse
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.report import Report
-from ncu_parsers.sources.sources import find_sources
 
 from ncu_tools.ceilings.ceilings import (
     BOARD_LIMIT,

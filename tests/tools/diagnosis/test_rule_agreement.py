@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.sources.sources import find_sources
+from ncu_parsers.parse.report_files import find_sources
 
 from benchmarks.rule_agreement import Result, markdown, reports_in, results
 from ncu_tools.ceilings.ceilings import ceilings_of

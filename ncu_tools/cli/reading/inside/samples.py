@@ -130,7 +130,7 @@ def _head(run: str, launch: Sequence[str], only: Selection | None) -> Head:
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:
     """The series of a run, and those of the launches that a selection leaves, whatever their kernel."""
     from ncu_parsers.ncu.instructions.time_series import time_series
-    from ncu_parsers.sources.sources import find_sources
+    from ncu_parsers.parse.report_files import find_sources
 
     named = None
     if only is not None and only.needs_launches:
@@ -192,10 +192,13 @@ def _show_balance(run: str, only: Selection | None, launch: int | None, output_f
 def _chosen(series: _Series, only: Selection | None, launch: int | None, run: str) -> list[TimeSeries]:
     """The series of one launch: the longest of those that are left by name and number."""
     if not series.every:
+        from ncu_tools.runs.loading import why_no_ncu_in
+
         raise NcuBenchError(
             f"{run} holds no samples over time.",
             "They are collected by PM sampling, and only binary reports hold them.",
-            f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --balance.",
+            why_no_ncu_in(run)
+            or f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --balance.",
         )
     left = [
         one

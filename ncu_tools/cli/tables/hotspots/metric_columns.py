@@ -119,7 +119,7 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
         own_by_name[one] if isinstance(one, str) else _column(one, titles[one.name], sums, values[one.name])
         for one in asked
     ]
-    missing = _missing(new, [*of_run, *FROM_NAMES])
+    missing = _missing(new, [*of_run, *FROM_NAMES], _why_no_ncu(run))
     notes = [*missing, *_partly_summed(new, values, of_run), *_rare([one for one in new if sums.leaves_out(one)])]
     notes += _shortened(columns, own_by_name)
     return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
@@ -187,13 +187,24 @@ def combined_note(asked: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[str]:
+def _why_no_ncu(run: OnDisk | Run) -> str:
+    """Why ncu cannot collect what a run lacks, since it is of another vendor's GPU; "" if it can."""
+    from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
+
+    from ncu_tools.runs.loading import OnDisk
+
+    return why_no_ncu_for((run.read([VENDOR_COLUMN]) if isinstance(run, OnDisk) else run).table)
+
+
+def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str], why_no_ncu: str) -> list[str]:
     """The notes on columns that the report has no metric for, with what collects them; [] if there are none."""
     from ncu_launch.counters.metric_groups import doubt_of
 
     from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near
 
     lacking = [one for one in columns if not _is_there(one, in_run)]
+    if lacking and why_no_ncu:
+        return [f"not in the run, so empty: {', '.join(one.name for one in lacking)}; {why_no_ncu}"]
     by_command: dict[str, list[str]] = {}
     for one in lacking:
         if one.collect:

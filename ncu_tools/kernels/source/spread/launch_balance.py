@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.metric_units import unit_of
+from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instance_table import NUMBER
 from ncu_parsers.schema.tables import Floats, floats, launch_numbers
-from ncu_parsers.sources.sources import Source, find_sources
+from ncu_parsers.schema.vendors import why_no_ncu_for
+from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.selection import Selection, load_only
@@ -80,7 +82,7 @@ def launch_balance(
             f"{notes[-1].capitalize()}."
             if repeated
             else "Neither the least and the most over units were collected, nor values of each unit.",
-            f"Collect them with: {COLLECT}",
+            why_no_ncu_for(run.table) or f"Collect them with: {COLLECT}",
         )
     return LaunchBalance(kernel, number, lasted, rows, notes)
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ncu_parsers.schema.vendors import Vendor
+
 Integers = npt.NDArray[np.int64]
 
 MISSING = int(np.iinfo(np.int64).min)
@@ -148,6 +150,24 @@ class Window(NamedTuple):
     end: int
 
 
+class LaunchFacts(NamedTuple):
+    """What a recording says of an operation beside its times, or of the range that launched it; None: it does not say.
+
+    `path` are the scopes around it, outermost first, where the operation itself names them; `more` are further columns
+    of the launches by their names.
+    """
+
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers: int | None = None
+    shared_memory: int | None = None
+    path: tuple[str, ...] = ()
+    operator: str | None = None
+    phase: str | None = None
+    module: str | None = None
+    more: tuple[tuple[str, str], ...] = ()
+
+
 class CollectiveArguments(NamedTuple):
     """What a collective was called with; None is what the recording does not say.
 
@@ -167,6 +187,8 @@ class Activity:
     `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded. Where a part of
     the time alone was read, `whole` is when the recording's first operation or API call begins and its last one ends.
     `utc_ns` is the zero of its times in ns since 1970, `uuids` are GPUs' own numbers by (process, device), where known.
+    `vendors` made the GPUs. `facts` are distinct, and `fact` is the place of each operation's among them; None where
+    the reader says none. `broken` events were left out. `session` is what the recording says of itself.
     """
 
     name: str
@@ -182,6 +204,11 @@ class Activity:
     whole: Window | None = None
     utc_ns: int | None = None
     uuids: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    vendors: Mapping[tuple[int, int], Vendor] = field(default_factory=dict)
+    facts: Sequence[LaunchFacts] = ()
+    fact: Integers | None = None
+    broken: int = 0
+    session: Mapping[str, str] = field(default_factory=dict)
 
 
 def plain_name(name: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ncu_parsers.schema.vendors import Vendor
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
@@ -38,12 +39,14 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     EXACT_UNTIL,
     NS_PER_US,
     SINCE_1970,
+    TracedDevice,
     TraceEvents,
     event_mapping,
     event_whole,
     is_call,
     lost_times,
     traced_devices,
+    vendor_of_runtime,
 )
 from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
 from ncu_parsers.timelines.kineto.traced_events import EXTERNAL
@@ -234,6 +237,7 @@ class _TracedActivity:
             {gpu: str(known[gpu[1]].name) for gpu in operations.gpus() if gpu[1] in known and known[gpu[1]].name},
             self._notes(broken),
             _missing(calls, ranges),
+            vendors={gpu: vendor for gpu in operations.gpus() if (vendor := _vendor(known, gpu[1], header))},
         )  # fmt: skip
 
     def _launching_processes(self, work: dict[str, Integers], calls: ApiCalls, ranges: HostRanges) -> Integers:
@@ -260,6 +264,10 @@ class _TracedActivity:
         if self._rounded:
             notes.append(SINCE_1970)
         return notes
+
+
+def _vendor(known: Mapping[int, TracedDevice], device: int, header: dict[str, Any]) -> Vendor | None:
+    return known[device].vendor if device in known else vendor_of_runtime(header)
 
 
 def _or_none(values: Integers) -> Integers:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers.schema.vendors import VENDOR_COLUMN, vendor_named
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
     FARTHEST,
@@ -30,7 +31,7 @@ from ncu_parsers.timelines.activity.nsys_activity import DIRECTION_OF
 
 NEEDED = (
     "source", "process_id", "device_id", "device_name", "context", "stream", "kernel_name", "iteration", "duration_ns",
-    "operation", "start_ns", "end_ns", "bytes", "correlation_id", "launch_id", "graph_node_id",
+    "operation", "start_ns", "end_ns", "bytes", "correlation_id", "launch_id", "graph_node_id", VENDOR_COLUMN,
 )  # fmt: skip
 """The columns that are read, where a table has them."""
 
@@ -68,6 +69,8 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
     for row, one in enumerate(_texts(table, "device_name")):
         if one is not None:
             devices.setdefault((int(process[row]), int(device[row])), one)
+    gpus = zip(process.tolist(), device.tolist(), _texts(table, VENDOR_COLUMN), strict=True)
+    vendors = {(one, number): vendor for one, number, text in gpus if text and (vendor := vendor_named(text))}
     correlation = _integers(table, "correlation_id")
     stream = [int(one) if one is not None and one.isdecimal() else MISSING for one in _texts(table, "stream")]
     codes = {kind: number for number, kind in enumerate(OPERATION_KINDS)}
@@ -90,7 +93,7 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
         "not known; the recording itself has them"
     ]
     return Activity(name, "launches", operations, empty(ApiCalls), empty(HostRanges), empty(Overheads),
-                    devices=devices, missing=missing)  # fmt: skip
+                    devices=devices, missing=missing, vendors=vendors)  # fmt: skip
 
 
 def _integers(table: pa.Table, column: str) -> Integers:

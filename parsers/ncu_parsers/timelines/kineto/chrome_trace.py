@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from zstandard import ZstdError
 
+from ncu_parsers.schema.vendors import Vendor, vendor_named
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import encoding_of
 
@@ -395,13 +396,16 @@ def event_mapping(value: object) -> dict[str, Any]:
 
 
 class TracedDevice(NamedTuple):
-    """A GPU by its name and compute capability; None is what the trace does not say."""
+    """A GPU by its name, compute capability and vendor; None is what the trace does not say."""
 
     name: str | None
     compute_capability: str | None
+    vendor: Vendor | None = None
 
 
 UNKNOWN_DEVICE = TracedDevice(None, None)
+KEYS_OF_VENDORS = {Vendor.AMD: ("hip_", "roctracer_", "rocprofiler_"), Vendor.NVIDIA: ("cuda_", "cupti_")}
+"""What keys of a header begin with that names versions of a runtime."""
 
 
 def traced_devices(header: dict[str, Any]) -> dict[int, TracedDevice]:
@@ -416,5 +420,13 @@ def traced_devices(header: dict[str, Any]) -> dict[int, TracedDevice]:
             continue
         nvidia = "AMD" not in name and properties.get("warpSize", 32) == 32
         capability = f"{major}.{minor}" if nvidia and major is not None and minor is not None else None
-        found[number] = TracedDevice(name, capability)
+        found[number] = TracedDevice(name, capability, vendor_named(name) or vendor_of_runtime(header))
     return found
+
+
+def vendor_of_runtime(header: dict[str, Any]) -> Vendor | None:
+    """The vendor whose runtime a trace was recorded from, by the versions that its header names."""
+    for vendor, prefixes in KEYS_OF_VENDORS.items():
+        if any(key.startswith(prefixes) for key in header):
+            return vendor
+    return None

@@ -172,7 +172,7 @@ def _refusal(source: Source, events: TracedEvents) -> NotAReport:
         )
     return NotAReport(
         f"{source.name} is JSON without the events of a trace.",
-        "Only traces of the PyTorch profiler are read from JSON.",
+        "Of JSON, traces of PyTorch's profiler and results of rocprofv3 are read.",
         "Write one with torch.profiler: profile(...) and export_chrome_trace(FILE).",
     )
 

@@ -17,11 +17,13 @@ import pyarrow as pa
 from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
+from ncu_parsers.schema.vendors import VENDOR_COLUMN
 from ncu_parsers.timelines.kineto.chrome_trace import (
     UNKNOWN_DEVICE,
     event_mapping,
     event_whole,
     traced_devices,
+    vendor_of_runtime,
     whole_nanoseconds,
 )
 from ncu_parsers.timelines.kineto.host_threads import Floats, Integers, NestedRanges
@@ -71,7 +73,7 @@ class TraceTable:
         process_of = np.array([MISSING if one is None else one for one in (*processes, None)], np.int64)
         self._columns = {
             **rows.columns, "process": process_of[places.thread], "context_code": places.context, "call": places.call,
-            "iteration": _iterations(places.moment, ranges.steps()),
+            "iteration": iterations_at(places.moment, ranges.steps()),
         }  # fmt: skip
         self._launched = rows.launched
         self._kernels = [one.name for one in rows.launched], [_short(one) for one in rows.launched]
@@ -82,7 +84,7 @@ class TraceTable:
         self._inputs = [_as_text(one.inputs.shapes) for one in calls], [_as_text(one.inputs.types) for one in calls]
         rank = event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31)
         self._rank = MISSING if rank is None else rank
-        self._devices = traced_devices(header)
+        self._devices, self._vendor = traced_devices(header), vendor_of_runtime(header)
         everything = slice(0, self.rows)
         self._extras = {title for title, _, values in self._beyond(everything) if values.null_count < self.rows}
 
@@ -157,6 +159,8 @@ class TraceTable:
         yield "dtype", "", arrays.recoded(call, types)
         if "whole" in columns:
             yield "whole_duration_ns", "ns", arrays.floats(whole_nanoseconds(columns["whole"]).astype(np.float64))
+        if "device" in columns:
+            yield VENDOR_COLUMN, "", self._vendors(columns["device"])
         if "bytes" in columns:
             yield "bytes", "byte", arrays.wholes(columns["bytes"], pa.int64())
         registers = _numbers([one.registers for one in self._launched])
@@ -171,8 +175,14 @@ class TraceTable:
         for title, unit, values in self._others:
             yield title, unit, values.slice(rows.start, rows.stop - rows.start)
 
+    def _vendors(self, device: Integers) -> pa.Array:
+        """The vendor of each row's GPU; of one that the header does not list, that of the runtime."""
+        number, of_row = np.unique(device, return_inverse=True)
+        vendors = [self._devices[one].vendor if one in self._devices else self._vendor for one in number.tolist()]
+        return arrays.recoded(of_row, [None if one is None else one.value for one in vendors])
 
-def _iterations(moments: Floats, steps: list[tuple[float, float, int]]) -> Integers:
+
+def iterations_at(moments: Floats, steps: list[tuple[float, float, int]]) -> Integers:
     """The step in which each moment lies, `MISSING` outside of all."""
     if not steps:
         return np.full(len(moments), MISSING)

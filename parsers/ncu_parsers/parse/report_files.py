@@ -1,0 +1,133 @@
+"""The reports that arguments of the command line name: files, folders, globs and standard input."""
+
+from __future__ import annotations
+
+import glob
+import os
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
+from ncu_launch.files.run_files import AGAINST, EXPECTED, LOGS, MANIFEST, NODES, POWER, RANKS, USER_RANGES
+
+from ncu_parsers.parse.file_kinds import KINDS
+from ncu_parsers.sources.nsys_siblings import drop_repeats
+from ncu_parsers.sources.sources import STANDARD_INPUT, TIMELINE, Source
+
+DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""Prefixes of paths to a process's open files."""
+
+REPORT_SUFFIXES = {
+    ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl", ".ncu-rep", ".ncu-repz", ".nsight-cuprof-report", ".sqlite",
+    *(suffix for kind in KINDS for suffix in kind.suffixes),
+}  # fmt: skip
+"""What names of reports in a folder end in."""
+COMPRESSED = ("", ".gz", ".zst")
+MOST_COMPARED = 10_000
+"""The most names of a folder that a missing one is compared with."""
+
+
+def find_sources(arguments: list[str]) -> list[Source]:
+    """The reports named by command-line `arguments`, each once, in order.
+
+    A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
+    the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
+    """
+    found: dict[str, Source] = {}
+    for argument in arguments:
+        if not argument:
+            raise WrongUsage("A report without a name was asked for.", "A variable of the shell may be empty.")
+        paths = [argument] if argument == STANDARD_INPUT else _paths(argument)
+        if not paths:
+            raise NcuBenchError(
+                f"{argument} names no report.",
+                "A folder is searched for "
+                + " ".join(sorted(REPORT_SUFFIXES))
+                + " files, also with .gz or .zst behind.",
+                "Name the file itself, whatever its suffix.",
+            )
+        for path in paths:
+            found.setdefault(path, Source(path))
+    return list(found.values())
+
+
+def _paths(argument: str) -> list[str]:
+    path = Path(argument)
+    if path.is_dir():
+        return drop_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
+    if path.exists():
+        if not path.is_file():
+            raise NcuBenchError(
+                f"{argument} is no regular file.",
+                "A pipe can be read only once, but the format of a report is detected before it is read.",
+                "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
+            )
+        return [_resolve_descriptor(argument)]
+    matches = sorted(glob.glob(argument, recursive=True))
+    if not matches:
+        raise _missing(argument)
+    return [match for match in matches if Path(match).is_file()]
+
+
+def _missing(argument: str) -> NcuBenchError:
+    """The error for a path at which nothing is, with similar names beside it, or the folder that is missing too."""
+    path = Path(argument)
+    advice = "Check the path; relative paths start at the current folder."
+    above = next((folder for folder in reversed(path.parents) if not folder.is_dir()), None)
+    if above is not None:
+        cause = f"{above} is a file, not a folder." if above.exists() else f"There is no folder {above} either."
+        return NcuBenchError(f"{argument} does not exist.", cause, advice)
+    with suppress(OSError):
+        near = near_names(path.name, islice((entry.name for entry in os.scandir(path.parent)), MOST_COMPARED))
+        if near:
+            found = ", ".join(str(path.with_name(name)) for name in near)
+            return NcuBenchError(f"{argument} does not exist.", f"Near names: {found}.", advice)
+    return NcuBenchError(f"{argument} does not exist.", advice=advice)
+
+
+def _resolve_descriptor(path: str) -> str:
+    """The file behind a path like /dev/stdin, which would be another file in another process."""
+    if not path.startswith(DESCRIPTORS):
+        return path
+    own = os.path.realpath(path)
+    try:
+        return own if Path(own).samefile(path) else path
+    except OSError:  # the file was deleted
+        return path
+
+
+def has_report_suffix(file: Path) -> bool:
+    """True for a file whose name is one of a report, compressed or not."""
+    return (
+        file.name.lower().lstrip(".").endswith(tuple(end + packed for end in REPORT_SUFFIXES for packed in COMPRESSED))
+    )
+
+
+def _is_report(file: Path) -> bool:
+    if file.name in (EXPECTED, USER_RANGES, AGAINST, POWER) or _is_beside_reports(
+        file
+    ):  # these and logs are no reports
+        return False
+    return has_report_suffix(file) and is_what_its_name_says(file)
+
+
+def _is_beside_reports(file: Path) -> bool:
+    """True for logs of a run folder, and for the timeline that was recorded only to choose what to count."""
+    return any(folder.name in (LOGS, TIMELINE) and _is_run(folder.parent) for folder in file.parents)
+
+
+def _is_run(folder: Path) -> bool:
+    return folder.parent.name in (RANKS, NODES) or (folder / MANIFEST).is_file()
+
+
+def is_what_its_name_says(file: Path) -> bool:
+    """False for a file that has the name of a kind, as of JSON, and none of its words near its beginning."""
+    if not any(kind.words and kind.fits_name(file.name) for kind in KINDS):
+        return True
+    try:
+        head = Source(str(file)).head(1 << 16)
+    except NcuBenchError:
+        return True  # the reader reports files that cannot be opened
+    fitting = (kind for kind in KINDS if head.startswith(kind.magic) or kind.fits_name(file.name))
+    return any(kind.has_words(head) for kind in fitting)

@@ -1,0 +1,145 @@
+"""An `Activity` while a reader fills it event by event: what has no time is counted as broken and left out."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from ncu_parsers.schema.vendors import Vendor
+from ncu_parsers.timelines.activity.activity import (
+    FARTHEST,
+    MISSING,
+    Activity,
+    ApiCalls,
+    GpuOperations,
+    HostRanges,
+    Integers,
+    LaunchFacts,
+    Numbered,
+    Overheads,
+    columns_of,
+    empty,
+)
+
+NOTHING_SAID = LaunchFacts()
+
+
+class _Rows:
+    """Rows of whole numbers while they come in; None, and what 64 bits do not hold, becomes `MISSING`."""
+
+    def __init__(self, *names: str) -> None:
+        self._columns = {name: array("q") for name in names}
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def add(self, *values: int | None) -> None:
+        for column, value in zip(self._columns.values(), values, strict=True):
+            column.append(MISSING if value is None or not -FARTHEST < value < FARTHEST else value)
+
+    def arrays(self) -> dict[str, Integers]:
+        return {name: np.array(column, np.int64) for name, column in self._columns.items()}
+
+
+class Recording:
+    """What a recording called `name`, made by `tool`, holds, in any order. Times are ns since any zero.
+
+    A process and a thread are any numbers; None is what the recording does not say. `devices` and `vendors` are by
+    process and device.
+    """
+
+    def __init__(self, name: str, tool: str) -> None:
+        self.notes: list[str] = []
+        self.missing: list[str] = []
+        self.devices: dict[tuple[int, int], str] = {}
+        self.vendors: dict[tuple[int, int], Vendor] = {}
+        self.session: dict[str, str] = {}
+        self.broken = 0
+        self._name, self._tool = name, tool
+        self._operations = _Rows(
+            "kind", "name", "process", "device", "stream", "start", "end", "bytes", "direction",
+            "source_memory", "destination_memory", "correlation", "fact",
+        )  # fmt: skip
+        self._calls = _Rows("name", "process", "thread", "start", "end", "correlation")
+        self._ranges = _Rows("kind", "name", "process", "thread", "start", "end")
+        self._steps = _Rows("process", "start", "end", "number")
+        self._names = {rows: Numbered() for rows in ("operations", "calls", "ranges")}
+        self._facts: dict[LaunchFacts, int] = {}
+
+    def operation(
+        self, kind: int, name: str, start: int | None, end: int | None, *, process: int | None = None,
+        device: int | None = None, stream: int | None = None, size: int | None = None,
+        copied: tuple[int, int, int] | None = None, correlation: int | None = None, facts: LaunchFacts = NOTHING_SAID,
+    ) -> None:  # fmt: skip
+        """Add what ran on a GPU. `copied` is the direction of a copy and the memory at both ends."""
+        if self._is_timed(start, end):
+            number, fact = self._names["operations"].number(name), self._facts.setdefault(facts, len(self._facts))
+            self._operations.add(
+                kind, number, process, device, stream, start, end, size, *(copied or (None, None, None)),
+                correlation, fact,
+            )  # fmt: skip
+
+    def call(
+        self, name: str, start: int | None, end: int | None, *, process: int | None, thread: int | None,
+        correlation: int | None,
+    ) -> None:  # fmt: skip
+        """Add a call of the GPU's API."""
+        if self._is_timed(start, end):
+            self._calls.add(self._names["calls"].number(name), process, thread, start, end, correlation)
+
+    def range(
+        self, kind: int, name: str, start: int | None, end: int | None, *, process: int | None, thread: int | None
+    ) -> None:
+        """Add a range of a host thread."""
+        if self._is_timed(start, end):
+            self._ranges.add(kind, self._names["ranges"].number(name), process, thread, start, end)
+
+    def step(self, number: int | None, start: int | None, end: int | None, *, process: int | None) -> None:
+        """Add a step of the program: what its process launched in this time has its number."""
+        if number is not None and 0 <= number < 1 << 31 and self._is_timed(start, end):
+            self._steps.add(process, start, end, number)
+
+    def activity(self) -> Activity:
+        """All of it in order of time."""
+        table = columns_of(GpuOperations, self._operations.arrays(), self._names["operations"].texts)
+        order = np.lexsort((-table.end, table.start))
+        operations, fact = table.at(order), self._operations.arrays()["fact"][order]
+        calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
+        ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
+        operations.iteration[:] = self._step_of(launching_call(operations, calls), operations.process, calls)
+        notes = [f"{self.broken} events could not be read and were left out"] if self.broken else []
+        return Activity(
+            self._name, self._tool, operations, calls, ranges, empty(Overheads), devices=self.devices,
+            notes=[*notes, *self.notes], missing=list(dict.fromkeys(self.missing)), vendors=self.vendors,
+            facts=list(self._facts), fact=fact, broken=self.broken, session=self.session,
+        )  # fmt: skip
+
+    def _is_timed(self, start: int | None, end: int | None) -> bool:
+        """Whether there are a start and an end that is not before it; an event without is counted as broken."""
+        timed = start is not None and end is not None and -FARTHEST < start <= end < FARTHEST
+        self.broken += not timed
+        return timed
+
+    def _step_of(self, call: Integers, process: Integers, calls: ApiCalls) -> Integers:
+        """The number of the step in which each operation was launched, by the place of its call; `MISSING` for none."""
+        found, steps = np.full(len(call), MISSING), self._steps.arrays()
+        for one in np.unique(steps["process"]).tolist():
+            mine = np.flatnonzero(steps["process"] == one)
+            mine = mine[np.argsort(steps["start"][mine], kind="stable")]
+            rows = np.flatnonzero((call >= 0) & (process == one))
+            moment = calls.start[call[rows]]
+            step = np.searchsorted(steps["start"][mine], moment, side="right") - 1
+            inside = (step >= 0) & (moment < steps["end"][mine[step]])
+            found[rows[inside]] = steps["number"][mine[step[inside]]]
+        return found
+
+
+def launching_call(operations: GpuOperations, calls: ApiCalls) -> Integers:
+    """The place of the call that launched each operation: of its process, with its correlation id; -1 for none."""
+    ids: dict[tuple[int, int], int] = {}
+    for place, pair in enumerate(zip(calls.process.tolist(), calls.correlation.tolist(), strict=True)):
+        if pair[1] != MISSING:
+            ids.setdefault(pair, place)
+    pairs = zip(operations.process.tolist(), operations.correlation.tolist(), strict=True)
+    return np.array([ids.get(pair, -1) for pair in pairs], np.int64)
