@@ -13,30 +13,29 @@ from typing import TYPE_CHECKING, NamedTuple
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
+from ncu_parsers.sources.sources import TRACE_WORDS, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HEAD_BYTES = 4096
+HEAD_BYTES = 1 << 16
+"""Number of first bytes that are looked at: before its events a trace names its devices and settings, in 26 KB."""
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
 
 
 class FileKind(NamedTuple):
     """A kind of file: the module that reads it, and its first bytes or the endings of its name.
 
-    If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
-    input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With
-    `by_others`, what else is installed has a part in reading the file, and the module's `read_with` names it with its
-    version, because another version may give other data. With `ranges_apart`, the module's `stream_gpu_work` reads a
-    file without the ranges of the host, in a fraction of the time.
+    If `words` are given, one of them must occur near the beginning. With `in_parts`, the module's `stream_report` reads
+    big files too. With `by_others`, what else is installed has a part in reading the file, and the module's `read_with`
+    names it with its version, because another version may give other data. With `ranges_apart`, the module's
+    `stream_gpu_work` reads a file without the ranges of the host, in a fraction of the time.
     """
 
     module: str
     magic: tuple[bytes, ...] = ()
     suffixes: tuple[str, ...] = ()
     words: tuple[bytes, ...] = ()
-    streams: bool = False
     by_others: bool = False
     in_parts: bool = False
     ranges_apart: bool = False
@@ -45,11 +44,13 @@ class FileKind(NamedTuple):
         """True if a file with these first bytes and this name is of this kind."""
         if not self.magic:
             return name.lower().endswith(self.suffixes)
-        return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
+        if not self.words:
+            return head.startswith(self.magic)
+        return head.lstrip().startswith(self.magic) and any(word in head for word in self.words)
 
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=(MAGIC,), streams=True, in_parts=True, by_others=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=(MAGIC,), in_parts=True, by_others=True),
     FileKind("ncu_parsers.timelines.nsys.nsys_sqlite", magic=(b"SQLite format 3\0",), in_parts=True, ranges_apart=True),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_rep",
@@ -65,7 +66,7 @@ KINDS: tuple[FileKind, ...] = (
         in_parts=True,
         ranges_apart=True,
     ),
-    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True, in_parts=True),
+    FileKind("ncu_parsers.timelines.kineto.kineto", magic=(b"{", b"["), words=TRACE_WORDS, in_parts=True),
     FileKind("ncu_parsers.timelines.kineto.kineto", suffixes=(".json", ".json.gz", ".json.zst"), in_parts=True),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
@@ -139,5 +140,4 @@ def kind_of(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
     if head.startswith(GIT_LFS):  # whatever its name: the reader of texts says what it is
         return None
-    from_file = source.path != STANDARD_INPUT
-    return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)
+    return next((kind for kind in KINDS if kind.fits(head, source.path)), None)
