@@ -18,11 +18,11 @@ ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", 
 KERNEL, CATEGORY = "kernel", "category"
 GROUPS = {
     "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": KERNEL, "operator": "operator", CATEGORY: CATEGORY,
-    "location": "location",
+    "location": "location", "report": "report", "device": "device",
 }  # fmt: skip
 """What launches are grouped by -> what a row is called; `grouping` finds the rows."""
 
-OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location"})
+OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location", "report", "device"})
 """Groupings whose rows may be several kernels: what some of them do says little of the others."""
 MOSTLY_KNOWN = 0.9
 """Least share of the time of a row of several kernels in which something is known, for what follows from it."""
@@ -37,16 +37,33 @@ BETWEEN_BASES = " / "
 """Separator between different FLOP bases of a kernel's launches."""
 
 
+BEFORE_TITLE = "\0"
+"""Between device and title in the key of a row; no name has it."""
+
+
+def row_key(title: str, device: str | None) -> str:
+    """The key of a row: its title, with its device if that is known, since one kernel on two devices is two rows."""
+    return title if device is None else f"{device}{BEFORE_TITLE}{title}"
+
+
+def title_and_device(key: str) -> tuple[str, str | None]:
+    """What `row_key` made a key of."""
+    device, separator, title = key.rpartition(BEFORE_TITLE)
+    return title, device if separator else None
+
+
 @dataclass(frozen=True)
 class Hotspot:
-    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks the value.
+    """All launches of one kernel on one device.
 
+    Times in ns, rates per second of GPU time; None where the report lacks the value.
     `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
     leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
     arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
     not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
     the most that the run can gain. `point` has the values of what was varied, {} in other runs. Of a row that is a
-    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
+    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time. `device` is the
+    one that all launches ran on, and `report` the one that all are from; None if unknown, or if there are several.
     """
 
     kernel: str
@@ -77,6 +94,13 @@ class Hotspot:
     point: dict[str, Any] = field(default_factory=dict)
     kernels: int | None = None
     hottest_kernel: str | None = None
+    device: str | None = None
+    report: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells the row apart from all others: its title and device."""
+        return row_key(self.kernel, self.device)
 
     def share_of_flops(self, unit: str) -> float | None:
         """A unit's share of the kernel's counted FLOPs; None for integer units, and if unknown."""
@@ -164,7 +188,8 @@ def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time"
     """Sort the kernels of one run by `by` (one of `ORDERS`) and add their shares of the run; flags follow `notes`."""
     order = ORDERS[by]
     rows = sorted(
-        kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
+        kernels,
+        key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel, row.key),
     )
     return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ from ncu_parsers.schema.tables import SHAPES_BASIS, short_name
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES
 from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
@@ -97,9 +99,19 @@ def _marks(points: Sequence[Point], runs: Sequence[SceneRun], view: str) -> list
     number = {run.name: place for place, run in enumerate(runs)}
     longest = longest_time(points, runs)
     return [
-        _mark(point, places, number[point.run], longest, runs, view)
-        for point in points
+        replace(_mark(point, places, number[point.run], longest, runs, view), name=name)
+        for point, name in zip(points, names_of(points), strict=True)
         if (places := _places(point)) and point.hotspot.flops_per_s
+    ]
+
+
+def names_of(points: Sequence[Point]) -> list[str]:
+    """The name of each point, with the device behind it where a run has the same kernel on several."""
+    often = Counter((point.run, point.hotspot.kernel) for point in points)
+    return [
+        spot.kernel if often[point.run, spot.kernel] == 1 else f"{spot.kernel} on {spot.device or UNKNOWN_DEVICE}"
+        for point in points
+        for spot in [point.hotspot]
     ]
 
 

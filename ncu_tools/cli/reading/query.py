@@ -134,7 +134,7 @@ def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
     def table() -> QueryTable:
         rows = hotspots_of(run, machine).rows
         of_kernels = categories_of_kernels(run)
-        categories = arrays.dictionary([of_kernels.get(row.kernel) for row in rows])
+        categories = arrays.dictionary([of_kernels.get(row.key) for row in rows])
         return held_in_memory(kernels_table(rows).append_column(CATEGORY, categories))
 
     return QueryTable(lambda: table().rows(), lambda: table().held())

@@ -340,13 +340,16 @@ def _table(
 ) -> Table:
     """A row for each point; `here` if the picture stands above the table."""
     top = rows_shown(top, output_format)
+    from ncu_tools.roofline.scene_builder import names_of
+
+    names = {id(point): name for point, name in zip(result.points, names_of(result.points), strict=True)}
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
     notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
     points = points[:top]
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
-    with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
+    with_numbers(rows, scene, [(point.run, names[id(point)]) for point in points])
     first = COLUMNS[0]._replace(title="kernel" if result.density else result.noun)
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     notes = [*result.notes, *_ceiling_notes(result, output_format, beside_picture=here), *notes]

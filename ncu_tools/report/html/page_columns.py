@@ -16,6 +16,7 @@ LOWER = "flops_lower_bound"
 KERNEL_COLUMNS = (
     Column("kernel", "kernel"),
     Column("run", "run"),
+    Column("device", "device", spare=2),
     Column("launches", "launches", "count", spare=1),
     Column("time_total_ns", "time", "time"),
     Column("time_share", "share", "fraction"),
@@ -51,6 +52,7 @@ KERNEL_DETAILS = (
     Column("waves", "waves per SM"),
     Column("flops_basis", "basis"),
     Column("diagnosis", "diagnosis"),
+    Column("report", "report"),
     Column("flag", "flag"),
     Column(LOWER, "lower bound"),
 )

@@ -135,7 +135,7 @@ class ProfiledRun:
         diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
         sentences = {kernel: one.text for kernel, one in diagnosed.items()}
         if diagnose:
-            table["diagnosis"] = [sentences.get(row.kernel) for row in found.rows]
+            table["diagnosis"] = [sentences.get(row.key) for row in found.rows]
         return listing_of_kernels(found, table, top, sentences, self.notes)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:

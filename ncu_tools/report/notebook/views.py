@@ -101,7 +101,7 @@ def listing_of_kernels(
     The `notes` come before those on the kernels.
     """
     kernels = found.rows
-    shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.kernel)} for kernel in kernels[:top]]
+    shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.key)} for kernel in kernels[:top]]
     columns = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
     columns += [Column("diagnosis", "diagnosis")] if sentences else []
     used = [column for column in columns if any(row[column.name] is not None for row in shown)]

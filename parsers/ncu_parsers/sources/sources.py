@@ -70,9 +70,14 @@ def is_here(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """One report to read: a file, or standard input or a named pipe, which are buffered to be read again."""
+    """One report to read: a file, or standard input or a named pipe, which are buffered to be read again.
+
+    It is the `number`th of those `of` which it was found.
+    """
 
     path: str
+    number: int = field(default=1, compare=False)
+    of: int = field(default=1, compare=False)
 
     @property
     def name(self) -> str:
@@ -247,7 +252,7 @@ def find_sources(arguments: list[str]) -> list[Source]:
     A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
     the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
     """
-    found: dict[str, Source] = {}
+    found: dict[str, None] = {}
     for argument in arguments:
         if not argument:
             raise WrongUsage("A report without a name was asked for.", "A variable of the shell may be empty.")
@@ -261,8 +266,8 @@ def find_sources(arguments: list[str]) -> list[Source]:
                 "Name the file itself, whatever its suffix.",
             )
         for path in paths:
-            found.setdefault(path, Source(path))
-    return list(found.values())
+            found.setdefault(path)
+    return [Source(path, number, len(found)) for number, path in enumerate(found, 1)]
 
 
 def _paths(argument: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows
+from ncu_tools.cli.tables.hotspots.places import DEVICE
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums, first_sentence, rule_sums
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
@@ -38,6 +39,7 @@ MACHINE_READABLE = (
     Column("time_ns", "time", "time", "ns"),
     Column("time_share", "share", "fraction"),
     Column("metrics", "metrics"),
+    DEVICE,
 )
 ESTIMATE = (
     "speed-ups are NVIDIA's estimates: a global one is of the launch's time, and what it could save follows from it; "
@@ -63,6 +65,8 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
     names = _short_names(found)
     rows = [_row(one, names) for one in found[:top]]
     columns = [one for one in FOR_PEOPLE if one.wide or any(row[one.name] is not None for row in rows)]
+    if len({one.device for one in found}) > 1:
+        columns.insert([one.name for one in columns].index("kernel") + 1, DEVICE)
     return Table("rules", columns, rows, notes)
 
 
