@@ -128,9 +128,9 @@ def _missing(library: str, error: ImportError) -> NcuBenchError:
     return NcuBenchError(
         f"{library} could not be imported: {error}.",
         "Running models needs it; reading and analysing reports does not.",
-        "Install it with: pip install 'ncu-bench[models]'"
+        "Install it with: pip install '.[models]'"
         if library != "transformers"
-        else "Install it with: pip install 'ncu-bench[transformers]'",
+        else "Install it with: pip install '.[transformers]'",
     )
 
 

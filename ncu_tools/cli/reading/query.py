@@ -39,7 +39,7 @@ class AnswerTable(Table):
 @selection_options
 @format_option
 def command(run: str, sql: str, machine: Machine | None, output_format: str, only: Selection | None) -> None:
-    """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
+    """Answer a question in SQL about a run, through DuckDB (pip install '.[query]').
 
     The tables are launches, a row per launch with its category and every metric of the report under its name, and
     kernels, a row per kernel name with its category and what bounds it, rules, a row per message of NVIDIA's rules, and

@@ -27,7 +27,7 @@ from ncu_parsers.report_data.report import Launch, Metric, Rule
 from ncu_parsers.sources.sources import Source
 
 PACKAGE = "ncu_report"
-INSTALL = "pip install 'ncu-bench[ncu-rep]'"
+INSTALL = "pip install '.[ncu-rep]'"
 RULE_KINDS = {0: "", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 SPEEDUP_TYPES = {1: "local", 2: "global"}
 CLOSE = 1e-9
