@@ -42,7 +42,10 @@ def _profiler() -> Any:
     try:
         from torch import profiler
     except ImportError as error:
-        sys.exit(f"PyTorch's profiler cannot record this program: {sys.executable} has no PyTorch ({error}).")
+        sys.exit(
+            f"PyTorch's profiler cannot record this program: {sys.executable} has no PyTorch ({error}). "
+            "Install torch there, or name the Python that has it."
+        )
     return profiler.profile(activities=profiler.supported_activities(), record_shapes=True)
 
 

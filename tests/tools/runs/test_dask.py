@@ -27,9 +27,7 @@ from tests.conftest import ROOT, SAMPLES
 from tests.parsers.datasets.test_datasets import bench, shown, sweeps
 
 dask = pytest.importorskip("dask", reason="dask is not installed (pip install '.[dask]')")
-distributed = pytest.importorskip(
-    "distributed", reason="dask's schedulers are not installed (pip install '.[dask]')"
-)
+distributed = pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install '.[dask]')")
 
 from ncu_tools.runs import dask_engine as dask_engines  # noqa: E402 - only where dask is
 from ncu_tools.runs.dask_engine import DaskEngine, dask_engine  # noqa: E402 - only where dask is
