@@ -50,7 +50,7 @@ LAST_WITHOUT_BOOST = (2024, 1)
 """The newest ncu whose help text was read and has no --clock-control boost (only base, none, reset)."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
 TRACE = "trace.json.gz"
-TRACED_PROGRAM = Path(__file__).parent.parent / "workload" / "traced_program.py"
+TRACED_PROGRAM = Path(__file__).parent.parent / "profilers" / "traced_program.py"
 """What runs a program under PyTorch's profiler; it stands alone, since the program's Python may not have ncu-bench."""
 FOLLOWED_BY_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of Python that take the next word."""
@@ -222,17 +222,17 @@ def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: st
 
 
 def _first_of_program(words: Sequence[str]) -> int | None:
-    """The place of what Python runs: its file, -m or -c; None for another program, and where Python reads its input."""
+    """The place of what Python runs: its file or -m; None for another program, and for code that is in no file."""
     if not re.fullmatch(r"python[\d.]*(\.exe)?", Path(words[0]).name):
         return None
     place = 1
     while place < len(words):
         word = words[place]
-        if word in ("-m", "-c"):
+        if word == "-m":
             return place if place + 1 < len(words) else None
         if not word.startswith("-"):
             return place
-        if word == "-":
+        if word in ("-", "-c"):
             return None
         place += 2 if word in FOLLOWED_BY_A_VALUE else 1
     return None

@@ -14,27 +14,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-MODULE, CODE = "-m", "-c"
+MODULE = "-m"
 
 
 def _look_where_python_would(first: str) -> None:
     """Put the folder in which a program's own modules are first, in place of this file's."""
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = {MODULE: str(Path.cwd()), CODE: ""}.get(first, str(Path(first).resolve().parent))
+        sys.path[0] = str(Path.cwd() if first == MODULE else Path(first).resolve().parent)
 
 
 def _run(words: list[str]) -> None:
-    """Run a script, a module (`-m`) or code (`-c`) as the Python that got these words would."""
-    first, rest = words[0], words[1:]
-    if first == MODULE:
-        sys.argv = rest
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    elif first == CODE:
-        sys.argv = [CODE, *rest[1:]]
-        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102  it is the user's own
+    """Run a script or a module (`-m`) as the Python that got these words would."""
+    if words[0] == MODULE:
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = words
-        runpy.run_path(first, run_name="__main__")
+        runpy.run_path(words[0], run_name="__main__")
 
 
 def _profiler() -> Any:
@@ -42,10 +38,10 @@ def _profiler() -> Any:
     try:
         from torch import profiler
     except ImportError as error:
-        sys.exit(
+        raise SystemExit(
             f"PyTorch's profiler cannot record this program: {sys.executable} has no PyTorch ({error}). "
             "Install torch there, or name the Python that has it."
-        )
+        ) from None
     return profiler.profile(activities=profiler.supported_activities(), record_shapes=True)
 
 
@@ -54,7 +50,7 @@ def _refuse_a_second_one() -> None:
     from torch.autograd.profiler import profile
 
     def refuse(*_: Any) -> None:
-        sys.exit(
+        raise SystemExit(
             "The program starts PyTorch's profiler itself, and one can run at a time: run it as it is, and read the "
             "trace that it writes with ncu-bench hotspots TRACE; or profile it without its own profiler."
         )
@@ -64,7 +60,7 @@ def _refuse_a_second_one() -> None:
 
 def _end(number: int, frame: FrameType | None) -> None:
     """End the program as an exception does, so that its trace is written."""
-    sys.exit(128 + number)
+    raise SystemExit(128 + number)
 
 
 def main() -> None:
