@@ -54,7 +54,7 @@ def results(report: Path) -> Iterator[Result]:
         rows = hotspots(launch, ceilings_of(launch)).rows if found else []
         if not rows:
             continue
-        ours = diagnoses(launch, rows, "name").get(rows[0].kernel, Diagnosis(None, []))
+        ours = diagnoses(launch, rows, "name").get(rows[0].key, Diagnosis(None, []))
         for rule in found:
             if rule["name"]:
                 outcome = agreement(rule, ours).outcome

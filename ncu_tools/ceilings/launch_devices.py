@@ -71,6 +71,21 @@ def names_of_devices(table: pa.Table) -> tuple[str, ...]:
     return ()
 
 
+def device_titles(table: pa.Table) -> tuple[Rows, list[str | None]]:
+    """The index of each launch's device in the titles, which may repeat: its name, else its compute capability.
+
+    The title of a device that the report does not tell is None.
+    """
+    names, name_texts = tables.codes(table, "device_name")
+    capabilities, capability_texts = tables.codes(table, "compute_capability")
+    titles = [
+        name or (f"compute capability {capability}" if capability else None)
+        for name in name_texts
+        for capability in capability_texts
+    ]
+    return names.astype(np.int64) * len(capability_texts) + capabilities, titles
+
+
 def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
     """The distinct numbers of threads, and for each launch the index of its own."""
     if THREADS not in table.column_names:

@@ -24,6 +24,7 @@ from ncu_tools.report.table import Table, markdown_text, printable, to_csv, to_j
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
     from ncu_parsers.sources.sources import Source
+    from rich.console import RenderableType
 
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.report.head import Head
@@ -41,6 +42,7 @@ FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_typ
 WIDTH = "COLUMNS"
 """Environment variable: how many columns lines have, as shells and terminals say it."""
 NARROWEST_TERMINAL, WIDTH_OF_PIPES = 40, 120
+BAR_WIDTH = 20
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -337,12 +339,33 @@ def require_parquet_output(output: Path) -> None:
 
 @contextmanager
 def progress(task: str) -> Iterator[Callable[[Source], None]]:
-    """Show on standard error which source is being read; silent if that is no terminal."""
+    """Show on standard error which source is being read, of several with a bar; silent if that is no terminal."""
     if not sys.stderr.isatty():  # rich is slow to import
         yield lambda source: None
         return
-    with status_and_lines(task) as (status, _):
-        yield lambda source: status(f"{task} {source.name}")
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(task) as status:
+        yield lambda source: status.update(_read_so_far(task, source))
+
+
+def _read_so_far(task: str, source: Source) -> RenderableType:
+    """The name of a source's file, without its folder; of several sources, how many and a bar before it."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    name = Text(printable(Path(source.name).name), no_wrap=True, overflow="ellipsis")
+    if source.of == 1:
+        return Text.assemble(f"{task} ", name, no_wrap=True, overflow="ellipsis")
+    line = Grid.grid(padding=(0, 1))
+    line.add_row(
+        Text(f"{task} {source.number} of {source.of}", no_wrap=True),
+        ProgressBar(source.of, source.number - 1, width=BAR_WIDTH),
+        name,
+    )
+    return line
 
 
 @contextmanager

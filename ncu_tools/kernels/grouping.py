@@ -13,14 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.derived.operators.inductor_sources import places_of
 from ncu_parsers.derived.operators.python_locations import location_titles
-from ncu_parsers.schema import tables
+from ncu_parsers.schema import arrays, tables
 
+from ncu_tools.ceilings.launch_devices import device_titles
+from ncu_tools.kernels.kernel_row import Hotspot, row_key
 from ncu_tools.kernels.names.categories import categories_in
 from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from ncu_tools.kernels.operator_work import operator_titles
 
 Keys = npt.NDArray[np.int64]
 NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
+UNKNOWN_REPORT, UNKNOWN_DEVICE = "(report not known)", "(device not known)"
 
 
 def grouping(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
@@ -29,6 +32,31 @@ def grouping(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
     `group` is one of `kernel_row.GROUPS`.
     """
     return KEYS[group](table)
+
+
+def rows_of(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
+    """As `grouping`, with a row for each device that a group ran on: titles are keys as `row_key` makes them."""
+    keys, titles = grouping(table, group)
+    codes, devices = device_titles(table)
+    each = keys * len(devices) + codes
+    found = np.flatnonzero(np.bincount(each))  # numpy.unique would sort the launches
+    number_of = np.zeros(int(found[-1]) + 1 if found.size else 0, np.int64)
+    number_of[found] = np.arange(found.size)
+    pairs = zip((found // len(devices)).tolist(), (found % len(devices)).tolist(), strict=True)
+    return number_of[each], [row_key(titles[title], devices[device]) for title, device in pairs]
+
+
+def launches_of(row: Hotspot, table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which launches are of a row whose title is a kernel's name."""
+    keys, titles = rows_of(table, "name")
+    return np.array([title == row.key for title in titles], bool)[keys]
+
+
+def with_keys_for_names(table: pa.Table) -> pa.Table:
+    """The launches with the keys of their kernels, `Hotspot.key`, in place of their names."""
+    keys, titles = rows_of(table, "name")
+    names = pa.DictionaryArray.from_arrays(arrays.indices(keys.astype(np.int32)), arrays.texts(titles))
+    return table.set_column(table.schema.get_field_index("kernel_name"), "kernel_name", names)
 
 
 def _by_name(table: pa.Table) -> tuple[Keys, list[str]]:
@@ -62,6 +90,16 @@ def _by_range(table: pa.Table) -> tuple[Keys, list[str]]:
 
 def _by_location(table: pa.Table) -> tuple[Keys, list[str]]:
     return location_titles(table, places_of(tables.codes(table, "kernel_name")[1]))
+
+
+def _by_report(table: pa.Table) -> tuple[Keys, list[str]]:
+    keys, names = tables.codes(table, "report")
+    return keys.astype(np.int64), [name or UNKNOWN_REPORT for name in names]
+
+
+def _by_device(table: pa.Table) -> tuple[Keys, list[str]]:
+    keys, titles = device_titles(table)
+    return keys, [title or UNKNOWN_DEVICE for title in titles]
 
 
 def _numbered(titles: Sequence[str]) -> tuple[Keys, list[str]]:
@@ -99,5 +137,7 @@ KEYS: dict[str, Callable[[pa.Table], tuple[Keys, list[str]]]] = {
     "operator": operator_titles,
     "category": categories_in,
     "location": _by_location,
+    "report": _by_report,
+    "device": _by_device,
 }
 """Grouping -> what finds the group of each launch."""

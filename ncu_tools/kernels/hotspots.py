@@ -26,9 +26,9 @@ from ncu_parsers.schema import tables
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
-from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, MOSTLY_KNOWN, OF_SEVERAL
+from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, MOSTLY_KNOWN, OF_SEVERAL, title_and_device
 from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
@@ -77,7 +77,8 @@ NEAR_ITS_LIMIT = 0.8
 
 
 Rows = tuple[npt.NDArray[np.int64], Sequence[str]]
-"""The number of the row of each launch, and the titles of the rows."""
+"""The number of the row of each launch, and the keys of the rows (`kernel_row.row_key`)."""
+SEVERAL_REPORTS = ""
 
 
 def hotspots(
@@ -108,14 +109,16 @@ class RunSums(MergedByField):
         self._counts = _NoteCounts()
         self._uncategorised = Uncategorised() if group == CATEGORY else None
         self._ran = KernelsOfRows()
+        self._reports = _ReportsOfRows()
 
     def add(self, table: pa.Table, ceilings: Ceilings, rows: Rows | None = None) -> None:
         """Add launches with their ceilings; `rows` are other rows than those of the group."""
         if self._group in OF_CALLS:
             table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
-        keys, titles = grouping(table, self._group) if rows is None else rows
+        keys, titles = rows_of(table, self._group) if rows is None else rows
         self._sums.add(launches, keys, titles)
+        self._reports.add(table, keys, titles)
         self._counts.add(launches)
         if self._known is not None:
             self._known.add(launches, keys, titles)
@@ -146,7 +149,41 @@ class RunSums(MergedByField):
         if self._known is not None:
             shares = self._known.shares()
             rows = [_where_known(row, shares[row.kernel]) for row in rows]
-        return self._ran.beside(rows) if self._group == "location" else rows
+        rows = self._ran.beside(rows) if self._group == "location" else rows
+        return [self._placed(row) for row in rows]
+
+    def _placed(self, row: Hotspot) -> Hotspot:
+        """The row, which had its key for a title, with its device and report."""
+        title, device = title_and_device(row.kernel)
+        return replace(row, kernel=title, device=device, report=self._reports.of_row(row.kernel))
+
+
+class _ReportsOfRows:
+    """The report that each row is from."""
+
+    def __init__(self) -> None:
+        self._report_of: dict[str, str] = {}
+
+    def add(self, table: pa.Table, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
+        """Add launches; `keys` is the index in `titles` of each launch's row."""
+        codes, names = tables.codes(table, "report")
+        for pair in np.flatnonzero(np.bincount(keys * len(names) + codes)).tolist():
+            name = names[pair % len(names)]
+            if name is not None:
+                self._take(titles[pair // len(names)], name)
+
+    def merge(self, other: _ReportsOfRows) -> None:
+        """Merge what is known of later launches."""
+        for row, report in other._report_of.items():
+            self._take(row, report)
+
+    def _take(self, row: str, report: str) -> None:
+        if self._report_of.setdefault(row, report) != report:
+            self._report_of[row] = SEVERAL_REPORTS
+
+    def of_row(self, row: str) -> str | None:
+        """The report of a row; None if there are several."""
+        return self._report_of.get(row) or None
 
 
 class _KnownTimes(MergedByField):
@@ -196,6 +233,7 @@ class _KnownTimes(MergedByField):
         rows = [row for row, shares in self.shares().items() if any(0 < one < MOSTLY_KNOWN for one in shares.values())]
         if not rows:
             return []
+        rows = list(dict.fromkeys(title_and_device(row)[0] for row in rows))
         more = f" and {len(rows) - FLAGS_NOTED} more" if len(rows) > FLAGS_NOTED else ""
         return [
             f"no rate or bound of {', '.join(rows[:FLAGS_NOTED])}{more} where it would follow from less than "
@@ -245,10 +283,11 @@ class KernelsOfRows(MergedByField):
     def notes(self) -> list[str]:
         """How much of the time has a location, and whose it is; [] for other rows."""
         whole = sum(self._seconds.values())
-        unknown = sum(seconds for (title, _), seconds in self._seconds.items() if title == NO_LOCATION)
+        unplaced = {row for row, _ in self._seconds if title_and_device(row)[0] == NO_LOCATION}
+        unknown = sum(seconds for (row, _), seconds in self._seconds.items() if row in unplaced)
         if not self._seconds:
             return []
-        if all(title == NO_LOCATION for title, _ in self._seconds):
+        if all(row in unplaced for row, _ in self._seconds):
             return [WITHOUT_STACKS]
         if not whole:
             return []

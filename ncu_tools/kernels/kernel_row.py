@@ -23,14 +23,14 @@ BY_TIME = "rows are by time: none has what --sort {} needs, {}"
 KERNEL, CATEGORY = "kernel", "category"
 GROUPS = {
     "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": KERNEL, "operator": "operator", CATEGORY: CATEGORY,
-    "location": "location",
+    "location": "location", "report": "report", "device": "device",
 }  # fmt: skip
 """What launches are grouped by -> what a row is called; `grouping` finds the rows."""
 
 NAMES_OF_KERNELS = frozenset({"name", "short", "grid"})
 """Groupings whose rows have names of kernels, whole or short, with a shape or without."""
 
-OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location"})
+OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location", "report", "device"})
 """Groupings whose rows may be several kernels: what some of them do says little of the others."""
 MOSTLY_KNOWN = 0.9
 """Least share of the time of a row of several kernels in which something is known, for what follows from it."""
@@ -57,10 +57,26 @@ def names_shown(titles: Iterable[str], group: str = "name", width: int | None = 
     return {title: fitted[name] for title, name in names.items()}
 
 
+BEFORE_TITLE = "\0"
+"""Between device and title in the key of a row; no name has it."""
+
+
+def row_key(title: str, device: str | None) -> str:
+    """The key of a row: its title, with its device if that is known, since one kernel on two devices is two rows."""
+    return title if device is None else f"{device}{BEFORE_TITLE}{title}"
+
+
+def title_and_device(key: str) -> tuple[str, str | None]:
+    """What `row_key` made a key of."""
+    device, separator, title = key.rpartition(BEFORE_TITLE)
+    return title, device if separator else None
+
+
 @dataclass(frozen=True)
 class Hotspot:
-    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks the value.
+    """All launches of one kernel on one device.
 
+    Times in ns, rates per second of GPU time; None where the report lacks the value.
     `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
     leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
     arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
@@ -68,7 +84,8 @@ class Hotspot:
     the most that the run can gain. `sm_busy` and `memory_busy` are the fractions of its peak that the busiest part of
     the SMs and of the memory system reached; by them `bound` is "SM", "memory" or "latency" where no roof is known, and
     `bound_fraction` then is None. `point` has the values of what was varied, {} in other runs. Of a row that is a
-    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time.
+    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time. `device` is the
+    one that all launches ran on, and `report` the one that all are from; None if unknown, or if there are several.
     """
 
     kernel: str
@@ -101,6 +118,13 @@ class Hotspot:
     point: dict[str, Any] = field(default_factory=dict)
     kernels: int | None = None
     hottest_kernel: str | None = None
+    device: str | None = None
+    report: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells the row apart from all others: its title and device."""
+        return row_key(self.kernel, self.device)
 
     def share_of_flops(self, unit: str) -> float | None:
         """A unit's share of the kernel's counted FLOPs; None for integer units, and if unknown."""
@@ -199,9 +223,9 @@ def ranked(
     fallback = [] if is_known or by == "time" else [Note(BY_TIME.format(by, NEEDS[by]), NoteKind.ASKED)]
     orders = ORDERS[by], ORDERS["time"]
 
-    def rank(row: Hotspot) -> tuple[float, float, str]:
+    def rank(row: Hotspot) -> tuple[float, float, str, str]:
         first, then = (-1.0 if (value := getattr(row, order)) is None else value for order in orders)
-        return -first, -then, row.kernel
+        return -first, -then, row.kernel, row.key
 
     rows.sort(key=rank)
     return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows), *fallback], time_title, devices)

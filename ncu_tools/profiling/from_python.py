@@ -1,4 +1,4 @@
-"""`ncu_tools.load` and `ncu_tools.profile`, for notebooks and scripts. Documented in docs/python.md.
+"""`load`, `profile` and `estimate` of `ncu_tools`, for notebooks and scripts. Documented in docs/python.md.
 
 `import ncu_tools` imports this module, so everything heavy is imported where it is used.
 """
@@ -18,6 +18,7 @@ from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES, Workload
 if TYPE_CHECKING:
     from ncu_tools.profiling.collected_profile import CollectedProfile
     from ncu_tools.report.notebook.profiled_run import ProfiledRun
+    from ncu_tools.report.notebook.views import TableView
 
 ARGUMENTS = {
     "--metrics": "metrics", "-o": "output", "--tool": "tool", "--batch-size": "batch_size",
@@ -92,6 +93,47 @@ def profile(
         request = ProfileRequest(run, folder, seconds, measure=machine is None)
         collected = run_profile(request, Listener())
         return _loaded(collected, machine)
+
+
+def estimate(
+    target: str | Sequence[str],
+    *,
+    machine: str | Sequence[str] = (),
+    batch_size: int | Sequence[int] = 1,
+    dtype: str | Sequence[str] = "fp32",
+    phases: str | Sequence[str] = (),
+    input_size: int | None = None,
+    sequence_length: int | None = None,
+    unit: str | None = None,
+) -> TableView:
+    """FLOPs, bytes and the least time of models on machines, with nothing run, as `ncu-bench estimate`.
+
+    Of `target`, `machine`, `batch_size`, `dtype` and `phases` there may be several. `table` of what is returned has a
+    row for each phase. Raises `WrongUsage` for unknown names, `NcuBenchError` without PyTorch.
+    """
+    from ncu_launch.targets.model_name_check import misspelt
+
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.report.notebook.comparisons import estimated
+
+    targets = (target,) if isinstance(target, str) else tuple(target)  # a name may have commas, as gemm:64,64,64,fp32
+    dtypes, asked = _names_in(dtype), _names_in(phases)
+    _require_one_of("dtype", dtypes, DTYPES)
+    _require_one_of("phases", asked, PHASES)
+    for name in targets:
+        wrong = misspelt(name)
+        if wrong is not None:
+            raise wrong
+    return estimated(
+        targets,
+        [find_machine(name) for name in _names_in(machine)],
+        batch_sizes=(batch_size,) if isinstance(batch_size, int) else tuple(batch_size),
+        dtypes=dtypes,
+        phases=asked,
+        input_size=input_size,
+        sequence_length=sequence_length,
+        unit=unit,
+    )
 
 
 @contextmanager

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import html
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.profiling.from_python import load
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from ncu_tools.report.notebook.profiled_run import ProfiledRun
 
+ROWS_SHOWN = 20
 INSIDE = "NCU_BENCH_PROFILED_BY_PYTHON"
 """Set in the processes that run the points: they import the file that asked for them."""
 
@@ -92,12 +95,21 @@ class VariedKernel:
         return f"{file}:{name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProfiledKernel:
     """The points of a profile in `folder`, which every command takes too, and notes on collecting them."""
 
     folder: Path
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        table = self.table
+        return f"{self.folder}: {counted(len(table), 'point', 'points')}\n{table.to_string(max_rows=ROWS_SHOWN)}"
+
+    def _repr_html_(self) -> str:
+        table = self.table
+        head = html.escape(f"{self.folder}: {counted(len(table), 'point', 'points')}")
+        return f"<p><b>{head}</b></p>{table.to_html(max_rows=ROWS_SHOWN)}"
 
     @property
     def table(self) -> pandas.DataFrame:

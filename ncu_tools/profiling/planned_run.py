@@ -8,12 +8,14 @@ from pathlib import Path
 from ncu_launch.files.manifest import Manifest
 from ncu_launch.profile.collect import collect, collect_replayed
 from ncu_launch.profile.launch_count import LaunchCounts, can_be_counted, launch_counts_of
-from ncu_launch.profile.plan import NOT_BY_HARDWARE, Expect, Plan, Request
+from ncu_launch.profile.plan import NOT_BY_HARDWARE, PYTORCH_TOOL, Expect, Plan, Request
 from ncu_launch.workload.meta_device_process import Expectation, expectation_of
 from ncu_launch.workload.warm_step import other_launches
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.profiling.listener import Listener
+
+BY_SHAPES = "FLOPs and bytes follow from the shapes of operators, and hardware counts nothing"
 
 
 def announce(plan: Plan, folder: Path, listener: Listener) -> None:
@@ -22,6 +24,10 @@ def announce(plan: Plan, folder: Path, listener: Listener) -> None:
         why = f" ({plan.why})" if plan.why else ""
         listener.message(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.")
         listener.notes([note for note in plan.notes if note not in (plan.why, NOT_BY_HARDWARE)])
+    elif plan.tool == PYTORCH_TOOL:
+        why = f" ({plan.why})" if plan.why else ""
+        listener.message(f"Recording with PyTorch's profiler{why}: {BY_SHAPES}.")
+        listener.notes(list(plan.notes))
     else:
         listener.message(f"Collecting with {plan.tool} {plan.version} into {folder}.")
         listener.notes(notes_of_plan(plan))

@@ -106,7 +106,7 @@ def text_notes(rows: Sequence[HotPlace]) -> list[str]:
     if not any(row.offset is not None and row.sass is None for row in rows):
         return []
     return [
-        "the text of instructions is not in the report: pip install 'ncu-bench[ncu-rep]' (NVIDIA's package), or put "
+        "the text of instructions is not in the report: pip install '.[ncu-rep]' (NVIDIA's package), or put "
         "nvdisasm of the CUDA toolkit on PATH"
     ]
 

@@ -16,6 +16,7 @@ from ncu_parsers.schema import tables
 from ncu_tools.ceilings import levels
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in
+from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, ranked
@@ -36,7 +37,7 @@ class Intensities:
 
     def add(self, seen: pa.Table, look: Look) -> None:
         """Add launches from `views.seen_as`, whose kernel names are names of points."""
-        codes, names = tables.codes(seen, "kernel_name")
+        codes, names = rows_of(seen, "name") if not is_of_several(look) else tables.codes(seen, "kernel_name")
         flops, weight = tables.floats(seen, "flops"), weights(seen)
         for level, moved in levels.bytes_of(seen, look.levels, look.definition).items():
             both = ~np.isnan(flops) & ~np.isnan(moved) & (weight > 0)
@@ -56,7 +57,7 @@ class Intensities:
         self.sums[key] = before[0] + work, before[1] + traffic
 
     def places(self) -> dict[str, tuple[LevelPlace, ...]]:
-        """For each point its intensities in FLOP per byte, where known and above 0."""
+        """For each point, by `Hotspot.key`, its intensities in FLOP per byte, where known and above 0."""
         found: dict[str, tuple[LevelPlace, ...]] = {}
         for (level, name), (work, traffic) in self.sums.items():
             if work > 0 and traffic > 0 and np.isfinite(intensity := work / traffic):
@@ -119,7 +120,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
         return found
     if look.view == KERNELS and look.levels == (DRAM,) and not look.follow:
         spots = hotspots_of(run, machine, group=look.group)
-        return Points(spots, {row.kernel: _dram_place(row.arithmetic_intensity) for row in spots.rows})
+        return Points(spots, {row.key: _dram_place(row.arithmetic_intensity) for row in spots.rows})
     others = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
     if look.follow:
         others |= {*OF_GROUPS["signature"]}
@@ -136,7 +137,7 @@ def where_known(
     places: dict[str, tuple[LevelPlace, ...]], rows: Sequence[Hotspot]
 ) -> dict[str, tuple[LevelPlace, ...]]:
     """The places of points of several kernels, without those by DRAM bytes of points that have no intensity."""
-    unknown = {row.kernel for row in rows if row.arithmetic_intensity is None}
+    unknown = {row.key for row in rows if row.arithmetic_intensity is None}
     return {
         point: tuple(one for one in of_point if one.level != DRAM or point not in unknown)
         for point, of_point in places.items()

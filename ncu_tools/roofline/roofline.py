@@ -213,7 +213,7 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
 
 def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:
     rows = points.spots.rows
-    result.points += [Point(name, row, points.places.get(row.kernel, ())) for row in rows]
+    result.points += [Point(name, row, points.places.get(row.key, ())) for row in rows]
     meaningless = missing_names_note({row.kernel for row in rows}, look.view)
     result.notes += [
         note for note in (*points.spots.notes, *([meaningless] if meaningless else [])) if note not in result.notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from ncu_parsers.schema.tables import SHAPES_BASIS
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES, names_shown
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
@@ -95,8 +97,9 @@ def _marks(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline) 
     number = {run.name: place for place, run in enumerate(runs)}
     longest, labels = longest_time(points, runs), _labels(points, runs, result)
     return [
-        _mark(point, places, number[point.run], longest, labels[point.hotspot.kernel])
-        for point in points
+        replace(_mark(point, places, number[point.run], longest, labels[point.hotspot.kernel] + apart), name=name)
+        for point, name in zip(points, names_of(points), strict=True)
+        for apart in [name.removeprefix(point.hotspot.kernel)]  # the device, where a kernel ran on several
         if (places := _places(point)) and point.hotspot.flops_per_s
     ]
 
@@ -107,6 +110,16 @@ def _labels(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline)
         return {run.name: run.label for run in runs}
     group = result.group if result.view in (KERNELS, LAUNCHES) else result.view
     return names_shown([point.hotspot.kernel for point in points], group)
+
+
+def names_of(points: Sequence[Point]) -> list[str]:
+    """The name of each point, with the device behind it where a run has the same kernel on several."""
+    often = Counter((point.run, point.hotspot.kernel) for point in points)
+    return [
+        spot.kernel if often[point.run, spot.kernel] == 1 else f"{spot.kernel} on {spot.device or UNKNOWN_DEVICE}"
+        for point in points
+        for spot in [point.hotspot]
+    ]
 
 
 def longest_time(points: Sequence[Point], runs: Sequence[SceneRun]) -> float:

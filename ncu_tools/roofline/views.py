@@ -15,7 +15,7 @@ import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import grouping, rows_of
 from ncu_tools.kernels.hotspots import OF_CALLS
 from ncu_tools.kernels.kernel_row import GROUPS, OF_SEVERAL
 from ncu_tools.kernels.operator_work import with_work_of_operators
@@ -81,7 +81,8 @@ def with_points(table: pa.Table, look: Look, run: str = "") -> tuple[pa.Table, t
 def _points(table: pa.Table, look: Look, run: str) -> tuple[Codes, list[str]]:
     """For each launch the index of its point, and the names of the points."""
     if look.view in (KERNELS, OPERATORS):
-        return grouping(table, "operator" if look.view == OPERATORS else look.group)
+        group = "operator" if look.view == OPERATORS else look.group
+        return rows_of(table, group) if is_of_several(look) else grouping(table, group)  # of kernels the sums tell it
     if look.view == LAUNCHES:
         names = tables.words(table, "kernel_name")
         return np.arange(len(table)), [f"{name or '?'} #{row}" for row, name in enumerate(names)]

@@ -58,7 +58,7 @@ def dask_engine(where: str) -> Iterator[DaskEngine]:
     except ImportError as error:
         raise NcuBenchError(
             "--dask needs dask's schedulers, which could not be imported.", f"They are an extra ({error}).",
-            "Install them with: pip install 'ncu-bench[dask]'",
+            "Install them with: pip install '.[dask]'",
         ) from error  # fmt: skip
     with _cluster(where) as address, _client(where, address, distributed) as client:
         yield DaskEngine(client)

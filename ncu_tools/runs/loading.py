@@ -223,7 +223,6 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> On
     from ncu_parsers.parse.file_kinds import has_ranges_apart
     from ncu_parsers.parse.parse import parse
     from ncu_parsers.parse.report_files import find_sources
-    from ncu_parsers.sources.sources import STANDARD_INPUT
 
     sources = find_sources([path])
     kept = _cache_file(sources)
@@ -238,7 +237,8 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> On
     streamed = _streamed(sources, kept, reading, ranges=ranges) if kept is not None else None
     if kept is not None and streamed is not None:
         return OnDisk(path, kept, _of_reports(streamed))
-    if path == STANDARD_INPUT and (read := _streamed_at_once(sources, reading)) is not None:
+    is_piped = sources[0].is_piped
+    if is_piped and (read := _streamed_at_once(sources, reading)) is not None:
         return read
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
@@ -248,7 +248,7 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> On
     notes += _of_reports(parsed)
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
-    return Run(sources[0].name if path == STANDARD_INPUT else path, parsed.table, notes)
+    return Run(sources[0].name if is_piped else path, parsed.table, notes)
 
 
 def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
@@ -274,13 +274,12 @@ def _kept_notes(kept: Path) -> list[str]:
 
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:
-    """The cache file of large reports; None for small ones and for standard input."""
+    """The cache file of large reports; None for small ones and for pipes."""
     from ncu_parsers.parse.file_kinds import read_with
-    from ncu_parsers.sources.sources import STANDARD_INPUT
 
     from ncu_tools.ceilings.machine_files import own_place
 
-    if any(source.path == STANDARD_INPUT for source in sources):
+    if any(source.is_piped for source in sources):
         return None
     stats = [Path(source.path).stat() for source in sources]
     if sum(stat.st_size for stat in stats) < CACHED_FROM_BYTES:

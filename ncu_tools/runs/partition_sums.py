@@ -46,17 +46,20 @@ OF_SUMS = frozenset({
     "dram_bytes", LEAST_BYTES, *BUSY.values(), *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
 """Launches without a grid may be ranges or graphs, which ncu profiled as one: a note counts them."""
-OF_GROUPS = {
-    "name": (),
-    "short": ("grid", "block"),
-    "grid": ("grid", "block"),
-    "nvtx": ("nvtx_path",),
+OF_DEVICES = ("device_name", "compute_capability")
+OF_GROUPS: dict[str, tuple[str, ...]] = {
+    "name": OF_DEVICES,
+    "short": ("grid", "block", *OF_DEVICES),
+    "grid": ("grid", "block", *OF_DEVICES),
+    "nvtx": ("nvtx_path", *OF_DEVICES),
     "signature": ("grid", "block", "nvtx_path", "iteration"),
-    "operator": (),
-    "category": ("operator",),
-    "location": LOCATION_COLUMNS,
+    "operator": OF_DEVICES,
+    "category": ("operator", *OF_DEVICES),
+    "location": (*LOCATION_COLUMNS, *OF_DEVICES),
+    "report": ("report", *OF_DEVICES),
+    "device": OF_DEVICES,
 }
-"""Grouping of launches -> the columns that it needs besides kernel names."""
+"""Grouping of launches -> the columns that it needs besides kernel names: rows are of one device each."""
 
 TASKS, MOST_IN_A_ROW = 64, 32
 """The least number of tasks that a dataset is summed in, if it has as many files, and the most files per task."""

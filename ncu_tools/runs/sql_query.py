@@ -136,7 +136,7 @@ def _duckdb() -> Any:
     except ImportError as error:
         raise NcuBenchError(
             "SQL needs DuckDB, which could not be imported.", f"It is an extra ({error}).",
-            "Install it with: pip install 'ncu-bench[query]'",
+            "Install it with: pip install '.[query]'",
         ) from error  # fmt: skip
     return duckdb
 

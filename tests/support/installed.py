@@ -18,10 +18,10 @@ needs_nsys = pytest.mark.skipif(
 needs_ncu = pytest.mark.skipif(
     shutil.which("ncu") is None, reason="ncu is not installed: apt-get install nsight-compute (Debian, non-free)"
 )
-WITHOUT_TORCH = "torch is not installed: pip install 'ncu-bench[models]'"
+WITHOUT_TORCH = "torch is not installed: pip install '.[models]'"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason=WITHOUT_TORCH)
 """For tests whose processes import PyTorch."""
-WITHOUT_TORCHAO = "torchao is not installed: pip install 'ncu-bench[quantize]'"
+WITHOUT_TORCHAO = "torchao is not installed: pip install '.[quantize]'"
 
 
 @contextmanager

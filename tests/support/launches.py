@@ -9,6 +9,11 @@ import pyarrow as pa
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.report_data.report import Launch, Metric, Report
 
+from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
+from ncu_tools.kernels.kernel_row import title_and_device
+
+Found = TypeVar("Found")
+
 
 class Takes(Protocol):
     """Anything that launches are added to, one table at a time."""
@@ -79,3 +84,15 @@ def row(*launches: Launch) -> dict[str, Any]:
     """The table's only row."""
     (only,) = table(*launches).to_pylist()
     return dict(only)
+
+
+def by_title(by_key: dict[str, Found]) -> dict[str, Found]:
+    """What is known of rows by their keys, by their titles: of launches of one device."""
+    found = {title_and_device(key)[0]: one for key, one in by_key.items()}
+    assert len(found) == len(by_key)
+    return found
+
+
+def number_of(sums: DiagnosisSums, title: str) -> int:
+    """The number of a row by its title: of launches of one device."""
+    return by_title(sums.numbers)[title]

@@ -36,7 +36,7 @@ FOUND = sorted(path for path in (ROOT / "tests" / "fuzz" / "found").glob("*/*") 
 INPUTS, SEED = 500, 9
 AT_NIGHT = int(os.environ.get("NCU_BENCH_FUZZ_INPUTS", "1000000"))
 needs_atheris = pytest.mark.skipif(
-    find_spec("atheris") is None, reason="atheris is not installed (pip install 'ncu-bench[fuzz]'; Linux on x86-64)"
+    find_spec("atheris") is None, reason="atheris is not installed (pip install '.[fuzz]'; Linux on x86-64)"
 )
 
 

@@ -86,7 +86,7 @@ def assert_is_as_kept(command: str, code: int, text: str) -> None:
     ("profile hf:bert-base -o {folder}/run", "transformers"),
     ("estimate hf:bert-base", "transformers"),
     ("expected {folder}/report.csv --target hf:bert-base", "transformers"),
-    ("profile timm:resnet18 -o {folder}/run", "models"),
+    ("profile timm:resnet18 -o {folder}/run", "timm"),
 ])  # fmt: skip
 def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(
     command: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,10 +106,10 @@ def test_a_process_of_a_model_whose_library_is_missing_says_so_too(tmp_path: Pat
     without.mkdir()
     text = "raise ModuleNotFoundError(\"No module named 'timm'\", name='timm')\n"
     (without / "timm.py").write_text(text, encoding="utf-8")
-    assert_names_the_extra("models", *printed(tmp_path, MISSING, f"profile timm:resnet18 -o {tmp_path}/run"))
+    assert_names_the_extra("timm", *printed(tmp_path, MISSING, f"profile timm:resnet18 -o {tmp_path}/run"))
 
 
 def assert_names_the_extra(extra: str, code: int, text: str) -> None:
     assert code == 1
-    assert text.endswith(f"Install it with: pip install 'ncu-bench[{extra}]'")
+    assert text.endswith(f"Install it with: pip install '.[{extra}]'")
     assert "\n" not in text

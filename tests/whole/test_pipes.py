@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -171,3 +173,36 @@ def test_no_colour_is_written_to_a_terminal_where_none_is_wanted(words: list[str
     assert b"\x1b[3" not in written.replace(b"\x1b[?25", b"")  # neither a colour of text nor of its ground
     assert b"\x1b[4" not in written
     assert len(written) > 100
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no terminals of this kind")
+def test_a_terminal_counts_the_reports_of_a_folder_and_names_files_without_their_folders(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"report-{number}.csv").write_bytes(Path(FEW).read_bytes())
+    written = on_a_terminal(["hotspots", str(tmp_path)], COLUMNS="100").decode()
+    assert re.search("Reading 3 of 3 .*━.* report-2.csv", re.sub(r"\x1b\[[\d;?]*\w", "", written))
+    one = on_a_terminal(["hotspots", str(tmp_path / "report-1.csv")], COLUMNS="100").decode()
+    assert "Reading report-1.csv" in one
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no terminals of this kind")
+def test_a_command_that_is_interrupted_while_it_reads_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    import pty
+
+    os.mkfifo(tmp_path / "report.csv")
+    terminal, inner = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "hotspots", str(tmp_path / "report.csv")], stderr=inner, env=environment(TERM="xterm-256color")
+    ) as running:
+        os.close(inner)
+        written = b""
+        while b"Reading" not in written:
+            written += os.read(terminal, 4096)
+        running.send_signal(signal.SIGINT)
+        with suppress(OSError):  # Linux's answer to reading a terminal that nobody writes to any more
+            while block := os.read(terminal, 4096):
+                written += block
+        os.close(terminal)
+    assert running.returncode == 130
+    assert written.rfind(b"\x1b[?25h") > written.rfind(b"\x1b[?25l")  # the cursor is shown
+    assert b"Traceback" not in written

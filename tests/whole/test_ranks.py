@@ -65,9 +65,7 @@ PYTHON = sys.executable
 RANK_3 = Place(3, 8, 1, 2, "torchrun", "gpu04")
 METRIC = ("gpu__time_duration.sum",)
 NO_COLLECTIVES = "regex:^(?!.*(?:nccl|nvshmem|cross_device_reduce|one_shot_all_reduce|two_shot_all_reduce|multimem_))"
-needs_torch = pytest.mark.skipif(
-    find_spec("torch") is None, reason="torch is not installed (pip install 'ncu-bench[models]')"
-)
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (pip install '.[models]')")
 
 TRAIN = """
 import os, sys

@@ -20,7 +20,7 @@ from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 Range = tuple[int, int, str]
 

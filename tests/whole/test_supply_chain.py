@@ -154,3 +154,16 @@ def test_reading_and_analysis_work_with_the_lowest_versions(tmp_path: Path) -> N
         command, cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}
     )
     assert tested.returncode == 0, tested.stdout[-3000:]
+
+
+def test_no_message_sends_to_an_index_that_has_no_such_package_and_every_extra_is_one() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = set(settings["options.extras_require"])
+    folders = (ROOT / "launch", ROOT / "parsers", ROOT / "ncu_tools", ROOT / "docs")
+    files = [path for folder in folders for kind in ("*.py", "*.md") for path in folder.rglob(kind)]
+    for path in files:
+        text = path.read_text("utf-8")
+        assert "ncu-bench[" not in text, path
+        assert not re.search(r"pip install (?:--\S+ )*ncu-bench\b", text), path
+        assert set(re.findall(r"pip install '\.\[([\w-]+)\]'", text)) <= extras, path

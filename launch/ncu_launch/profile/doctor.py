@@ -23,7 +23,7 @@ from ncu_launch.profilers.tool_failures import recognise
 
 OK, PROBLEM, UNKNOWN = "ok", "problem", "unknown"
 
-INSTALL_MODELS = "pip install 'ncu-bench[models]'"
+INSTALL_MODELS = "pip install '.[models]'"
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 DEBIAN_NSYS = Path("/usr/lib/x86_64-linux-gnu/nsight-systems")
 DEBIAN_IMPORTER = Path("/usr/lib/nsight-systems/host-linux-x64")

@@ -1,12 +1,14 @@
 """Turn a request into a plan: which tool, its commands, and why. `collect` runs it.
 
 With an NVIDIA GPU and ncu: hardware counters per kernel. With nsys: a timeline. Otherwise a model runs under the
-operator collector, whose rows say that their numbers are not measured by hardware.
+operator collector, whose rows say that their numbers are not measured by hardware, and a program of Python under
+PyTorch's profiler.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
@@ -30,7 +32,8 @@ from ncu_launch.workload_spec import Workload
 WITHOUT_TOOL = "none"
 """The tool of a rank that is not profiled itself, but runs beside profiled ones."""
 OPERATORS_TOOL = "operators"
-TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL)
+PYTORCH_TOOL = "pytorch"
+TOOLS = ("auto", "ncu", "nsys", OPERATORS_TOOL, PYTORCH_TOOL)
 ONLY_RANGES = "of a program, only operators of PyTorch inside of ncu_tools.range are collected"
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 NO_GPU_TO_SAMPLE = "no GPU metrics are sampled, since nvidia-smi lists no NVIDIA GPU"
@@ -40,12 +43,17 @@ STEERS_NCU = {
     "plan": "--plan", "ncu": "--ncu",
 }  # fmt: skip
 """Fields of a request that only ncu uses, with their options."""
-ALWAYS_GIVEN = {"operators": ("time", "flops", "dram"), "nsys": ("time",)}
+ALWAYS_GIVEN = {"operators": ("time", "flops", "dram"), "nsys": ("time",), PYTORCH_TOOL: ("time", "flops", "dram")}
 """Groups of metrics that a tool always collects."""
 USUAL_METRICS = ("flops", "dram")
 LAST_WITHOUT_BOOST = (2024, 1)
 """The newest ncu whose help text was read and has no --clock-control boost (only base, none, reset)."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
+TRACE = "trace.json.gz"
+TRACED_PROGRAM = Path(__file__).parent.parent / "profilers" / "traced_program.py"
+"""What runs a program under PyTorch's profiler; it stands alone, since the program's Python may not have ncu-bench."""
+FOLLOWED_BY_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of Python that take the next word."""
 
 
 Expect = Callable[[Workload], Expectation]
@@ -175,17 +183,12 @@ def make_plan(
     chosen, why = _choose(request, here, ncu, dry)
     _refuse_gpu_metrics(request, chosen)
     _refuse_power(request, chosen)
+    if chosen == PYTORCH_TOOL:
+        return _pytorch_plan(request, folder, here, why)
     if chosen == "operators":
         if request.tool_per == "node":
             raise WrongUsage(
                 "The operator collector works inside each rank.", advice="Use --tool-per rank, or another --tool."
-            )
-        if request.workload is None and request.tool != OPERATORS_TOOL:
-            raise NcuBenchError(
-                "A program can only be profiled under ncu or nsys.",
-                f"Here {why}.",
-                "Run it on a machine with an NVIDIA GPU and ncu, or name a model; if the program marks ranges with "
-                "ncu_tools.range, --tool operators counts their operators.",
             )
         words = (*_workload_command(folder), str(folder / REPORTS / OPERATORS))
         command = Command(request.program if request.workload is None else words, OPERATORS)
@@ -196,6 +199,43 @@ def make_plan(
     if chosen == "nsys":
         return _nsys_plan(request, folder, program, here, _required(find_tool("nsys"), "nsys", dry), dry=dry)
     return _ncu_plan(request, folder, program, here, _required(ncu, "ncu", dry, request.ncu), expect)
+
+
+def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: str) -> Plan:
+    """PyTorch's profiler around a program of Python. Raises `NcuBenchError` for what it cannot record."""
+    if request.workload is not None:
+        raise WrongUsage("PyTorch's profiler records programs.", advice="Put one behind --, or leave --tool out.")
+    at = _first_of_program(request.program)
+    if at is None or request.ranks or request.place is not None:
+        what = "ranks are" if request.ranks or request.place is not None else "this program is"
+        raise NcuBenchError(
+            f"A program is profiled under ncu or nsys, or by PyTorch's profiler if it is one of Python; {what} not.",
+            f"Here {why}." if why else "",
+            "Write it as: python FILE.py, or python -m MODULE. Or run it on a machine with an NVIDIA GPU and ncu, or "
+            "name a model; if the program marks ranges with ncu_tools.range, --tool operators counts their operators.",
+        )
+    python, program = request.program[:at], request.program[at:]
+    words = (*python, str(TRACED_PROGRAM), str(folder / REPORTS / TRACE), *program)
+    return Plan(
+        PYTORCH_TOOL, (Command(words, TRACE),), tuple(_unused_options_note(request, PYTORCH_TOOL)), "", here, why
+    )
+
+
+def _first_of_program(words: Sequence[str]) -> int | None:
+    """The place of what Python runs: its file or -m; None for another program, and for code that is in no file."""
+    if not re.fullmatch(r"python[\d.]*(\.exe)?", Path(words[0]).name):
+        return None
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word == "-m":
+            return place if place + 1 < len(words) else None
+        if not word.startswith("-"):
+            return place
+        if word in ("-", "-c"):
+            return None
+        place += 2 if word in FOLLOWED_BY_A_VALUE else 1
+    return None
 
 
 def _nsys_plan(
@@ -255,7 +295,7 @@ def _unused_options_note(request: Request, tool: str) -> list[str]:
         for field in fields(request)
         if field.name in STEERS_NCU and getattr(request, field.name) != field.default
     ]
-    asked += ["--ncu-args"] if request.extra and tool == "operators" else []
+    asked += ["--ncu-args"] if request.extra and tool in (OPERATORS_TOOL, PYTORCH_TOOL) else []
     others = [name for name in request.metrics if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS)]
     asked += [f"--metrics {','.join(others)}"] if others else []
     return [f"without effect, since ncu does not run: {', '.join(asked)}"] if asked else []
@@ -384,11 +424,12 @@ def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool
     if dry and request.workload is None:
         return "ncu", ""
     if request.workload is not None and request.workload.device == "cpu":
-        return "operators", "the model runs on the CPU, as asked"
+        return OPERATORS_TOOL, "the model runs on the CPU, as asked"
+    without_ncu = PYTORCH_TOOL if request.workload is None else OPERATORS_TOOL
     if ncu is None:
-        return "operators", "ncu is not on PATH"
+        return without_ncu, "ncu is not on PATH"
     if not here:
-        return "operators", "nvidia-smi lists no NVIDIA GPU"
+        return without_ncu, "nvidia-smi lists no NVIDIA GPU"
     return "ncu", ""
 
 

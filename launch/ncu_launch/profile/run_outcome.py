@@ -96,8 +96,10 @@ _EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?[A-Za-z_][\w.]*(?:Error|Exception|In
 
 
 def _is_the_tools(line: str) -> bool:
-    """True for messages of ncu, and for those by which nsys reports progress and the path of its report."""
-    return line.startswith(("==", "[1/1]", "Generat")) or line.rstrip().endswith((".nsys-rep", ".qdrep", ".qdstrm"))
+    """True for messages of ncu and Kineto, and for those by which nsys reports progress and the path of its report."""
+    return line.startswith(("==", "[1/1]", "Generat", "USDT:")) or line.rstrip().endswith(
+        (".nsys-rep", ".qdrep", ".qdstrm")
+    )
 
 
 def last_error_line(lines: list[str]) -> str:

@@ -124,13 +124,15 @@ def device_of(workload: Workload) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+OF_THEIR_OWN = ("transformers", "timm")
+"""Libraries that an extra of their name installs."""
+
+
 def _missing(library: str, error: ImportError) -> NcuBenchError:
     return NcuBenchError(
         f"{library} could not be imported: {error}.",
         "Running models needs it; reading and analysing reports does not.",
-        "Install it with: pip install 'ncu-bench[models]'"
-        if library != "transformers"
-        else "Install it with: pip install 'ncu-bench[transformers]'",
+        f"Install it with: pip install '.[{library if library in OF_THEIR_OWN else 'models'}]'",
     )
 
 

@@ -86,7 +86,7 @@ def _of_torchao(scheme: str, device: str) -> tuple[Callable[..., Any], Any]:
         raise NcuBenchError(
             f"--quantize {scheme} needs torchao: {error}.",
             "It is not installed, or a version with other names than 0.18.",
-            "Install it with: pip install 'ncu-bench[quantize]'",
+            "Install it with: pip install '.[quantize]'",
         ) from error
 
 

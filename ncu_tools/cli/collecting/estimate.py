@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import TYPES as KERNEL_TYPES
 from ncu_launch.targets.reference_kernels import default_phases, is_known_work, own_dtype
 from ncu_launch.workload.meta_device_process import expectations_of
-from ncu_launch.workload_spec import DTYPES, GENERATION_PHASES, PHASES, Workload
+from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
@@ -162,7 +162,7 @@ def command(
       ncu-bench estimate hf:llama-3-8b --phase decode --context-length 1024,8192 --dtype bf16 --machine h100-sxm
     """
     from ncu_tools.ceilings.machine_files import find_machine, which_board
-    from ncu_tools.model.expected.estimate import estimates, failed
+    from ncu_tools.model.expected.estimate import estimates, failed, one_by_one
     from ncu_tools.model.expected.operators_of_layers import operators_of
     from ncu_tools.model.language.language_estimate import Types
 
@@ -230,16 +230,6 @@ def separated(targets: tuple[str, ...]) -> tuple[str, ...]:
             elif part:
                 found.append(part)
     return tuple(found)
-
-
-def one_by_one(workload: Workload) -> list[Workload]:
-    """A workload for each phase of generation, which differ in their lengths; any other workload as it is."""
-    if not workload.generates:
-        return [workload]
-    rest = tuple(phase for phase in workload.phases if phase not in GENERATION_PHASES)
-    generated = [phase for phase in workload.phases if phase in GENERATION_PHASES]
-    found = [replace(workload, phases=(phase,), sequence_length=None) for phase in generated]
-    return [*([replace(workload, phases=rest)] if rest else []), *found]
 
 
 def _cells(row: Estimate) -> dict[str, object]:

@@ -30,9 +30,9 @@ class Words:
 
 NONE = Words()
 KERNEL_ROWS = Words(
-    ("name", "short", "grid", "nvtx", "operator", "category", "location"),
+    ("name", "short", "grid", "nvtx", "operator", "category", "location", "report", "device"),
     "What a row is: a full kernel name, a function, a name and launch shape, an NVTX range, an operator of a trace, "
-    "a category of kernels, as GEMM, or a place in a Python program.",
+    "a category of kernels, as GEMM, a place in a Python program, a report or a device. Rows are of one device each.",
     "name",
 )
 """What launches are grouped by: the words of `kernel_row.GROUPS`, which cannot be imported without tables."""

@@ -16,7 +16,7 @@ def command(root: Path, allow_profile: bool) -> None:
 
     Tools: runs, digest, hotspots, kernel, source, compare, query (read-only SQL) and roofline (a picture). Nothing
     outside DIR is read, links out of it included, and no program is run unless --allow-profile is given. Answers are
-    bounded, with a cursor for the rest. Needs the official SDK (pip install 'ncu-bench[mcp]').
+    bounded, with a cursor for the rest. Needs the official SDK (pip install '.[mcp]').
 
     \b
     Example:
@@ -28,7 +28,7 @@ def command(root: Path, allow_profile: bool) -> None:
         raise NcuBenchError(
             "The server needs the Python SDK of the Model Context Protocol, version 2 or newer.",
             f"It could not be imported: {error}.",
-            "Install it with: pip install 'ncu-bench[mcp]'",
+            "Install it with: pip install '.[mcp]'",
         ) from error
     from ncu_tools.cli.programs.served_folder import ServedFolder
 

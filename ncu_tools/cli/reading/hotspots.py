@@ -31,6 +31,7 @@ from ncu_tools.cli.options import (
 )
 from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_option, metric_columns
+from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import more_kernels
@@ -78,10 +79,20 @@ MACHINE_READABLE = (
     Column("flops_basis", "basis"),
     Column(LOWER, "lower bound"),
     Column("flag", "flag"),
+    *PLACES,
 )
 BEFORE_UNITS = ("kernel", "launches", "time_total_ns", "time_share", "flops")
 DIAGNOSIS = Column("diagnosis", "diagnosis", prose=True)
-BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headroom_ns", "headroom_share")
+BESIDE_DIAGNOSES = (
+    "kernel",
+    "device",
+    "report",
+    "launches",
+    "time_total_ns",
+    "time_share",
+    "headroom_ns",
+    "headroom_share",
+)
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """Lower bound of a unit -> the text in the basis that indicates it."""
@@ -213,7 +224,7 @@ def command(
         )
     head = head_of_kernels(runs, result, only, group)
     if asked.mix:
-        table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
+        table = _mix(found_runs, result.rows, top, is_for_people=output_format not in MACHINE_FORMATS)
         show(table, output_format, head=head)
         return
     notes = [
@@ -226,17 +237,20 @@ def command(
     found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
     rows = [
-        {**_varied(row), **asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None}
-        for row in shown
+        {**_varied(row), **asdict(row), "diagnosis": found[row.key].text if row.key in found else None} for row in shown
     ]
     columns = _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
     if asked.units:
-        columns, rows = _by_unit(result.rows, top, columns, for_machines=output_format in MACHINE_FORMATS)
+        columns, rows = _by_unit(result.rows, group, top, columns, for_machines=output_format in MACHINE_FORMATS)
     for row in rows:
         row["kernel_id"] = _id_of(row, group)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
     if asked.diagnose:
-        table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+        table.extra["diagnoses"] = [
+            {"kernel": row.kernel, "device": row.device, **found[row.key].as_json()}
+            for row in shown
+            if row.key in found
+        ]
     if group not in ("operator", LOCATION):
         from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources  # slow to import
 
@@ -245,6 +259,8 @@ def command(
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
     if group == LOCATION and output_format == "text" and not program_options().full_names:
         table = with_short_paths(table, terminal_width())
+    if output_format not in MACHINE_FORMATS and not program_options().full_names:
+        table.rows = for_people(table.rows, group)
     show(table, output_format, head=head)
 
 
@@ -270,9 +286,13 @@ def _columns(
     arguments = columns_of_arguments(
         dict.fromkeys(name for point in points for name in point), points, columns, spare=0
     )
-    columns = [_first_column(group), *arguments, *columns[1:]]
+    places = [] if output_format in MACHINE_FORMATS else places_told([asdict(row) for row in rows], group)
+    columns = [_first_column(group), *places, *arguments, *columns[1:]]
+    if places:
+        columns = [one._replace(spare=2) if one.name == "launches" else one for one in columns]
     if group == LOCATION:
-        columns = [*columns[:5], *OF_LOCATIONS, *columns[5:]]
+        at = len(places) + 5
+        columns = [*columns[:at], *OF_LOCATIONS, *columns[at:]]
     if output_format in MACHINE_FORMATS:
         return (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     if diagnose:
@@ -341,21 +361,26 @@ def _kernels(
     return result, sums_to_diagnose(found, group)
 
 
-def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, every_kind: bool) -> Table:
+def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, is_for_people: bool) -> Table:
     """What the instructions of each kernel do, the kernels in the order of the other tables.
 
-    Kinds that no kernel has are left out, unless `every_kind`.
+    For people, kinds that no kernel has are left out, and places in which kernels do not differ.
     """
+    from ncu_tools.kernels.grouping import with_keys_for_names
     from ncu_tools.kernels.source.instruction_mix import COLUMNS as COUNTS
     from ncu_tools.kernels.source.instruction_mix import kinds, mix_notes, mixes
     from ncu_tools.runs.loading import OnDisk
+    from ncu_tools.runs.partition_sums import OF_DEVICES
 
-    launches = found.read(("kernel_name", *COUNTS)).table if isinstance(found, OnDisk) else found.table
-    by_name = {mix.kernel: mix for mix in mixes(launches)}
-    shown = [(row, by_name[row.kernel]) for row in kernels[:top] if row.kernel in by_name]
+    needed = ("kernel_name", *OF_DEVICES, *COUNTS)
+    launches = found.read(needed).table if isinstance(found, OnDisk) else found.table
+    by_key = {mix.kernel: mix for mix in mixes(with_keys_for_names(launches))}
+    shown = [(row, by_key[row.key]) for row in kernels[:top] if row.key in by_key]
     rows = [
         {
             "kernel": row.kernel,
+            "device": row.device,
+            "report": row.report,
             "time_share": row.time_share,
             "launches": row.launches,
             "counted_launches": mix.counted_launches,
@@ -364,8 +389,11 @@ def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, every_
         }
         for row, mix in shown
     ]
-    used = [kind for kind in kinds() if every_kind or any(row[kind] for row in rows)]
-    columns = [*MIX, *(Column(kind, kind.replace("_", "/"), "fraction", spare=1) for kind in used)]
+    used = [kind for kind in kinds() if not is_for_people or any(row[kind] for row in rows)]
+    shares = [Column(kind, kind.replace("_", "/"), "fraction", spare=1) for kind in used]
+    told = places_told(rows, "name") if is_for_people else []
+    columns = [MIX[0], *told, *MIX[1:], *shares, *(() if is_for_people else PLACES)]
+    rows = for_people(rows, "name") if is_for_people else rows
     return Table("mix", columns, rows, [*hidden_kernels(kernels, top), *mix_notes([mix for _, mix in shown])])
 
 
@@ -403,7 +431,7 @@ def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str =
 
 
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:
-    """The diagnoses of the kernels, and notes on kernels without one."""
+    """The diagnoses of the kernels by their keys, and notes on kernels without one."""
     from ncu_tools.kernels.diagnosis.diagnose import diagnoses_of, undiagnosed
 
     found = diagnoses_of(sums, kernels)
@@ -411,7 +439,7 @@ def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, D
 
 
 def _by_unit(
-    kernels: list[Hotspot], top: int | None, columns: Sequence[Column], *, for_machines: bool
+    kernels: list[Hotspot], group: str, top: int | None, columns: Sequence[Column], *, for_machines: bool
 ) -> tuple[Sequence[Column], list[dict[str, Any]]]:
     """The columns and rows of --units: operations of each used unit, share of the FLOPs, and a last row for the run.
 
@@ -439,7 +467,8 @@ def _by_unit(
     rows[-1][IS_TOTAL.name] = True
     if for_machines:
         return (*columns, *found, IS_TOTAL), rows
-    return [*(column for column in columns if column.name in BEFORE_UNITS), *found, BASIS], rows
+    first, *others = (column for column in columns if column.name in BEFORE_UNITS)
+    return [first, *places_told(rows[:-1], group), *others, *found, BASIS], rows
 
 
 def _lower_bound_of(unit: str) -> str:

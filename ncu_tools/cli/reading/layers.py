@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind
 
+from ncu_tools.cli.option_kinds.rows_and_order import Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     FILE,
@@ -20,8 +21,11 @@ from ncu_tools.cli.options import (
     echo_notes,
     format_option,
     formulas_option,
+    hidden_rows,
     progress,
+    rows_shown,
     show,
+    top_option,
 )
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import picture_written
@@ -30,7 +34,7 @@ from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_tools.model.layers.layers import Layers
+    from ncu_tools.model.layers.layers import Layer, Layers
     from ncu_tools.report.head import Head
     from ncu_tools.runs.loading import Run
     from ncu_tools.runs.selection import Selection
@@ -74,6 +78,8 @@ FORWARD_BACKWARD = (
 INTERVAL = FORWARD_BACKWARD[4]
 ENDS = (Column("time_ratio_low", "low", "number"), Column("time_ratio_high", "high", "number"))
 SHARE_WORTH_SAYING = 0.0005
+SORTED_BY = {"time": "time_ns", "flops": "flops", "dram": "dram_bytes"}
+ORDER = Words((*SORTED_BY, "name"), "List the layers that nothing is below, ordered by this, instead of the tree.")
 
 
 @click.command()
@@ -81,6 +87,8 @@ SHARE_WORTH_SAYING = 0.0005
 @click.option("--depth", type=click.IntRange(min=0), help="How many levels below the model to show; all if not given.")
 @click.option("-o", "--output", type=FILE, help="Draw bars to this .svg, .png or .pdf file.")
 @click.option("--title", default="", help="A title for the picture.")
+@rows_and_order(orders=ORDER)
+@top_option("layers of a list, by time unless --sort says otherwise,")
 @click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
 @formulas_option
 @capture_option
@@ -91,6 +99,8 @@ def command(
     depth: int | None,
     output: Path | None,
     title: str,
+    order: str | None,
+    top: int | None,
     forward_backward: bool,
     output_format: str,
     only: Selection | None,
@@ -99,11 +109,12 @@ def command(
 
     A layer has everything below it in its numbers, which are means over the iterations. RUN is a run folder of a model
     target, or any report whose launches have NVTX ranges of modules. The picture has a bar for each layer that nothing
-    is below, or with --depth for each of that depth.
+    is below, or with --depth for each of that depth; --sort and --top list the same ones, so that their shares add up.
 
     \b
     Example:
       ncu-bench layers run --depth 1
+      ncu-bench layers run --sort time --top 10
       ncu-bench layers run -o layers.svg
       ncu-bench layers run --forward-backward --depth 1
     """
@@ -114,6 +125,8 @@ def command(
 
     if format_of(output) and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
+    if forward_backward and (order or top):
+        raise WrongUsage("--forward-backward is a tree.", advice="Leave out --sort and --top, or --forward-backward.")
     with progress("Reading") as reading:
         loaded = load_only(run, only, reading=reading, columns=(*NEEDED, *OF_DEVICES))
     loaded.notes = [*points_summed(run, only), *loaded.notes]
@@ -135,11 +148,24 @@ def command(
                 f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
                 "below them; the table has it"
             )
-    indent = output_format in ("text", "markdown")
-    rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
+    if order or top:
+        found = _ordered(result.deepest, order or "time")
+        most = rows_shown(top, output_format)
+        notes += hidden_rows(len(found), most, "more layer", "more layers")
+        rows = [{**asdict(row), "layer": row.module} for row in found[:most]]
+    else:
+        indent = output_format in ("text", "markdown")
+        rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
     table = titled_times(Table("layers", COLUMNS, rows, notes, more=MACHINE_READABLE), result.clocks)
     head = _head(run, loaded, result.clocks, only, result.iterations)
     show(table, output_format, head=replace(head, first=first_layer(result.rows)))
+
+
+def _ordered(layers: Sequence[Layer], order: str) -> list[Layer]:
+    """The layers from most to least, those with unknown amounts last, or by name."""
+    if order == "name":
+        return sorted(layers, key=lambda row: row.module)
+    return sorted(layers, key=lambda row: (-(getattr(row, SORTED_BY[order]) or 0.0), row.module))
 
 
 def _head(run: str, loaded: Run, clocks: Collection[str], only: Selection | None, iterations: int) -> Head:

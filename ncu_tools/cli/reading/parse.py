@@ -13,7 +13,7 @@ from ncu_parsers.datasets.engine import cores
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.instance_table import INSTANCES_FILE
-from ncu_parsers.sources.sources import STANDARD_INPUT, Source, is_url
+from ncu_parsers.sources.sources import Source, is_url
 
 from ncu_tools.cli.options import (
     capture_option,
@@ -210,7 +210,7 @@ def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
 def _into_dataset(output: str, sources: list[Source], run: str, dask: str | None) -> Parsed:
     from ncu_parsers.parse.parse_dataset import parse_into_dataset
 
-    if dask and any(source.path == STANDARD_INPUT for source in sources):
+    if dask and any(source.is_piped for source in sources):
         raise WrongUsage("Workers cannot read standard input.", advice="Name files, or leave out --dask.")
     with engine_of(dask) as engine, progress("Reading") as reading:
         return parse_into_dataset(output, sources, run=run, engine=engine, reading=reading)

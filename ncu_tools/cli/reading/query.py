@@ -39,7 +39,7 @@ class AnswerTable(Table):
 @selection_options
 @format_option
 def command(run: str, sql: str, machine: Machine | None, output_format: str, only: Selection | None) -> None:
-    """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
+    """Answer a question in SQL about a run, through DuckDB (pip install '.[query]').
 
     The tables are launches, a row per launch with its category and every metric of the report under its name, and
     kernels, a row per kernel name with its category and what bounds it, rules, a row per message of NVIDIA's rules, and
@@ -134,7 +134,7 @@ def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
     def table() -> QueryTable:
         rows = hotspots_of(run, machine).rows
         of_kernels = categories_of_kernels(run)
-        categories = arrays.dictionary([of_kernels.get(row.kernel) for row in rows])
+        categories = arrays.dictionary([of_kernels.get(row.key) for row in rows])
         return held_in_memory(kernels_table(rows).append_column(CATEGORY, categories))
 
     return QueryTable(lambda: table().rows(), lambda: table().held())

@@ -136,9 +136,10 @@ def _timeline(
     """
     from ncu_parsers.parse.file_kinds import TIMELINES
     from ncu_parsers.schema import tables
+    from ncu_parsers.sources.sources import is_here
 
     sources = {source or "" for source in tables.words(run.table, "source")}
-    if not any(one in TIMELINES or one.startswith("ncu+") for one in sources) or not Path(name).exists():
+    if not any(one in TIMELINES or one.startswith("ncu+") for one in sources) or not is_here(name):
         return None, []
     if only is not None:
         return None, [f"{run.name}: no timeline, since this page is of some launches, and gaps are between all of them"]
@@ -174,9 +175,11 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
     try:
         run = load_only(name, only, reading=reading, columns=is_reported)
     except NotAReport:
+        from ncu_parsers.sources.sources import is_here
+
         from ncu_tools.kernels.source.source_pages_alone import run_of_source_pages
 
-        found = run_of_source_pages(name, reading) if Path(name).exists() else None
+        found = run_of_source_pages(name, reading) if is_here(name) else None
         if found is None:
             raise
         run, inside = found

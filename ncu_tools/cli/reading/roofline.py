@@ -399,15 +399,17 @@ def _table(
 ) -> Table:
     """A row for each point; `here` if the picture stands above the table."""
     from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
+    from ncu_tools.roofline.scene_builder import names_of
 
     top = rows_shown(top, output_format)
+    names = {id(point): name for point, name in zip(result.points, names_of(result.points), strict=True)}
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
     notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
     points = points[:top]
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
-    with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
+    with_numbers(rows, scene, [(point.run, names[id(point)]) for point in points])
     of_kernels = result.density or (look.view in (KERNELS, LAUNCHES) and look.kernels_by in NAMES_OF_KERNELS)
     first = COLUMNS[0]._replace(
         title="kernel" if result.density else result.noun, kind=KERNEL if of_kernels else "text", wide=True

@@ -48,7 +48,7 @@ LAUNCHES_OF = (RUN, LAUNCHES_FILE, NCU, NSYS, TRACE, OTHER_TIMELINE, OPERATORS, 
 """The kinds that hold launches, those to look at first in front."""
 
 BEGINNINGS = (
-    ("ncu-bench profile resnet18", "a model, also without a GPU (pip install 'ncu-bench[models]')"),
+    ("ncu-bench profile resnet18", "a model, also without a GPU (pip install '.[models]')"),
     ("ncu-bench profile -- ./program", "a program of yours, under ncu or nsys"),
     ("ncu-bench hotspots path/to/report", "a report that ncu, nsys or PyTorch's profiler wrote anywhere"),
 )

@@ -177,7 +177,7 @@ class Diagnosis:
 
 
 def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[str, Diagnosis]:
-    """The diagnosis of each kernel for which there is one. `group` is the grouping of `kernels`."""
+    """The diagnosis of each kernel for which there is one, by `Hotspot.key`. `group` is the grouping of `kernels`."""
     sums = DiagnosisSums(group)
     sums.add(table)
     return diagnoses_of(sums, kernels)
@@ -193,11 +193,11 @@ def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, D
     for kernel in kernels:
         if not kernel.launches:
             continue
-        place = sums.number(kernel.kernel)
+        place = sums.number(kernel.key)
         known = {name: float(values[place]) for name, values in collected.items()}
         diagnosis = diagnose(known, kernel, sums.inputs(place), metrics, by_ncu=sums.is_of_ncu(place))
         if diagnosis.text:
-            found[kernel.kernel] = diagnosis
+            found[kernel.key] = diagnosis
     return found
 
 
@@ -238,7 +238,7 @@ def quantities_of(table: pa.Table, kernel: Hotspot) -> tuple[dict[str, float], d
     """
     sums = DiagnosisSums("name")
     sums.add(table)
-    place = sums.number(kernel.kernel)
+    place = sums.number(kernel.key)
     collected = {name: float(values[place]) for name, values in sums.quantities().items()}
     known, standing_on, _, _ = _known(collected, kernel, sums.inputs(place))
     return known, _sources(standing_on, sums.metrics())
@@ -265,10 +265,10 @@ def _known(
 
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
     """Notes on the kernels without a diagnosis, by reason."""
-    silent = [kernel for kernel in kernels if kernel.kernel not in found]
+    silent = [kernel for kernel in kernels if kernel.key not in found]
     failed = [kernel for kernel in silent if not kernel.launches]
     ran = [kernel for kernel in silent if kernel.launches]
-    uncounted = [kernel for kernel in ran if not sums.is_of_ncu(sums.number(kernel.kernel))]
+    uncounted = [kernel for kernel in ran if not sums.is_of_ncu(sums.number(kernel.key))]
     reasons = {
         "all of their launches failed": len(failed),
         "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),

@@ -23,7 +23,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.ceilings.machine_files import machine_of_device
 from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, quantities, stall_reasons
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.numbers.named_sums import NamedSums
@@ -147,7 +147,7 @@ class DiagnosisSums:
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         self.reports |= notes_of_reports(table)
-        places, titles = grouping(table, self._group)
+        places, titles = rows_of(table, self._group)
         keys = self._sums.use(titles, places)
         weight = tables.launch_counts(table)
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
@@ -194,9 +194,14 @@ class DiagnosisSums:
 
     # ------------------------------------------------------------------------------------------------------ results
 
-    def number(self, kernel: str) -> int:
-        """The index of a kernel in every quantity. Raises `KeyError` if it is unknown."""
-        return self._sums.numbers[kernel]
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The index of each row in every quantity, by `Hotspot.key`."""
+        return self._sums.numbers
+
+    def number(self, key: str) -> int:
+        """The index of a row in every quantity. Raises `KeyError` if it is unknown."""
+        return self.numbers[key]
 
     def is_of_ncu(self, place: int) -> bool:
         """True if ncu profiled a launch of the kernel."""

@@ -57,10 +57,12 @@ class Inside:
 def inside_of(path: str, columns: Iterable[str], reading: Callable[[Source], None] = lambda source: None) -> Inside:
     """The inside of the kernels of the run that `path` names, whose launches have these columns.
 
-    A report that cannot be read gives a note. Runs on standard input or behind a URL have no inside.
+    A report that cannot be read gives a note. Runs behind a URL have no inside.
     """
+    from ncu_parsers.sources.sources import is_here
+
     found, columns = Inside(), list(columns)
-    if not Path(path).exists():
+    if not is_here(path):
         return found
     try:
         if has_instructions(path, columns):

@@ -22,6 +22,7 @@ from ncu_tools.kernels.diagnosis.agreement import agreement
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantities_of
 from ncu_tools.kernels.diagnosis.rules import STALL
 from ncu_tools.kernels.estimated_flops import estimates_in
+from ncu_tools.kernels.grouping import launches_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.names.readable_names import called
 from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
@@ -202,7 +203,7 @@ def kernel_view(
     """
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
-    is_of_kernel = np.array([name == row.kernel for name in tables.words(launches, "kernel_name")], bool)
+    is_of_kernel = launches_of(row, launches)
     every = int(is_of_kernel.sum())
     if launch is not None:
         is_of_kernel &= tables.launch_numbers(launches) == launch
@@ -213,7 +214,7 @@ def kernel_view(
     table = table if taken is None else arrays.kept(table, taken.kept)
     if len(table) < every:
         row = _of_some(row, table, machine)
-    view = view_of(row, table, diagnoses(table, [row], "name").get(row.kernel))
+    view = view_of(row, table, diagnoses(table, [row], "name").get(row.key))
     view.other_shapes = every - len(table) if shape is not None else 0
     view.not_alike = (taken.differ_in, int((~taken.kept).sum())) if taken is not None else ("", 0)
     view.quantities, view.quantity_sources = quantities_of(table, row)

@@ -20,7 +20,8 @@ import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import rows_of
+from ncu_tools.kernels.kernel_row import title_and_device
 from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
@@ -112,6 +113,7 @@ class RankedRule:
     time_ns: float | None
     time_share: float | None
     metrics: tuple[str, ...]
+    device: str | None = None
 
 
 @dataclass
@@ -165,7 +167,7 @@ class RuleSums(MergedByField):
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         self.reports |= notes_of_reports(table)
-        places, titles = grouping(table, self._group)
+        places, titles = rows_of(table, self._group)
         weight = np.where(tables.floats(table, "failed") > 0, 0.0, tables.launch_counts(table))
         seconds = tables.floats(table, "duration_ns") / 1e9 * weight
         self.seconds += float(np.nansum(seconds))
@@ -209,12 +211,13 @@ def _shape(message: str) -> str:
 
 def _ranked(kernel: str, told: _Told, run_seconds: float) -> RankedRule:
     said, is_timed = told.said, told.untimed == 0
+    title, device = title_and_device(kernel)
     speedup = None
     if said.speedup is not None:
         speedup = 100 * told.saved / told.seconds if is_timed and told.seconds else told.estimates / told.launches
     saves = told.saved if is_timed and said.speedup is not None and said.speedup_type == GLOBAL else None
     return RankedRule(
-        kernel=kernel,
+        kernel=title,
         rule=said.rule,
         section=said.section,
         kind=said.kind,
@@ -227,6 +230,7 @@ def _ranked(kernel: str, told: _Told, run_seconds: float) -> RankedRule:
         time_ns=told.seconds * 1e9 if is_timed else None,
         time_share=told.seconds / run_seconds if is_timed and run_seconds else None,
         metrics=tuple(told.metrics),
+        device=device,
     )
 
 

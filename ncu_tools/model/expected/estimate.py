@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import WrongUsage
-from ncu_launch.workload_spec import Workload
+from ncu_launch.workload_spec import GENERATION_PHASES, Workload
 from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
 
@@ -98,6 +98,16 @@ class Estimate:
     exceeds_memory: bool | None = None
     has_head: bool | None = None
     language: LanguageEstimate | None = None
+
+
+def one_by_one(workload: Workload) -> list[Workload]:
+    """A workload for each phase of generation, which differ in their lengths; any other workload as it is."""
+    if not workload.generates:
+        return [workload]
+    rest = tuple(phase for phase in workload.phases if phase not in GENERATION_PHASES)
+    generated = [phase for phase in workload.phases if phase in GENERATION_PHASES]
+    found = [replace(workload, phases=(phase,), sequence_length=None) for phase in generated]
+    return [*([replace(workload, phases=rest)] if rest else []), *found]
 
 
 def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str | None:

@@ -19,6 +19,7 @@ from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.compare.run_conditions import conditions_of_run
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
+from ncu_tools.kernels.grouping import launches_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.source.inside_of_run import has_instructions
@@ -159,7 +160,7 @@ def _kernel(
     """The kernel of a rank, 0 for the most time, and for the first ones the causes and rules of it."""
     key, share = kernel_id(row.kernel), row.time_share or 0.0
     weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
-    ours = diagnosed.get(row.kernel)
+    ours = diagnosed.get(row.key)
     text = _sentence(row, f"{name} ({key})", ours)
     yield Statement("kernels", text, weight, key=key, kernel_id=key, values=_values(row, ours))
     if rank >= VIEWED or not has_counters(table):
@@ -168,7 +169,7 @@ def _kernel(
         yield cause_statement(cause, key, weight - 1.5 - 8.0 * place)
     if ours and not ours.causes and ours.busiest is not None:
         yield Statement("kernels", f"cause: {ours.unexplained}", weight - 1.5, about=key, kernel_id=key, kind="cause")
-    mine = arrays.kept(table, [name == row.kernel for name in tables.words(table, "kernel_name")])
+    mine = arrays.kept(table, launches_of(row, table))
     yield from rule_statements(view_of(row, mine, ours).rules, key, weight - 5.0)
 
 
@@ -270,7 +271,7 @@ def noted(notes: Sequence[str]) -> Iterator[Statement]:
 
 
 def _not_collected(rows: Sequence[Hotspot], diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
-    groups = sorted({group for row in rows[:VIEWED] for group in getattr(diagnosed.get(row.kernel), "collect", ())})
+    groups = sorted({group for row in rows[:VIEWED] for group in getattr(diagnosed.get(row.key), "collect", ())})
     if groups:
         text = (
             f"groups of metrics that a diagnosis of the first kernels lacks: {', '.join(groups)}; collected by "

@@ -262,7 +262,7 @@ def _kernels(
         kernel = point.hotspot
         nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
         short = {"kernel_shown": names[kernel.kernel] if names[kernel.kernel] != kernel.kernel else None}
-        row = {**asdict(kernel), **short, "run": run, "work": _work(kernel), **known.row(kernel.kernel), **nearer}
+        row = {**asdict(kernel), **short, "run": run, "work": _work(kernel), **known.row(kernel.key), **nearer}
         room -= len(embedded(_plain([row.get(column.name) for column in (*KERNEL_COLUMNS, *KERNEL_DETAILS)])))
         if room < 0:
             break
@@ -305,7 +305,8 @@ def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str
     """
     estimated, counted = (any(row[f"{name}_bytes_per_s"] is not None for row in rows) for name in ("least", "dram"))
     shown = {
-        "run": several_runs, "least_bytes_per_s": estimated, "dram_bytes_per_s": counted or not estimated,
+        "run": several_runs, "device": len({row["device"] for row in rows}) > 1,
+        "least_bytes_per_s": estimated, "dram_bytes_per_s": counted or not estimated,
         "time_mean_ns": not any(row["first_cause"] or row["nvidia_rules"] for row in rows),
     }  # fmt: skip
     return [column.name for column in KERNEL_COLUMNS if shown.get(column.name, True)]

@@ -17,7 +17,8 @@ import pyarrow as pa
 from ncu_parsers.ncu.instructions.time_series import TimeSeries
 from ncu_parsers.schema.tables import Floats, table_metadata, words
 
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import rows_of
+from ncu_tools.kernels.kernel_row import row_key
 from ncu_tools.kernels.source.dependencies import flow_of, live_registers
 from ncu_tools.kernels.source.hot_places import LINES, MEASURE_OF, SASS, HotPlace, hottest
 from ncu_tools.kernels.source.inside_of_run import Inside
@@ -84,7 +85,7 @@ def inside_content(
     group: str,
     room: int,
 ) -> InsideContent:
-    """The inside of the page's kernels (`rows` with "run" and "kernel"), hottest first, in `room` letters of JSON.
+    """The inside of the page's kernels (`rows` with run, kernel and device), hottest first, in `room` letters of JSON.
 
     Each run is its label, its launches, its inside and the text of its source lines.
     """
@@ -92,7 +93,7 @@ def inside_content(
     runs = {label: _RunInside(launches, inside, text, group) for label, launches, inside, text in insides}
     for number, row in enumerate(rows):
         run = runs.get(row["run"])
-        made = run.kernel(row["kernel"], room) if run is not None else None
+        made = run.kernel(row_key(row["kernel"], row["device"]), room) if run is not None else None
         if made is None:
             continue
         room -= len(embedded(made))
@@ -197,7 +198,7 @@ def _reports_with_launches(launches: pa.Table) -> set[str | None]:
 
 
 def _launches_by_title(launches: pa.Table, group: str) -> dict[str, _Launches]:
-    numbers, titles = grouping(launches, group)
+    numbers, titles = rows_of(launches, group)
     ids, kernels = launches["launch_id"].to_pylist(), words(launches, "kernel_name")
     named: dict[int, set[Launch]] = {}
     names: dict[int, set[str]] = {}

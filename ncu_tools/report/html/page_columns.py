@@ -21,6 +21,7 @@ KERNEL_COLUMNS = (
     Column("kernel", "kernel"),
     Column(f"kernel{SHOWN}", "short name"),
     Column("run", "run"),
+    Column("device", "device", spare=2),
     Column("launches", "launches", "count", spare=1),
     Column("time_total_ns", "time", "time"),
     Column("time_share", "share", "fraction"),
@@ -56,6 +57,7 @@ KERNEL_DETAILS = (
     Column("waves", "waves per SM"),
     Column("flops_basis", "basis"),
     Column("diagnosis", "diagnosis"),
+    Column("report", "report"),
     Column("flag", "flag"),
     Column(LOWER, "lower bound"),
 )

@@ -17,8 +17,9 @@ import pyarrow as pa
 from ncu_parsers.schema import arrays
 
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.kernel_row import row_key
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
 from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
 from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, launches_of_view, notes_of, rows_of_part
@@ -36,9 +37,9 @@ class RunKernels:
     """The kernels of one run that a page shows, each with its launches and diagnosis."""
 
     def __init__(self, launches: pa.Table, kernels: Sequence[Hotspot], group: str) -> None:
-        self._kernels = {one.kernel: one for one in kernels}
+        self._kernels = {one.key: one for one in kernels}
         self._diagnosed = diagnoses(launches, kernels, group)
-        numbers, titles = grouping(launches, group)
+        numbers, titles = rows_of(launches, group)
         order = np.argsort(numbers, kind="stable")
         ends = np.cumsum(np.bincount(numbers, minlength=len(titles)))
         self._places = dict[str, list[npt.NDArray[np.int64]]]()
@@ -48,7 +49,7 @@ class RunKernels:
         self._of_rows = launches.select([name for name in launches.column_names if name in {*COLUMNS, RULES}])
 
     def row(self, kernel: str) -> dict[str, Any]:
-        """Diagnosis, first cause, NVIDIA's rules and launch configuration of a kernel, as texts."""
+        """Diagnosis, first cause, NVIDIA's rules and launch configuration of a kernel, by its key, as texts."""
         launches, diagnosis = self._launches(self._of_rows, kernel), self._diagnosed.get(kernel)
         return {
             "diagnosis": diagnosis.text if diagnosis is not None else None,
@@ -80,7 +81,7 @@ def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
 
 
 def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
-    """The parts of the page's kernels (`rows` with "run" and "kernel") by their row, in `room` letters of JSON.
+    """The parts of the page's kernels (`rows` with run, kernel and device) by their row, in `room` letters of JSON.
 
     Titles and notes stand once in "texts", and kernels hold their numbers. {} where no kernel has any counter.
     """
@@ -88,7 +89,7 @@ def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, An
     kernels = dict[str, dict[str, Any]]()
     notes = list[str]()
     for number, row in enumerate(rows):
-        view = runs[row["run"]].view(row["kernel"])
+        view = runs[row["run"]].view(row_key(row["kernel"], row["device"]))
         if view is None:
             continue
         before = len(texts)

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.schema import tables
 from ncu_parsers.timelines.activity.activity import Window
 
 from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
-from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
+from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
+from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, hotspots, kernels_table, run_total
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.hot_places import MEASURE_OF, VIEWS, hottest
 from ncu_tools.kernels.source.kernel_code import kernel_code
 from ncu_tools.kernels.source.load_instructions import RunInstructions, load_instructions
 from ncu_tools.kernels.source.source_text import source_text
 from ncu_tools.model.layers.layers import layers, layers_table, why_no_layers
-from ncu_tools.report.notebook.views import Listing, Picture, SourceView, TimelineView, listing_of_kernels
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.notebook.views import (
+    Listing,
+    Picture,
+    SourceView,
+    TableView,
+    TimelineView,
+    html_of_kernels,
+    listing_of_kernels,
+    text_of_kernels,
+)
 from ncu_tools.report.plot.layer_bars import draw_bars
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
@@ -37,6 +50,8 @@ if TYPE_CHECKING:
     import pandas
 
 BARS_SHOWN = 20
+KERNELS_OF_A_RUN = 5
+"""How many kernels the view of a run shows."""
 NS_PER_S = 1e9
 
 
@@ -55,7 +70,37 @@ class ProfiledRun:
         self._machine = machine
 
     def __repr__(self) -> str:
-        return f"<ncu-bench run {self.name!r}: {len(self._table):,} launches>"
+        found = self._hotspots
+        return "\n".join([self._head, text_of_kernels(found, KERNELS_OF_A_RUN), *self._more(found)])
+
+    def _repr_html_(self) -> str:
+        found = self._hotspots
+        table = html_of_kernels(found, KERNELS_OF_A_RUN)
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in self._more(found))
+        return f"<p><b>{html.escape(self._head)}</b></p>{table}{below}"
+
+    @property
+    def _head(self) -> str:
+        """What the run is: its name, devices, launches and time."""
+        devices = dict.fromkeys(row.device or UNKNOWN_DEVICE for row in self._hotspots.rows)
+        whole = run_total(self._hotspots.rows).time_total_ns
+        kernels = len({row.kernel for row in self._hotspots.rows})
+        parts = [
+            ", ".join(devices) or UNKNOWN_DEVICE,
+            counted(int(tables.launch_counts(self._table).sum()), "launch", "launches"),
+            *([] if whole is None else [f"{duration(whole)} in {counted(kernels, 'kernel', 'kernels')}"]),
+        ]
+        return f"{self.name}: {'; '.join(parts)}"
+
+    def _more(self, found: Hotspots) -> list[str]:
+        """What else there is to see."""
+        left = len(found.rows) - KERNELS_OF_A_RUN
+        hidden = [f"{counted(left, 'more kernel', 'more kernels')}: .hotspots()"] if left > 0 else []
+        return [*hidden, "views: .hotspots() .roofline() .layers() .timeline() .source() .compare(other)"]
+
+    @cached_property
+    def _hotspots(self) -> Hotspots:
+        return hotspots(self._table, self._ceilings)
 
     @property
     def launches(self) -> pandas.DataFrame:
@@ -117,14 +162,15 @@ class ProfiledRun:
             *text.notes,
             *loaded.notes,
         ]
-        return SourceView(_frame_of_rows(rows), rows[:top], notes)
+        return SourceView(rows, rows[:top], notes)
 
     def hotspots(
         self, *, by: str = "time", top: int = BARS_SHOWN, group: str = "name", diagnose: bool = False
     ) -> Listing:
         """The hottest kernels, with their bounds; `table` has all of them, `top` are shown.
 
-        `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator, category or location;
+        `by` is time, headroom, flops or dram; `group` is name, short, grid, nvtx, operator, category, location,
+        report or device;
         `diagnose` adds a sentence on the causes of a kernel's time. Raises `WrongUsage` for other values.
         """
         _require_one_of("by", by, ORDERS)
@@ -135,7 +181,7 @@ class ProfiledRun:
         diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
         sentences = {kernel: one.text for kernel, one in diagnosed.items()}
         if diagnose:
-            table["diagnosis"] = [sentences.get(row.kernel) for row in found.rows]
+            table["diagnosis"] = [sentences.get(row.key) for row in found.rows]
         return listing_of_kernels(found, table, top, sentences, self.notes, group)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
@@ -149,8 +195,8 @@ class ProfiledRun:
         runs = {name: run._table for name, run in named.items()}
         machines = {name: run._machine for name, run in named.items()}
         found = roofline(runs, machines=machines, look=Look(group=group))
-        tables = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
-        frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in tables.items()]
+        by_run = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
+        frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in by_run.items()]
         table = pandas.concat(frames, ignore_index=True)
         return Picture("roofline", table, lambda kind: draw(found, kind, title=title), found.notes)
 
@@ -170,6 +216,15 @@ class ProfiledRun:
             return draw_bars(found.deepest, kind, title=title, bytes_title=found.bytes_title, time_title=times)
 
         return Picture("layers", _frame(layers_table(found.rows)), drawn, found.notes)
+
+    def compare(self, new: ProfiledRun, *, anyway: bool = False) -> TableView:
+        """What changed from this run to `new`, kernel by kernel, as `ncu-bench compare`; `table` has all kernels.
+
+        Raises `NcuBenchError` where their conditions differ, unless `anyway`.
+        """
+        from ncu_tools.report.notebook.comparisons import compared  # imports what runs models
+
+        return compared(Run(self.name, self._table, self.notes), Run(new.name, new._table, new.notes), anyway=anyway)
 
     def timeline(self, *, step: str | None = None, trim: tuple[float, float] | None = None) -> TimelineView:
         """Where the time of a recording goes on each GPU, as `ncu-bench timeline`; `table` has the steps.
@@ -218,13 +273,6 @@ def _frame(table: pa.Table) -> pandas.DataFrame:
     )
     frame: pandas.DataFrame = table.cast(plain).to_pandas(types_mapper=whole.get)
     return frame
-
-
-def _frame_of_rows(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
-    """Rows of plain values in pandas, whole numbers with missing ones as nullable integers."""
-    import pandas
-
-    return pandas.DataFrame(rows).convert_dtypes()
 
 
 def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:

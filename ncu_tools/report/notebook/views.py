@@ -6,7 +6,9 @@ import html
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
@@ -109,27 +111,44 @@ def listing_of_kernels(
 
     The `notes` come before those on the kernels.
     """
-    kernels = found.rows
-    names = names_shown([one.kernel for one in kernels], group, NAME_LENGTH)
-    shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.kernel)} for kernel in kernels[:top]]
-    columns = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
-    columns += [Column("diagnosis", "diagnosis")] if sentences else []
-    used = [column for column in columns if any(row[column.name] is not None for row in shown)]
-    left = len(kernels) - len(shown)
+    left = max(0, len(found.rows) - top)
     more = [f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []
     below = [*more, *dict.fromkeys([*notes, *found.notes])]
-    return Listing(
-        table,
-        _table([Column("kernel", GROUPS[group]), *used], shown, names) + (f"<ul>{_items(below)}</ul>" if below else ""),
-    )
+    shown = html_of_kernels(found, top, sentences, group)
+    return Listing(table, shown + (f"<ul>{_items(below)}</ul>" if below else ""))
 
 
-class SourceView:
-    """Places inside one kernel, the `top` hottest shown; `table` has all of them in pandas."""
+def html_of_kernels(
+    found: Hotspots, top: int, sentences: Mapping[str, str] = MappingProxyType({}), group: str = "name"
+) -> str:
+    """The first `top` kernels by `group` as a table with bars, with sentences where given."""
+    names = names_shown([one.kernel for one in found.rows], group, NAME_LENGTH)
+    shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.key)} for kernel in found.rows[:top]]
+    columns = [*_kernel_columns(found), *([Column("diagnosis", "diagnosis")] if sentences else [])]
+    used = [column for column in columns if any(row[column.name] is not None for row in shown)]
+    return _table([Column("kernel", GROUPS[group]), *used], shown, names)
 
-    def __init__(self, table: pandas.DataFrame, rows: Sequence[dict[str, Any]], notes: Sequence[str]) -> None:
-        self.table = table
-        self._shown = Table("source", COLUMNS, rows, notes)
+
+def _kernel_columns(found: Hotspots) -> list[Column]:
+    """The columns of kernels, that of the device where there are several."""
+    several = len({row.device for row in found.rows}) > 1
+    timed = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
+    return [*([Column("device", "device")] if several else []), *timed]
+
+
+class TableView:
+    """A table for people, and the pandas `table` of all `rows`, of which it may show some."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], shown: Table) -> None:
+        self._rows = rows
+        self._shown = shown
+
+    @cached_property
+    def table(self) -> pandas.DataFrame:
+        """All rows in pandas, whole numbers with missing ones as nullable integers."""
+        import pandas
+
+        return pandas.DataFrame(self._rows).convert_dtypes()
 
     def __repr__(self) -> str:
         notes = [f"note: {note}" for note in self._shown.notes]
@@ -137,6 +156,22 @@ class SourceView:
 
     def _repr_html_(self) -> str:
         return _table(self._shown.shown_columns(), self._shown.rows) + f"<ul>{_items(self._shown.notes)}</ul>"
+
+
+class SourceView(TableView):
+    """Places inside one kernel, the `top` hottest shown; `table` has all of them in pandas."""
+
+    def __init__(
+        self, every: Sequence[Mapping[str, Any]], shown: Sequence[dict[str, Any]], notes: Sequence[str]
+    ) -> None:
+        super().__init__(every, Table("source", COLUMNS, shown, notes))
+
+
+def text_of_kernels(found: Hotspots, top: int) -> str:
+    """The first `top` kernels as a table of text."""
+    name = Column("kernel", "kernel", wide=True)
+    columns = [name, *(one._replace(spare=place) for place, one in enumerate(_kernel_columns(found)))]
+    return to_text(Table("hotspots", columns, [asdict(row) for row in found.rows[:top]]), TEXT_WIDTH)
 
 
 class TimelineView:
@@ -200,7 +235,9 @@ def _table(
     """
 
     def style(column: Column, value: object = None) -> str:
-        return _style(column, value) if styled else ""
+        if styled:
+            return _style(column, value)
+        return ' style="white-space:nowrap"' if column.is_number else ""  # a number and its unit are one word
 
     heads = "".join(f"<th{style(column)}>{html.escape(column.title)}</th>" for column in columns)
     body = ""
@@ -217,8 +254,8 @@ def _table(
 
 
 def _style(column: Column, value: object) -> str:
-    """Numbers flush right, shares with a bar of their length from the left, code in letters of one width."""
-    style = f"text-align:{'right' if column.is_number else 'left'}"
+    """Numbers flush right beside their units, shares with a bar of their length from the left, code in one width."""
+    style = "text-align:right;white-space:nowrap" if column.is_number else "text-align:left"
     if column.name in CODE:
         style += ";font-family:monospace;white-space:pre"
     if column.name in BARS and isinstance(value, float):

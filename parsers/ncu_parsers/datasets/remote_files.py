@@ -131,7 +131,7 @@ def _reached(url: str) -> Iterator[tuple[Any, str]]:
     except ImportError as error:
         raise NcuBenchError(
             f"{url} is a URL, and fsspec, which reads and writes them, could not be imported.",
-            f"It is an optional dependency ({error}).", "Install it with: pip install 'ncu-bench[remote]'",
+            f"It is an optional dependency ({error}).", "Install it with: pip install '.[remote]'",
         ) from error  # fmt: skip
     try:
         yield url_to_fs(url)

@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import STANDARD_INPUT, Source, unreadable
+from ncu_parsers.sources.sources import Source, unreadable
 
 SIZE_BYTES = 4
 BLOCKS_BETWEEN_CHECKS = 10_000
@@ -123,26 +121,14 @@ class Blocks:
         return sorted(self.blocks, key=lambda block: block.process.number or 0)
 
 
-def is_plain(source: Source) -> bool:
-    """Whether a report is a file as it is, neither compressed nor standard input. Raises `OSError`."""
-    if source.path == STANDARD_INPUT:
-        return False
-    with Path(source.path).open("rb") as stream:
-        return stream.read(len(MAGIC)) == MAGIC
-
-
 @contextmanager
 def opened(source: Source) -> Iterator[BinaryIO]:
     """The report as a file in which one can seek, unpacked into a temporary one if it is none.
 
     Raises `NcuBenchError` if it cannot be read or unpacked.
     """
-    with TemporaryDirectory(prefix="ncu-bench-") as folder:
-        path = Path(source.path)
+    with source.on_disk(".ncu-rep") as path:
         try:
-            if not is_plain(source):
-                path = Path(folder) / "report.ncu-rep"
-                source.unpack(path)
             stream = path.open("rb")
         except OSError as error:
             raise unreadable(source.name, error) from error

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION
-from ncu_parsers.ncu_rep.blocks import blocks_of, is_plain, opened
+from ncu_parsers.ncu_rep.blocks import blocks_of, opened
 from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES
 from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.ncu_rep.result_details import replace_links
@@ -30,7 +27,7 @@ from ncu_parsers.report_data.report import Launch, Metric, Rule
 from ncu_parsers.sources.sources import Source
 
 PACKAGE = "ncu_report"
-INSTALL = "pip install 'ncu-bench[ncu-rep]'"
+INSTALL = "pip install '.[ncu-rep]'"
 RULE_KINDS = {0: "", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 SPEEDUP_TYPES = {1: "local", 2: "global"}
 CLOSE = 1e-9
@@ -83,7 +80,7 @@ def check(source: Source) -> Checked:
     """
     ours, without_value = _in_file_order(source)
     package = _package()
-    with _as_package_reads(source) as path:
+    with source.on_disk(".ncu-rep") as path:
         version, theirs = _launches(package, path)
     if len(theirs) < len(ours):
         raise NcuBenchError(
@@ -127,18 +124,6 @@ def _package() -> Any:
             advice=f"Update it: {INSTALL.replace('install', 'install --upgrade')}",
         )
     return package
-
-
-@contextmanager
-def _as_package_reads(source: Source) -> Iterator[Path]:
-    """The report as a file that is not compressed."""
-    if is_plain(source):
-        yield Path(source.path).absolute()
-        return
-    with TemporaryDirectory(prefix="ncu-bench-") as folder:
-        unpacked = Path(folder) / "report.ncu-rep"
-        source.unpack(unpacked)
-        yield unpacked
 
 
 # ------------------------------------------------------------------------------------------- what the package reads

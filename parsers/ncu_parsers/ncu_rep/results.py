@@ -61,7 +61,7 @@ class Lost:
             launches = "1 launch has" if self.untold == 1 else f"{self.untold} launches have"
             notes.append(
                 f"{launches} counts per instruction and none per opcode, and the text of instructions is "
-                "not known here, so that only counters tell their FLOPs: pip install 'ncu-bench[ncu-rep]', or put "
+                "not known here, so that only counters tell their FLOPs: pip install '.[ncu-rep]', or put "
                 "nvdisasm (of the CUDA toolkit) on PATH"
             )
         if not is_compiled():

@@ -16,36 +16,35 @@ from ncu_parsers.detect.other_tools import is_json_of_other_tool
 from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import STANDARD_INPUT, Source
+from ncu_parsers.sources.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ncu_parsers.timelines.activity.activity import Activity
 
-HEAD_BYTES = 4096
+HEAD_BYTES = 1 << 16
+"""Number of first bytes that are looked at: before its events a trace names its devices and settings, in 26 KB."""
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
 
 
 class FileKind(NamedTuple):
     """A kind of file: the module that reads it, and its first bytes, or the endings of its name.
 
-    If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
-    input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With
-    `by_others`, what else is installed has a part in reading the file, and the module's `read_with` names it with its
-    version, because another version may give other data. With `ranges_apart`, the module's `stream_gpu_work` reads a
-    file without the ranges of the host, in a fraction of the time.
+    If `words` are given, one of them must occur near the beginning. With `in_parts`, the module's `stream_report` reads
+    big files too. With `by_others`, what else is installed has a part in reading the file, and the module's `read_with`
+    names it with its version, because another version may give other data. With `ranges_apart`, the module's
+    `stream_gpu_work` reads a file without the ranges of the host, in a fraction of the time.
 
     A timeline has an `origin`: the `source` of its launches. Its `activity` names the module and the function that read
-    it as an `Activity`; where it names none, the module's `read_activity` does, from standard input too, and its
-    launches follow from that. With `trims`, this function reads a part of the time alone.
+    it as an `Activity`; where it names none, the module's `read_activity` does, and its launches follow from that. With
+    `trims`, this function reads a part of the time alone.
     """
 
     module: str
     magic: tuple[bytes, ...] = ()
     suffixes: tuple[str, ...] = ()
     words: tuple[bytes, ...] = ()
-    streams: bool = False
     by_others: bool = False
     in_parts: bool = False
     ranges_apart: bool = False
@@ -55,8 +54,8 @@ class FileKind(NamedTuple):
 
     def fits(self, head: bytes, name: str) -> bool:
         """True if a file with these first bytes and this name is of this kind."""
-        by_content = head.startswith(self.magic) and (not self.words or self.has_words(head))
-        return by_content or self.fits_name(name)
+        begins = head.startswith(self.magic) or bool(self.words and head.lstrip().startswith(self.magic))
+        return (begins and (not self.words or self.has_words(head))) or self.fits_name(name)
 
     def fits_name(self, name: str) -> bool:
         """True if a file of this name is of this kind, whatever it holds; it may be compressed."""
@@ -82,7 +81,7 @@ SQLITE = b"SQLite format 3\0"
 _NSYS_ACTIVITY = "ncu_parsers.timelines.activity.nsys_activity"
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", (MAGIC,), streams=True, in_parts=True, by_others=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", (MAGIC,), in_parts=True, by_others=True),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_sqlite", (SQLITE,), in_parts=True, ranges_apart=True,
         origin="nsys", activity=(_NSYS_ACTIVITY, "read_sqlite"), trims=True,
@@ -95,7 +94,7 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),
     FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),
     FileKind(
-        "ncu_parsers.timelines.kineto.kineto", (b"{", b"["), (".json",), TRACE_WORDS, streams=True, in_parts=True,
+        "ncu_parsers.timelines.kineto.kineto", (b"{", b"["), (".json",), TRACE_WORDS, in_parts=True,
         origin="kineto", activity=("ncu_parsers.timelines.activity.kineto_activity", "read_trace"),
     ),
 )  # fmt: skip
@@ -182,6 +181,4 @@ def kind_of(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
     if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts says what it is
         return None
-    from_file = source.path != STANDARD_INPUT
-    readable = (kind for kind in KINDS if from_file or kind.streams or kind.is_viewed)
-    return next((kind for kind in readable if kind.fits(head, source.path)), None)
+    return next((kind for kind in KINDS if kind.fits(head, source.path)), None)

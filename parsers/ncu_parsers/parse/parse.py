@@ -32,7 +32,7 @@ from ncu_parsers.report_data.report import Launch, Report, shortened
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import HOST, SCHEMA_VERSION, concatenated, encoded, field_metadata, with_metadata
 from ncu_parsers.sources.memory import TooBig, limited
-from ncu_parsers.sources.sources import STANDARD_INPUT, Source
+from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed, note_loops
 
 
@@ -105,8 +105,8 @@ def stream_into(
     Raises `NcuBenchError` if the file cannot be written, `NotStreamed` with the reason if the only report must be read
     launch by launch.
     """
-    if len(sources) > 1 and any(source.path == STANDARD_INPUT for source in sources):
-        return None  # child processes have another standard input
+    if len(sources) > 1 and any(source.is_piped for source in sources):
+        return None  # child processes cannot read what has come through a pipe
     sizes = [source.size for source in sources]
     if max(sizes, default=0) < STREAMED_FROM_BYTES and sum(sizes) < MANY_BYTES:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -34,7 +35,7 @@ def find_sources(arguments: list[str]) -> list[Source]:
     A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
     the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
     """
-    found: dict[str, Source] = {}
+    found: dict[str, None] = {}
     for argument in arguments:
         if not argument:
             raise WrongUsage("A report without a name was asked for.", "A variable of the shell may be empty.")
@@ -48,8 +49,8 @@ def find_sources(arguments: list[str]) -> list[Source]:
                 "Name the file itself, whatever its suffix.",
             )
         for path in paths:
-            found.setdefault(path, Source(path))
-    return list(found.values())
+            found.setdefault(path)
+    return [Source(path, number, len(found)) for number, path in enumerate(found, 1)]
 
 
 def _paths(argument: str) -> list[str]:
@@ -57,13 +58,17 @@ def _paths(argument: str) -> list[str]:
     if path.is_dir():
         return drop_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
     if path.exists():
-        if not path.is_file():
+        if path.is_file():
+            return [_resolve_descriptor(argument)]
+        if _is_standard_input(path):
+            return [STANDARD_INPUT]
+        if not path.is_fifo():
             raise NcuBenchError(
-                f"{argument} is no regular file.",
-                "A pipe can be read only once, but the format of a report is detected before it is read.",
+                f"{argument} is a device or socket.",
+                "Reports are read from files and pipes.",
                 "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
             )
-        return [_resolve_descriptor(argument)]
+        return [argument]
     matches = sorted(glob.glob(argument, recursive=True))
     if not matches:
         raise _missing(argument)
@@ -95,6 +100,14 @@ def _resolve_descriptor(path: str) -> str:
         return own if Path(own).samefile(path) else path
     except OSError:  # the file was deleted
         return path
+
+
+def _is_standard_input(path: Path) -> bool:
+    """True for /dev/stdin, and other names of what standard input is."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
+    except (OSError, ValueError, AttributeError):  # closed, or replaced by a stream without a descriptor
+        return False
 
 
 def has_report_suffix(file: Path) -> bool:

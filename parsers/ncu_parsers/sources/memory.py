@@ -183,11 +183,11 @@ def require_disk_space(name: str, unpacked: int) -> None:
         )
 
 
-def require_disk_space_for_input(size: int) -> None:
-    """Raise `TooBig` if input from a pipe, which is kept on disk, takes too much space."""
+def require_disk_space_for_input(name: str, size: int) -> None:
+    """Raise `TooBig` if input from the pipe `name`, which is kept on disk, takes too much space."""
     if size > MOST_ON_DISK * limit():
         raise TooBig(
-            f"Standard input takes more than {_text(MOST_ON_DISK * limit())}, and was not read.",
+            f"{name} takes more than {_text(MOST_ON_DISK * limit())}, and was not read.",
             f"What comes through a pipe may take {MOST_ON_DISK} times the memory limit on disk.",
             f"Save it to a file, and name that file; or pack it (zstd) before the pipe; or raise {OPTION}.",
         )

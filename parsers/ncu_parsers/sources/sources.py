@@ -1,4 +1,4 @@
-"""Inputs of the parsers: files, compressed or not, and standard input, decoded to lines.
+"""Inputs of the parsers: files, compressed or not, pipes and standard input, decoded to lines.
 
 Windows shells redirect to UTF-16, or to UTF-8 with a byte order mark; both are recognised. Invalid bytes are replaced
 and counted; they never stop reading.
@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.standard_input import opened, standard_input
+from ncu_parsers.sources.standard_input import StandardInput, named_pipe, opened, standard_input
 
 STANDARD_INPUT = "-"
 TIMELINE = "timeline"
@@ -40,11 +41,21 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
+def is_here(path: str) -> bool:
+    """True for standard input, and for a path at which something is; False for URLs and whatever else a run is of."""
+    return path == STANDARD_INPUT or Path(path).exists()
+
+
 @dataclass(frozen=True)
 class Source:
-    """One report to read: a path, or standard input, which is buffered so that it can be read again."""
+    """One report to read: a file, or standard input or a named pipe, which are buffered to be read again.
+
+    It is the `number`th of those `of` which it was found.
+    """
 
     path: str
+    number: int = field(default=1, compare=False)
+    of: int = field(default=1, compare=False)
 
     @property
     def name(self) -> str:
@@ -52,13 +63,27 @@ class Source:
         return "standard input" if self.path == STANDARD_INPUT else self.path
 
     @property
+    def is_piped(self) -> bool:
+        """True for standard input and for a named pipe, as <(COMMAND) is in a shell; each can be read only once."""
+        return self.path == STANDARD_INPUT or Path(self.path).is_fifo()
+
+    def _buffered(self) -> StandardInput:
+        """What comes through the pipe. Raises `NcuBenchError` if it cannot be opened."""
+        if self.path == STANDARD_INPUT:
+            return standard_input()
+        try:
+            return named_pipe(Path(self.path))
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    @property
     def size(self) -> int:
         """Its size on disk in bytes; 0 if unknown, and at most 8 MB for a pipe.
 
-        Raises `NcuBenchError` if standard input cannot be buffered.
+        Raises `NcuBenchError` if a pipe cannot be buffered.
         """
-        if self.path == STANDARD_INPUT:
-            return standard_input().size
+        if self.is_piped:
+            return self._buffered().size
         try:
             return Path(self.path).stat().st_size
         except OSError:
@@ -67,7 +92,7 @@ class Source:
     def head(self, count: int) -> bytes:
         """The first `count` bytes, decompressed.
 
-        Raises `NcuBenchError` if the file cannot be opened or standard input cannot be buffered.
+        Raises `NcuBenchError` if the file cannot be opened or a pipe cannot be buffered.
         """
         with self.open() as stream:
             return _undamaged(stream, count)  # damage is reported by the reader
@@ -76,10 +101,10 @@ class Source:
     def open(self) -> Iterator[BinaryIO]:
         """The report as a decompressed stream.
 
-        Raises `NcuBenchError` if the file cannot be opened or standard input cannot be buffered.
+        Raises `NcuBenchError` if the file cannot be opened or a pipe cannot be buffered.
         """
-        if self.path == STANDARD_INPUT:
-            yield _decompressed(opened(standard_input()), self.name)
+        if self.is_piped:
+            yield _decompressed(opened(self._buffered()), self.name)
             return
         with ExitStack() as files:
             try:
@@ -88,6 +113,28 @@ class Source:
             except OSError as error:
                 raise unreadable(self.path, error) from error
             yield stream  # outside the try: errors of the caller may have other causes
+
+    @contextmanager
+    def on_disk(self, suffix: str) -> Iterator[Path]:
+        """Within the block, the report as a plain file: itself, or what is packed or piped in a temporary folder.
+
+        A temporary file without a name of its own ends in `suffix`. Raises what `open` and `unpack` raise.
+        """
+        if not self.is_piped and not self._is_packed():
+            yield Path(self.path).absolute()
+            return
+        with TemporaryDirectory(prefix="ncu-bench-") as folder:
+            stem = Path(self.path).stem  # of REPORT.nsys-rep.gz it has a suffix
+            unpacked = Path(folder) / (stem if Path(stem).suffix else f"report{suffix}")
+            self.unpack(unpacked)
+            yield unpacked
+
+    def _is_packed(self) -> bool:
+        try:
+            with Path(self.path).open("rb") as raw:
+                return raw.read(4).startswith((_GZIP_MAGIC, _ZSTD_MAGIC))
+        except OSError as error:
+            raise unreadable(self.path, error) from error
 
     def unpack(self, path: Path) -> None:
         """Decompress the report into the file `path`; if it is damaged, up to the damage.

@@ -1,4 +1,4 @@
-"""Buffer standard input so that it can be read repeatedly: to detect its format, and again from its beginning.
+"""Buffer standard input and named pipes to read them repeatedly: to detect the format, and again from the beginning.
 
 A file redirected with `<` is read in place. Input from a pipe is kept until the process ends.
 """
@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 from contextlib import suppress
+from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
@@ -43,13 +44,14 @@ class StandardInput:
 
 
 class Pipe(StandardInput):
-    """Standard input from a pipe: data that arrived is in a temporary file; the rest is read on demand."""
+    """Input from a pipe: data that arrived is in a temporary file; the rest is read on demand."""
 
-    def __init__(self, pipe: BinaryIO) -> None:
+    def __init__(self, pipe: BinaryIO, name: str = "Standard input") -> None:
         kept = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # stays open with this object
         super().__init__(cast(BinaryIO, kept), 0)
         _prepare(pipe)
         self._pipe = pipe
+        self._name = name
         self._came = 0
         self._ended = False
         self._failed: NcuBenchError | None = None
@@ -78,7 +80,7 @@ class Pipe(StandardInput):
             raise self._failed
         data = self._pipe.read(BLOCK_BYTES)
         try:
-            memory.require_disk_space_for_input(self._came + len(data))
+            memory.require_disk_space_for_input(self._name, self._came + len(data))
             self._file.seek(self._came)
             self._file.write(data)
             self._file.flush()
@@ -87,7 +89,7 @@ class Pipe(StandardInput):
             raise
         except OSError as error:
             self._failed = NcuBenchError(
-                f"Standard input could not be kept in a temporary file: {error.strerror or error}.",
+                f"{self._name} could not be kept in a temporary file: {error.strerror or error}.",
                 "It comes once, and a report may have to be read again from its beginning.",
                 "Save it to a file and name that file, or set TMPDIR to a folder with more space.",
             )
@@ -146,6 +148,19 @@ def standard_input() -> StandardInput:
         at = _place_in_file(stream)
         _taken = stream, Pipe(stream) if at is None else StandardInput(stream, at)
     return _taken[1]
+
+
+_pipes: dict[tuple[int, int], StandardInput] = {}
+"""What came through each named pipe, by device and inode, which stay taken while the pipe is open."""
+
+
+def named_pipe(path: Path) -> StandardInput:
+    """The buffered content of a named pipe, or of a descriptor of one (`/dev/fd/63`). Raises `OSError`."""
+    found = path.stat()
+    key = found.st_dev, found.st_ino
+    if key not in _pipes:
+        _pipes[key] = Pipe(path.open("rb"), str(path))
+    return _pipes[key]
 
 
 def _place_in_file(stream: BinaryIO) -> int | None:

@@ -185,7 +185,7 @@ class TestTheCommand:
         monkeypatch.setitem(sys.modules, "pynvml", None)
         done = ran("bench", "resnet18", "--power", "-o", str(tmp_path / "sweep"))
         assert done.exit_code == 1
-        assert "pip install 'ncu-bench[nvml]'" in done.stderr
+        assert "pip install '.[nvml]'" in done.stderr
         assert not (tmp_path / "sweep").exists()
 
     def test_does_not_set_pairs_beside_each_other(self, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def chips_of_nvidias_library(path: Path) -> set[str]:
 
 
 def test_the_newest_ncu_knows_the_chips_that_its_own_library_lists() -> None:
-    package = pytest.importorskip("ncu_report", reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'")
+    package = pytest.importorskip("ncu_report", reason="NVIDIA's reader is missing: pip install '.[ncu-rep]'")
     library = Path(package.__file__).with_name("libnvperf_host.so")
     if not library.is_file():
         pytest.skip(

@@ -21,7 +21,7 @@ from ncu_launch.workload_spec import Workload
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 Flops = dict[str, float]
 Records = list[dict[str, Any]]

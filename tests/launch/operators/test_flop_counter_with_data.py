@@ -20,7 +20,7 @@ from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 DETECTORS = (
     "fasterrcnn_mobilenet_v3_large_320_fpn", "fasterrcnn_mobilenet_v3_large_fpn", "fasterrcnn_resnet50_fpn",
@@ -36,7 +36,7 @@ def installed_torchvision() -> Any:
     try:
         return import_torchvision()
     except ImportError:
-        pytest.skip("torchvision is not installed (pip install 'ncu-bench[models]')")
+        pytest.skip("torchvision is not installed (pip install '.[models]')")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_every_detector_of_torchvision_is_here() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("layers", [1, 12])
 def test_longformer_has_the_flops_of_pytorchs_counter(layers: int) -> None:
-    pytest.importorskip("transformers", reason="transformers is not installed (pip install 'ncu-bench[models]')")
+    pytest.importorskip("transformers", reason="transformers is not installed (pip install '.[models]')")
     (name,) = NEED_DATA
     built = build(Workload(name, sequence_length=16, phases=("forward", "backward")))
     built.model.encoder.layer = built.model.encoder.layer[:layers]

@@ -10,7 +10,7 @@ from ncu_launch.operators.table import FORMULAS
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 X = torch.ones(2, 3, 8, 8)
 M, N, V = torch.ones(4, 6), torch.ones(6, 5), torch.ones(6)

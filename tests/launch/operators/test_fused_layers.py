@@ -17,7 +17,7 @@ from tests.launch.operators.test_flop_counter import attention_on_a_cpu
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 Records = list[dict[str, Any]]
 

@@ -254,7 +254,7 @@ class TestTorch:
 
     def test_a_missing_torch_is_a_problem(self) -> None:
         check = doctor.check_torch(Models(), ())
-        assert says(check, PROBLEM, "models cannot be run", "pip install 'ncu-bench[models]'")
+        assert says(check, PROBLEM, "models cannot be run", "pip install '.[models]'")
 
     def test_a_torch_that_cannot_be_imported_is_a_problem(self) -> None:
         check = doctor.check_torch(Models(torch_error="OSError: libcudart.so.13: cannot open"), ())
@@ -273,7 +273,7 @@ class TestTorchvision:
         assert says(check, PROBLEM, "the compiled operators do not load beside this PyTorch", "work all the same")
 
     def test_a_missing_torchvision_is_a_problem(self) -> None:
-        assert says(doctor.check_torchvision(self.TORCH), PROBLEM, "not installed", "ncu-bench[models]")
+        assert says(doctor.check_torchvision(self.TORCH), PROBLEM, "not installed", ".[models]")
 
     def test_a_torchvision_that_kills_the_process_is_a_problem(self) -> None:
         models = replace(self.TORCH, torchvision_error="killed by SIGSEGV")
@@ -362,7 +362,7 @@ class TestTheChild:
 
 class TestNvtx:
     def test_a_missing_nvtx_is_a_problem(self) -> None:
-        assert says(doctor.check_nvtx(None, tool("nsys", (2025, 1))), PROBLEM, "not installed", "ncu-bench[models]")
+        assert says(doctor.check_nvtx(None, tool("nsys", (2025, 1))), PROBLEM, "not installed", ".[models]")
 
     @pytest.mark.parametrize("version", ["0.2.12", "0.2.16", "0.3", "0.2.12.post1"])
     def test_a_new_nvtx_is_not_recorded_by_an_old_nsys(self, version: str) -> None:

@@ -73,7 +73,7 @@ def test_only_gemm_and_conv_targets_have_their_own_type_and_run_forward_only() -
 class TestBuilding:
     @pytest.fixture(autouse=True)
     def torch(self) -> Any:
-        return pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+        return pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
     @pytest.mark.parametrize(
         ("options", "changes", "says"),

@@ -16,7 +16,7 @@ from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 
 def work(name: str, args: list[Any], dtype: str = "float32") -> CollectedWork:

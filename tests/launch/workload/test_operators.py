@@ -29,7 +29,7 @@ from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 LEAVES_OF_RESNET18 = 20 + 20 + 17 + 1 + 1 + 1  # convolutions, batch norms, ReLU calls, max pool, average pool, linear
 
@@ -278,9 +278,9 @@ class TestTargets:
         assert "Traceback" not in result.err
 
     def test_a_program_needs_a_profiler_and_says_so(self, tmp_path: Path) -> None:
-        result = profile("-o", "run", "--", "python", "-c", "pass", cwd=tmp_path)
+        result = profile("-o", "run", "--", "bash", "-c", "true", cwd=tmp_path)
         assert result.code == 1
-        assert "can only be profiled under ncu or nsys" in result.err
+        assert "profiled under ncu or nsys, or by PyTorch's profiler if it is one of Python" in result.err
 
     def test_what_the_collector_cannot_see_of_a_compiled_model_is_said(self, folder: Path) -> None:
         result = profiled_here("my_models.py:keyword", "--mode", "compile", "--warmup", "0", "-o", "run", cwd=folder)
@@ -466,7 +466,7 @@ class Outputs:
 
 
 def test_tensors_are_found_in_named_tuples_and_dataclasses() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
     one = torch.ones(2)
     moved = with_each_tensor({"pair": Pair(one, [one, 3])}, lambda tensor: tensor + 1)
     assert isinstance(moved["pair"], Pair)
@@ -475,7 +475,7 @@ def test_tensors_are_found_in_named_tuples_and_dataclasses() -> None:
 
 
 def test_an_embedding_reads_the_rows_that_it_picks() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
     attribution = Attribution()
     collector = collector_class()(attribution, "cpu", ("forward",))
     table, places = torch.ones(1000, 8), torch.tensor([3, 4, 5])

@@ -203,7 +203,7 @@ def test_without_torchao_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "torchao", None)
     with pytest.raises(NcuBenchError, match=r"needs torchao.*") as caught:
         prepared(asked("int8wo"))
-    assert "pip install 'ncu-bench[quantize]'" in str(caught.value.advice)
+    assert "pip install '.[quantize]'" in str(caught.value.advice)
 
 
 def test_a_quantised_model_has_no_backward_pass() -> None:

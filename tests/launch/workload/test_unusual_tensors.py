@@ -14,7 +14,7 @@ from ncu_launch.workload_spec import Workload
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 
 def collected(work: Callable[[], Any]) -> dict[str, dict[str, Any]]:

@@ -43,7 +43,7 @@ from tests.tools.bench.test_scaling import sweep
 
 pytestmark = pytest.mark.slow
 
-fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install 'ncu-bench[remote]')")
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install '.[remote]')")
 
 WIDE = SAMPLES / "d01-wide-raw.csv"
 
@@ -115,7 +115,7 @@ class TestTheLayout:
         assert {(row["run"], row["rank"]) for row in rows.to_pylist()} == {("train", rank) for rank in range(3)}
 
     def test_is_read_by_duckdb_alone(self, tmp_path: Path, ranks: list[Source]) -> None:
-        duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
+        duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (pip install '.[query]')")
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         files = f"read_parquet('{tmp_path}/fleet/*/*/*/launches.parquet', hive_partitioning=true, union_by_name=true)"
         rows = duckdb.sql(f"SELECT DISTINCT run, CAST(rank AS INT) FROM {files}").fetchall()  # noqa: S608
@@ -510,7 +510,7 @@ class TestErrors:
         import sys
 
         monkeypatch.setitem(sys.modules, "fsspec.core", None)
-        with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[remote\]'"):
+        with pytest.raises(NcuBenchError, match=r"pip install '\.\[remote\]'"):
             find_dataset("s3://bucket/fleet")
 
     def test_report_a_missing_dataset(self, store: str) -> None:
@@ -576,7 +576,7 @@ class TestEveryCommand:
         assert dataset["rows"] == file["rows"] != []
 
     def test_query_knows_the_run(self, tmp_path: Path, ranks: list[Source]) -> None:
-        pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
+        pytest.importorskip("duckdb", reason="duckdb is not installed (pip install '.[query]')")
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         sql = "SELECT run, rank, count(*) AS n FROM launches GROUP BY ALL ORDER BY rank"
         rows = shown("query", str(tmp_path / "fleet"), sql)["rows"]

@@ -68,8 +68,8 @@ class Store:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, _Asked]]:
-    pytest.importorskip("s3fs", reason="s3fs is not installed (pip install 'ncu-bench[nightly]')")
-    moto_server = pytest.importorskip("moto.server", reason="moto is not installed (pip install 'ncu-bench[nightly]')")
+    pytest.importorskip("s3fs", reason="s3fs is not installed (pip install '.[nightly]')")
+    moto_server = pytest.importorskip("moto.server", reason="moto is not installed (pip install '.[nightly]')")
     from werkzeug.serving import make_server
 
     asked = _Asked(moto_server.DomainDispatcherApplication(moto_server.create_backend_app))

@@ -116,7 +116,7 @@ def test_attention_of_a_gpu_has_the_work_of_a_backward_call_with_shapes_of_its_o
 
 def torch_trace(folder: Path) -> dict[str, Any]:
     """The trace of a training step on this machine, forward and backward, with shapes."""
-    torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
     nn = torch.nn
     layers = (nn.Linear(8, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 16), nn.SiLU(), nn.Tanh(), nn.ReLU())
     model, inputs = nn.Sequential(*layers), torch.randn(5, 8)

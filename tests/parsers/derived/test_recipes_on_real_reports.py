@@ -389,7 +389,7 @@ class Action:
 @cache
 def actions(path: Path) -> list[Action]:
     """The launches of a binary report as returned by NVIDIA's reader."""
-    reader = pytest.importorskip("ncu_report", reason="ncu-report is not installed (pip install 'ncu-bench[ncu-rep]')")
+    reader = pytest.importorskip("ncu_report", reason="ncu-report is not installed (pip install '.[ncu-rep]')")
     report = reader.load_report(str(path))
     ranges = [report.range_by_idx(index) for index in range(report.num_ranges())]
     # Each action is asked for once and held: a range takes milliseconds to give one.

@@ -145,9 +145,7 @@ class TestALaunchWithoutOperationCounters:
 @pytest.mark.skipif(not REPORT.is_file(), reason="the folder ../shared/reports is missing")
 def test_opcodes_of_a_real_report_agree_with_the_activity_of_its_tensor_pipe() -> None:
     """An int8 kernel on an A40: the pipe's active cycles match its IMMA at 2048 dense operations per cycle."""
-    ncu_report = pytest.importorskip(
-        "ncu_report", reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'"
-    )
+    ncu_report = pytest.importorskip("ncu_report", reason="NVIDIA's reader is missing: pip install '.[ncu-rep]'")
     action = ncu_report.load_report(str(REPORT)).range_by_idx(0).action_by_idx(1)
     opcodes = action.metric_by_name(OPCODES)
     names = opcodes.correlation_ids()

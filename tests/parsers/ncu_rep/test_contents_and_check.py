@@ -24,7 +24,7 @@ from tests.support.reports import needs_shared_reports
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("ncu_report") is None,
-    reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'",
+    reason="NVIDIA's reader is missing: pip install '.[ncu-rep]'",
 )
 
 
@@ -199,7 +199,7 @@ def test_without_the_package_check_says_what_to_install(tmp_path: Path, monkeypa
     done = run(full(tmp_path), "--check")
     assert done.exit_code == 1
     assert "NVIDIA's package ncu_report is not installed" in done.stderr
-    assert "pip install 'ncu-bench[ncu-rep]'" in done.stderr
+    assert "pip install '.[ncu-rep]'" in done.stderr
 
 
 def test_the_error_for_a_package_that_cannot_be_loaded_gives_the_reason(

@@ -40,7 +40,7 @@ COUNTED: dict[str, Any] = {
 LISTS = "_per_opcode"
 COUNTERS = ("sass_thread_inst_executed_op", "sm__ops_path_tensor")
 needs_package = pytest.mark.skipif(
-    find_spec("ncu_report") is None, reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'"
+    find_spec("ncu_report") is None, reason="NVIDIA's reader is missing: pip install '.[ncu-rep]'"
 )
 
 
@@ -135,7 +135,7 @@ def test_an_instruction_that_ran_and_whose_text_is_unknown_leaves_flops_unknown_
     found, (note,) = launch_of(made(tmp_path))
     assert (found["flops"], found["flops_basis"], f"{THREADS} (instances)" in found) == (None, None, False)
     assert note.startswith("1 launch has counts per instruction and none per opcode")
-    assert "pip install 'ncu-bench[ncu-rep]'" in note
+    assert "pip install '.[ncu-rep]'" in note
     assert "nvdisasm" in note
 
 

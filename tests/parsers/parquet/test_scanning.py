@@ -25,7 +25,7 @@ from tests.conftest import SAMPLES
 from tests.parsers.datasets.test_datasets import bench, shown
 from tests.support.nightly import one_in
 
-pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
+pytest.importorskip("duckdb", reason="duckdb is not installed (pip install '.[query]')")
 
 FIRST, SECOND = SAMPLES / "d01-wide-raw.csv", SAMPLES / "d02-long-rules.csv"
 ROWS_OF_A_GROUP = 2
@@ -127,7 +127,7 @@ class TestADataset:
         )
 
     def test_may_be_at_a_url(self, root: Path) -> None:
-        fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install 'ncu-bench[remote]')")
+        fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install '.[remote]')")
         system = fsspec.filesystem("memory")
         try:
             for file in root.rglob("*.parquet"):

@@ -136,14 +136,14 @@ def test_detecting_the_format_of_standard_input_loses_no_data(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"SQLite format 3\0" + bytes(99), "Save it to a file and name that file"),
+        (b"SQLite format 3\0" + bytes(99), "could not be read as SQLite"),
         (b"NVR\0" + bytes(99), "damaged before its first launch"),
         (b"\x1f\x8b" + b"garbage" * 9, "could not be read"),
         (b'{"neither": "a trace"}', "holds no table"),
         (b"", "is empty"),
     ],
 )
-def test_formats_that_standard_input_does_not_support_are_refused_with_advice(
+def test_standard_input_that_holds_no_report_is_refused_for_its_own_reason(
     data: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (error,) = piped(monkeypatch, data).refused.values()

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+import zstandard
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse_into
@@ -28,6 +30,8 @@ from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
 from tests.parsers.parse.test_parts import report
 from tests.parsers.streaming.test_streaming import TIME
+from tests.support.reports import needs_shared_reports, shared_reports
+from tests.support.timelines import KERNELS, database, kernel
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -50,6 +54,46 @@ def launches_of_the_file(big: Path) -> Path:
 
 def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+
+
+TIMELINES = [
+    path
+    for folder in ("kineto", "nsys", "other")
+    for path in shared_reports(folder)
+    if path.name.endswith((".json.gz", ".sqlite", ".csv")) and "results" not in path.name
+]
+
+
+def made_timelines(folder: Path) -> list[Path]:
+    """A trace whose events begin behind 30 KB of settings, the same packed, an export of nsys and a table of it."""
+    settings = [{"id": 0, "name": "NVIDIA H100", "of": "x" * 30_000}]
+    kernels = [{"ph": "X", "cat": "kernel", "name": f"k{n}", "ts": n, "dur": 2.5, "pid": 1} for n in range(9)]
+    trace = json.dumps({"deviceProperties": settings, "traceEvents": kernels}).encode()
+    (folder / "trace.json").write_bytes(b"\n  " + trace)
+    (folder / "trace.json.gz").write_bytes(gzip.compress(trace))
+    export = database(folder / "made.sqlite", {KERNELS: [kernel(5 + 20 * n, n + 1) for n in range(4)]})
+    (folder / "packed.sqlite.zst").write_bytes(zstandard.compress(export.read_bytes()))
+    table = "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Name\n100.0,900,3,300.0,200,400,gemm\n"
+    (folder / "cuda_gpu_kern_sum.csv").write_text(table, "utf-8")
+    return sorted(folder.iterdir())
+
+
+def told(*arguments: str, data: bytes | None = None) -> tuple[int, str]:
+    """How a process ended, and what it said of a report, whatever that is called."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments], input=data, capture_output=True, check=False,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+    return done.returncode, done.stdout.decode()
+
+
+def through_bash(script: str, report: Path) -> str:
+    """The output of a script, in which `$ncu_bench` is the program and `$1` the report."""
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"ncu_bench() {{ {shlex.join(PROGRAM)} \"$@\"; }}\n{script}", "bash", str(report)],
+        capture_output=True, check=True, env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+    return done.stdout.decode()
 
 
 def program(*arguments: str, stdin: io.BufferedReader | None = None, data: bytes | None = None) -> str:
@@ -113,6 +157,55 @@ class TestABigReport:
 def test_a_page_of_piped_input_is_titled_standard_input(tmp_path: Path) -> None:
     program("report", "-", "-o", str(tmp_path / "page.html"), data=(SAMPLES / "d01-wide-raw.csv").read_bytes())
     assert re.search(r'"title": *"standard input"', (tmp_path / "page.html").read_text("utf-8"))
+
+
+class TestATimeline:
+    def test_through_a_pipe_is_read_as_its_file_is(self, tmp_path: Path) -> None:
+        for path in made_timelines(tmp_path):
+            of_the_file = told("hotspots", str(path), "--format", "csv")
+            assert of_the_file[0] == 0, path
+            assert told("hotspots", "-", "--format", "csv", data=path.read_bytes()) == of_the_file
+
+    @needs_shared_reports
+    @pytest.mark.parametrize("path", TIMELINES, ids=lambda path: path.name[:50])
+    @pytest.mark.parametrize("command", ["hotspots", "timeline"])
+    def test_made_by_others_is_read_through_a_pipe_as_its_file_is(self, command: str, path: Path) -> None:
+        code, found = told(command, "-", "--format", "csv", data=path.read_bytes())
+        assert (code, found) == told(command, str(path), "--format", "csv")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("timeline", "-"), ("digest", "-"), ("layers", "-"), ("roofline", "-"), ("query", "-", "select 1 from launches"),
+         ("skew", "-"), ("compare", "-", "FILE"), ("compare", "FILE", "-"), ("export", "-", "--as", "perfetto", "--lanes", "-o", "OUT.json"),
+         ("parse", "-", "-o", "OUT.parquet"), ("report", "-", "-o", "OUT.html")],
+        ids=lambda arguments: "-".join(arguments)[:20],
+    )  # fmt: skip
+    def test_is_read_by_every_command_that_takes_a_run(self, arguments: tuple[str, ...], tmp_path: Path) -> None:
+        export = tmp_path / "made.sqlite"
+        database(export, {KERNELS: [kernel(5 + 20 * n, n + 1) for n in range(4)]})
+        places = {"FILE": str(export), "-o": "-o"}
+        words = [places.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in arguments]
+        code, _ = told(*words, data=export.read_bytes())
+        assert code == told(*[str(export) if word == "-" else word for word in words])[0]
+        assert code in (0, 1) if arguments[0] == "layers" else code == 0
+
+    def test_is_in_the_page_of_piped_input_too(self, tmp_path: Path) -> None:
+        export = database(tmp_path / "made.sqlite", {KERNELS: [kernel(5 + 20 * n, n + 1) for n in range(4)]})
+        program("report", "-", "-o", str(tmp_path / "page.html"), data=export.read_bytes())
+        assert '"timeline":{"kinds"' in (tmp_path / "page.html").read_text("utf-8")
+
+    @pytest.mark.parametrize(
+        "script",
+        ["cat $1 | ncu_bench hotspots /dev/stdin", "ncu_bench hotspots /dev/stdin < $1", "ncu_bench hotspots <(cat $1)",
+         "ncu_bench hotspots /dev/fd/7 7< <(cat $1)", "mkfifo $1.pipe; cat $1 > $1.pipe & ncu_bench hotspots $1.pipe"],
+    )  # fmt: skip
+    def test_is_read_from_every_kind_of_pipe_that_a_shell_makes(self, script: str, tmp_path: Path) -> None:
+        export = database(tmp_path / "made.sqlite", {KERNELS: [kernel(5 + 20 * n, n + 1) for n in range(4)]})
+        assert through_bash(script, export) == program("hotspots", str(export))
+
+    def test_of_two_pipes_is_compared(self, tmp_path: Path) -> None:
+        export = database(tmp_path / "made.sqlite", {KERNELS: [kernel(5 + 20 * n, n + 1) for n in range(4)]})
+        assert "same" in through_bash("ncu_bench compare <(cat $1) <(cat $1)", export)
 
 
 class TestBufferedInput:

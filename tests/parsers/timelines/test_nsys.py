@@ -428,7 +428,7 @@ nvtx.end_range(handle)
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of real nsys, recorded with a minimal environment, because the report contains all of it."""
-    pytest.importorskip("nvtx", reason="nvtx is not installed (pip install 'ncu-bench[models]')")
+    pytest.importorskip("nvtx", reason="nvtx is not installed (pip install '.[models]')")
     folder = tmp_path_factory.mktemp("nsys")
     (folder / "program.py").write_text(PROGRAM)
     command = [

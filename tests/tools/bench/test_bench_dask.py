@@ -26,7 +26,7 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_tools.bench.dask_sweep import WorkerDevices, _kept, placement
 from tests.parsers.datasets.test_datasets import bench
 
-pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install 'ncu-bench[dask]')")
+pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install '.[dask]')")
 
 import itertools
 

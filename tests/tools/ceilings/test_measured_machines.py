@@ -36,7 +36,7 @@ from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 MIB = 1 << 20
 

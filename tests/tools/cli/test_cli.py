@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -441,16 +442,18 @@ class TestExistingFiles:
         result = call("export", str(tmp_path), "-o", str(launches), "--as", "csv")
         assert (result.code, launches.read_bytes()) == (2, before)
 
-    def test_that_are_pipes_are_neither_replaced_nor_read_twice(self, call: Any, tmp_path: Path) -> None:
+    def test_that_are_pipes_are_not_replaced_and_can_be_read(self, call: Any, tmp_path: Path) -> None:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         written = call("parse", RAW, "-o", str(pipe))
         assert written.code == 1
         assert "it is no regular file" in written.err
         assert pipe.is_fifo()
+        writer = threading.Thread(target=lambda: pipe.write_bytes(Path(RAW).read_bytes()))
+        writer.start()
         read = call("hotspots", str(pipe))
-        assert read.code == 1
-        assert "is no regular file" in read.err
+        writer.join()
+        assert (read.code, read.out) == (0, call("hotspots", RAW).out)
 
     def test_of_kernels_are_not_read_as_launches(self, call: Any, tmp_path: Path) -> None:
         assert call("parse", RAW, "-o", str(tmp_path / "launches.parquet")).code == 0

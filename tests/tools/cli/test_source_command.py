@@ -65,7 +65,7 @@ def test_instructions_without_text_say_what_gives_it() -> None:
     unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(HotPlace))
     place = HotPlace(**unknown)
     (note,) = text_notes([replace(place, offset=16)])
-    assert "pip install 'ncu-bench[ncu-rep]'" in note
+    assert "pip install '.[ncu-rep]'" in note
     assert text_notes([replace(place, offset=16, sass="NOP")]) == text_notes([place]) == []
 
 

@@ -300,7 +300,7 @@ class TestTheSentence:
 
 def test_kernels_without_a_diagnosis_are_counted_by_reason() -> None:
     sums = DiagnosisSums("name")
-    sums.add(table(launch("counted"), launch("quiet")))
+    sums.add(table(launch("counted", capability=None), launch("quiet", capability=None)))
     rows = [kernel_named(name) for name in ("counted", "quiet")]
     assert undiagnosed(sums, rows, {"counted": Diagnosis(None, [])}) == [
         "no diagnosis of 1 kernel: no collected metric points to a cause, and how near they are to a ceiling is not known"
@@ -308,7 +308,7 @@ def test_kernels_without_a_diagnosis_are_counted_by_reason() -> None:
     assert undiagnosed(sums, [replace(kernel_named("quiet"), launches=0)], {}) == [
         "no diagnosis of 1 kernel: all of their launches failed"
     ]
-    timeline = table(launch("counted"), launch("timed"), launch("timed too"))
+    timeline = table(*(launch(name, capability=None) for name in ("counted", "timed", "timed too")))
     sums = DiagnosisSums("name")
     sums.add(timeline.slice(0, 1))
     source = timeline.column_names.index("source")

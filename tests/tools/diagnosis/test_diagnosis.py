@@ -25,7 +25,7 @@ from ncu_tools.kernels.diagnosis.rules import facts, quantities, rules
 from ncu_tools.kernels.diagnosis.sums import Inputs, diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from tests.conftest import ROOT, SAMPLES, SHARED
-from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.launches import by_title, launch, metric, sass, table, tensor
 from tests.support.reports import needs_shared_reports
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
@@ -44,7 +44,7 @@ def diagnosed(*collected: dict[str, float], rule_results: list[RuleResult] | Non
     """The diagnosis of one launch of 100 us with these metrics."""
     metrics = {name: metric(value) for one in collected for name, value in one.items()}
     made = table(launch("k", metrics, ns=1e5, rules=rule_results or [], **more))
-    return diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")["k"]
+    return by_title(diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name"))["k"]
 
 
 def grid(blocks: int, *, sms: int = 80, fit: int = 4, threads: int = 128) -> dict[str, float]:
@@ -384,7 +384,7 @@ class TestMissingMetrics:
         made = table(launch("k", complete(), ns=1e6, dram=1e6))
         (kernel,) = hotspots(made, ceilings_of(made)).rows
         assert (kernel.flops, kernel.bound) == (0.0, None)
-        assert diagnoses(made, [kernel], "name")["k"].text == (
+        assert by_title(diagnoses(made, [kernel], "name"))["k"].text == (
             "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; coalescing, issue, occupancy, speed-of-light, spills, stalls would say more"
         )
 
@@ -395,8 +395,10 @@ class TestMissingMetrics:
         without, on_a_gpu = (
             hotspots(operators, ceilings_of(operators, one)).rows for one in (None, find_machine("t4"))
         )
-        assert diagnoses(operators, without, "name")["k"].text.endswith("ncu-bench machines measure gives one")
-        assert diagnoses(operators, on_a_gpu, "name")["k"].text == (
+        assert by_title(diagnoses(operators, without, "name"))["k"].text.endswith(
+            "ncu-bench machines measure gives one"
+        )
+        assert by_title(diagnoses(operators, on_a_gpu, "name"))["k"].text == (
             "no cause stands out: busiest of what was collected is DRAM, at < 1 %"
         )
 
@@ -487,12 +489,15 @@ class TestQuantities:
                 for sectors, requests in ((320.0, 10.0), (480.0, 30.0))
             )
         )  # fmt: skip
-        assert diagnoses(made, rows, "name")["k"].text.startswith("uncoalesced: 20.0 sectors per load")
+        assert by_title(diagnoses(made, rows, "name"))["k"].text.startswith("uncoalesced: 20.0 sectors per load")
 
     def test_are_means_over_the_launches_that_have_them(self) -> None:
         few = {name: metric(value) for name, value in {**grid(8), SM_WHOLE: 5.0, MEMORY_WHOLE: 5.0}.items()}
         made, rows = kernels(launch("k", {**sass(), **few}, ns=1e6, dram=1e6), launch("k", sass(), ns=1e6, dram=1e6))
-        assert "few blocks: 8 for 80 SMs, so 90 % of the SMs have no work" in diagnoses(made, rows, "name")["k"].text
+        assert (
+            "few blocks: 8 for 80 SMs, so 90 % of the SMs have no work"
+            in by_title(diagnoses(made, rows, "name"))["k"].text
+        )
 
 
 def half_gemm(name: str, fp16: float | None, **others: float) -> Any:
@@ -523,7 +528,7 @@ class TestInputs:
     )
     def test_by_kernel_name_are_those_that_tensor_cores_should_have_used(self, name: str, inputs: str) -> None:
         made, rows = kernels(half_gemm(name, 0.0, ffma=1e6))
-        (cause,) = diagnoses(made, rows, "name")[name].causes
+        (cause,) = by_title(diagnoses(made, rows, "name"))[name].causes
         assert cause.says == f"tensor cores idle though inputs are {inputs} (by the kernel's name): they did 0 FLOPs"
         assert cause.cost == pytest.approx(0.4)
 
@@ -556,12 +561,12 @@ class TestInputs:
         self, name: str, fp16: float | None
     ) -> None:
         made, rows = kernels(half_gemm(name, fp16, ffma=1e6))
-        assert "tensor cores idle" not in diagnoses(made, rows, "name")[name].text
+        assert "tensor cores idle" not in by_title(diagnoses(made, rows, "name"))[name].text
 
     @pytest.mark.parametrize("chip", ["7.0", "8.6", "9.0", "12.0"])
     def test_are_a_cause_too_where_flops_were_not_counted_and_the_tensor_pipe_was_never_active(self, chip: str) -> None:
         made, rows = kernels(hgemm_by_pipe(0.0, chip))
-        (cause,) = diagnoses(made, rows, "name")[rows[0].kernel].causes
+        (cause,) = diagnoses(made, rows, "name")[rows[0].key].causes
         assert (cause.rule, cause.cost) == ("tensor cores idle", pytest.approx(0.4))
         (pipe,) = cause.evidence
         assert (pipe.quantity, pipe.value, pipe.unit, pipe.metrics) == ("tensor_pipe", 0.0, "fraction", [TENSOR_PIPE])
@@ -570,15 +575,15 @@ class TestInputs:
     def test_are_no_cause_where_the_pipe_may_have_worked(self, active: float, chip: str | None) -> None:
         """Also on data-centre Blackwell, whose tcgen05 has a pipe of its own."""
         made, rows = kernels(hgemm_by_pipe(active, chip))
-        assert "tensor cores idle" not in diagnoses(made, rows, "name")[rows[0].kernel].text
-        assert "flops" in diagnoses(made, rows, "name")[rows[0].kernel].collect
+        assert "tensor cores idle" not in diagnoses(made, rows, "name")[rows[0].key].text
+        assert "flops" in diagnoses(made, rows, "name")[rows[0].key].collect
 
     def test_are_no_cause_where_the_pipe_was_idle_in_some_launches_alone(self) -> None:
         one, other = hgemm_by_pipe(0.0), hgemm_by_pipe(0.0)
         del other.metrics[TENSOR_PIPE]
         for launches in ([hgemm_by_pipe(0.0), hgemm_by_pipe(3.0)], [one, other]):
             made, rows = kernels(*launches)
-            assert "tensor cores idle" not in diagnoses(made, rows, "name")[rows[0].kernel].text
+            assert "tensor cores idle" not in diagnoses(made, rows, "name")[rows[0].key].text
 
     def test_that_keep_l1_busy_do_so_on_cuda_cores_alone_but_bytes_from_l2_and_dram_stay(self) -> None:
         l1, l2 = f"l1tex__throughput{ELAPSED}", f"lts__throughput{ELAPSED}"
@@ -588,18 +593,21 @@ class TestInputs:
                 name: metric(value) for name, value in {**busy, MEMORY_WHOLE: max(busy.values())}.items()
             }
             made, rows = kernels(made_up)
-            found = {cause.rule: cause.cost for cause in diagnoses(made, rows, "name")[rows[0].kernel].causes}
+            found = {cause.rule: cause.cost for cause in diagnoses(made, rows, "name")[rows[0].key].causes}
             assert found.get("tensor cores idle") == (None if cost is None else pytest.approx(cost))
 
     def test_by_an_operators_tensors_take_precedence_over_the_kernel_name(self) -> None:
         made, rows = kernels(half_gemm("gemm_kernel(int)", 0.0, ffma=1e6))
         typed = made.append_column("dtype", arrays.dictionary(['["c10::Half", "c10::Half"]']))
-        assert "inputs are fp16 (by the operator's tensors)" in diagnoses(typed, rows, "name")["gemm_kernel(int)"].text
+        assert (
+            "inputs are fp16 (by the operator's tensors)"
+            in by_title(diagnoses(typed, rows, "name"))["gemm_kernel(int)"].text
+        )
 
     def test_of_half_precision_on_cuda_cores_are_no_cause_where_nothing_is_multiplied(self) -> None:
         made, rows = kernels(half_gemm("half_math", 0.0, hfma=1e10, hadd=1e9))
         assert rows[0].bound == "FP16"
-        assert "tensor cores" not in diagnoses(made, rows, "name")["half_math"].text
+        assert "tensor cores" not in by_title(diagnoses(made, rows, "name"))["half_math"].text
 
 
 class TestHeadroom:
@@ -692,7 +700,7 @@ REAL = {
 def test_real_reports_have_the_diagnosis_that_their_numbers_imply(report: str) -> None:
     made = parse(find_sources([str(SHARED / "reports" / report)])).table
     assert made is not None
-    said = diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")
+    said = by_title(diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name"))
     for name, sentence in REAL[report].items():
         (found,) = [one.text for kernel, one in said.items() if kernel.startswith(name)]
         assert found.startswith(sentence)
@@ -716,7 +724,7 @@ def test_rules_are_read_from_the_installed_package(tmp_path: Path, monkeypatch: 
 
 def test_a_kernel_of_which_every_launch_failed_has_no_diagnosis() -> None:
     made = table(launch("k", {ALU: metric(90.0)}, failed=True), launch("ran", {ALU: metric(90.0)}))
-    assert list(diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")) == ["ran"]
+    assert list(by_title(diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name"))) == ["ran"]
 
 
 def test_a_kernel_without_data_that_ncu_did_not_profile_is_left_out() -> None:

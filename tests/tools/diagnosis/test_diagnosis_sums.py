@@ -21,7 +21,7 @@ from ncu_tools.kernels.diagnosis.diagnose import diagnoses, diagnoses_of
 from ncu_tools.kernels.diagnosis.sums import SECTORS, DiagnosisSums, diagnosis_metrics, sums_to_diagnose
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.runs.loading import on_disk
-from tests.support.launches import launch, metric, sass, table
+from tests.support.launches import by_title, launch, metric, number_of, sass, table
 from tests.tools.compare.test_run_works import in_pieces
 
 METRICS = sorted(diagnosis_metrics())
@@ -63,7 +63,10 @@ def test_a_run_larger_than_memory_is_diagnosed(tmp_path: Path, monkeypatch: pyte
     assert run is not None
     monkeypatch.setattr(memory, "limit", lambda: 100)
     kernels = hotspots(whole, ceilings_of(whole)).rows
-    assert "uncoalesced: 32.0 sectors per load" in diagnoses_of(sums_to_diagnose(run, "name"), kernels)["gather"].text
+    assert (
+        "uncoalesced: 32.0 sectors per load"
+        in by_title(diagnoses_of(sums_to_diagnose(run, "name"), kernels))["gather"].text
+    )
 
 
 def test_averages_over_launches_count_all_their_launches() -> None:
@@ -78,6 +81,6 @@ def test_averages_over_launches_count_all_their_launches() -> None:
     one_by_one = DiagnosisSums("name")
     one_by_one.add(table(*[of(95.0, None)] * 1000, of(10.0, None)))
     for name in ("memory_busy", "spill_instructions"):
-        found, expected = (one.quantities()[name][one.number("k")] for one in (sums, one_by_one))
+        found, expected = (one.quantities()[name][number_of(one, "k")] for one in (sums, one_by_one))
         assert found == pytest.approx(expected)
-    assert sums.quantities()["memory_busy"][sums.number("k")] == pytest.approx((0.95 * 1000 + 0.10) / 1001)
+    assert sums.quantities()["memory_busy"][number_of(sums, "k")] == pytest.approx((0.95 * 1000 + 0.10) / 1001)

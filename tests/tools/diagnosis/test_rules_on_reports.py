@@ -20,7 +20,7 @@ from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantitie
 from ncu_tools.kernels.diagnosis.rules import failing, rules
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from tests.conftest import SAMPLES, SHARED
-from tests.support.launches import launch, metric, table
+from tests.support.launches import by_title, launch, metric, table
 from tests.support.reports import needs_shared_reports, table_of
 
 if sys.version_info >= (3, 11):
@@ -83,7 +83,7 @@ def kernel(report: str, name: str = "") -> tuple[pa.Table, Hotspot]:
 
 
 def causes(made: pa.Table, row: Hotspot) -> set[str]:
-    found = diagnoses(made, [row], "name").get(row.kernel, Diagnosis(None, []))
+    found = diagnoses(made, [row], "name").get(row.key, Diagnosis(None, []))
     return {cause.rule for cause in found.causes}
 
 
@@ -120,14 +120,16 @@ def test_a_rule_finds_its_cause_in_a_real_report_and_not_in_another_one(rule: st
 def test_a_rule_finds_its_cause_with_its_cost_in_the_numbers_of_a_public_report(rule: str) -> None:
     one = fires(rule)
     made, row = quoted(one)
-    (found,) = [cause for cause in diagnoses(made, [row], "name")[row.kernel].causes if cause.rule == rule]
+    (found,) = [cause for cause in diagnoses(made, [row], "name")[row.key].causes if cause.rule == rule]
     if "cost" in one:
         assert found.cost == pytest.approx(one["cost"], abs=0.0001), "as in the whole report"
 
 
 def test_spilling_is_found_where_29_of_100_instructions_spill_and_not_where_1_of_8000_does() -> None:
     loud, quiet = (one for one in QUOTED if one["rule"] == "spilling")
-    (found,) = [cause for cause in diagnoses(*_named(quoted(loud)))["main_kernel"].causes if cause.rule == "spilling"]
+    (found,) = [
+        cause for cause in by_title(diagnoses(*_named(quoted(loud))))["main_kernel"].causes if cause.rule == "spilling"
+    ]
     assert found.says == "spilling: 148,406,272 warp instructions (29 %) spill or restore registers"
     assert found.cost == pytest.approx(0.1702, abs=0.0001), "of what was measured; nothing bounds L1"
     assert fails("spilling", *quoted(quiet))
@@ -138,7 +140,7 @@ def test_a_product_on_cuda_cores_that_its_author_moved_to_tensor_cores_had_them_
     None
 ):
     before, after = (one for one in QUOTED if one["rule"] == "tensor cores idle")
-    (found, *_) = diagnoses(*_named(quoted(before)))[before["kernel"]].causes
+    (found, *_) = by_title(diagnoses(*_named(quoted(before))))[before["kernel"]].causes
     assert found.text.startswith(
         "tensor cores idle though inputs are bf16 (by the kernel's name): they did 0 FLOPs: about"
     )
@@ -162,7 +164,7 @@ def test_bank_conflicts_of_one_launch_are_found_on_its_text_page_as_on_its_detai
 def diagnosis_of_page(name: str) -> Diagnosis:
     made = table_of(SAMPLES / "h100" / name)
     (row,) = hotspots(made, ceilings_of(made)).rows
-    return diagnoses(made, [row], "name")[row.kernel]
+    return diagnoses(made, [row], "name")[row.key]
 
 
 def _named(made: tuple[pa.Table, Hotspot]) -> tuple[pa.Table, list[Hotspot], str]:

@@ -11,7 +11,7 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import with_metadata
 
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
-from tests.support.launches import launch, metric, taken
+from tests.support.launches import launch, metric, number_of, taken
 from tests.support.launches import table as launches_table
 from tests.tools.ceilings.test_ceiling_sources import keep
 from tests.tools.diagnosis.test_wording import WAVES as WAVES_TEXT
@@ -285,9 +285,9 @@ class TestSumsOfSeveralTables:
         first = self.sums(launch("a", {SPILLS: metric(1.0)}), launch("b", {SPILLS: metric(2.0)}))
         first.merge(self.sums(launch("c", {SPILLS: metric(8.0)}), launch("b", {SPILLS: metric(4.0)})))
         spilled = first.quantities()["spill_instructions"]
-        assert [spilled[first.number(name)] for name in "abc"] == [1.0, 6.0, 8.0]
+        assert [spilled[number_of(first, name)] for name in "abc"] == [1.0, 6.0, 8.0]
         with pytest.raises(KeyError):
-            first.number("d")
+            number_of(first, "d")
 
     def test_keep_the_notes_on_reading_their_reports(self) -> None:
         first, other = (
@@ -306,12 +306,12 @@ class TestSumsOfSeveralTables:
         of_nsys = launches_table(launch("timed"))
         of_nsys = of_nsys.set_column(of_nsys.column_names.index("source"), "source", pa.array(["nsys"]))
         timed = taken(lambda: DiagnosisSums("name"), of_nsys)
-        assert not timed.is_of_ncu(timed.number("timed"))
+        assert not timed.is_of_ncu(number_of(timed, "timed"))
         both = self.sums(launch("counted"))
         both.merge(timed)
-        assert [both.is_of_ncu(both.number(name)) for name in ("counted", "timed")] == [True, False]
+        assert [both.is_of_ncu(number_of(both, name)) for name in ("counted", "timed")] == [True, False]
         timed.merge(self.sums(launch("counted")))
-        assert [timed.is_of_ncu(timed.number(name)) for name in ("counted", "timed")] == [True, False]
+        assert [timed.is_of_ncu(number_of(timed, name)) for name in ("counted", "timed")] == [True, False]
 
     def test_have_inputs_if_all_launches_have_the_same_type(self) -> None:
         def inputs(*kinds: str | None) -> Inputs:
@@ -319,7 +319,7 @@ class TestSumsOfSeveralTables:
                 "dtype", pa.array(list(kinds)).dictionary_encode()
             )
             sums = taken(lambda: DiagnosisSums("name"), made)
-            return sums.inputs(sums.number("gemm"))
+            return sums.inputs(number_of(sums, "gemm"))
 
         assert inputs("c10::Half", "c10::Half") == Inputs("fp16", "the operator's tensors", is_product=True)
         assert inputs("c10::Half", "c10::BFloat16") == Inputs()

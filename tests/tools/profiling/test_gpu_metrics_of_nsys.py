@@ -224,7 +224,7 @@ class TestPower:
         monkeypatch.setitem(sys.modules, "pynvml", None)
         result = bench.trace(REPORT, "--power")
         assert result.code == 1
-        assert "pip install 'ncu-bench[nvml]'" in result.err
+        assert "pip install '.[nvml]'" in result.err
         assert not bench.run.exists()
 
 

@@ -20,7 +20,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("no Chromium is installed: apt-get install --no-install-recommends chromium")
     playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed (pip install 'ncu-bench[test]')"
+        "playwright.sync_api", reason="playwright is not installed (pip install '.[test]')"
     )
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -187,6 +187,75 @@ class TestInside:
             inside.source("gemm")
 
 
+class TestARunInACell:
+    def test_says_what_it_is_and_shows_its_hottest_kernels(self) -> None:
+        run = ncu_tools.load(SAMPLES / "d01-wide-raw.csv")
+        head, titles, *lines = repr(run).splitlines()
+        assert head == f"{SAMPLES / 'd01-wide-raw.csv'}: NVIDIA A100-PCIE-40GB; 8 launches; 2.856 ms in 6 kernels"
+        assert titles.split()[:3] == ["kernel", "launches", "time"]
+        assert [line for line in lines if line.startswith("void cutlass")]
+        assert "1 more kernel: .hotspots()" in lines
+        page = run._repr_html_()
+        assert "NVIDIA A100-PCIE-40GB; 8 launches" in page
+        assert page.count("<tr>") == 6
+        assert "1.494 ms" in page
+
+    def test_of_several_devices_names_the_device_of_each_kernel(self, tmp_path: Path) -> None:
+        kept(tmp_path, launch("k", ns=5, capability="8.0"), launch("k", ns=7, capability="9.0"))
+        run = ncu_tools.load(tmp_path)
+        assert "compute capability 9.0, compute capability 8.0; 2 launches; 12 ns in 1 kernel" in repr(run)
+        assert re.findall(r"^ *k +compute capability (\S+)", repr(run), re.MULTILINE) == ["9.0", "8.0"]
+
+    def test_escapes_what_names_hold(self, tmp_path: Path) -> None:
+        kept(tmp_path, launch(EVIL, ns=5))
+        assert "<script>" not in ncu_tools.load(tmp_path)._repr_html_()
+
+    def test_breaks_no_number_from_its_unit(self, tmp_path: Path) -> None:
+        run = ncu_tools.load(SAMPLES / "d01-wide-raw.csv")
+        views: list[Any] = [run, run.hotspots(), run.compare(run)]
+        for cell in re.findall(r"<td[^>]*>[^<]*</td>", "".join(view._repr_html_() for view in views)):
+            if re.search(r">[\d.,]+ \S+</td>", cell):
+                assert "white-space:nowrap" in cell, cell
+
+
+class TestCompare:
+    def test_sets_the_kernels_of_two_runs_beside_each_other(self, tmp_path: Path) -> None:
+        for name, ns in (("before", 10), ("after", 20)):
+            (tmp_path / name).mkdir()
+            kept(tmp_path / name, launch("slow", ns=ns), launch("same", ns=5))
+        view = ncu_tools.load(tmp_path / "before").compare(ncu_tools.load(tmp_path / "after"))
+        rows = {row["kernel"]: row for row in view.table.to_dict("records")}
+        assert (rows["slow"]["base_time_ns"], rows["slow"]["new_time_ns"], rows["slow"]["growth"]) == (10, 20, 1)
+        assert rows["same"]["verdict"] == "same"
+        assert view.table["kernel"][0] == "slow"
+        assert "+100.0 %" in repr(view)
+        assert "+100.0 %" in view._repr_html_()
+
+    def test_refuses_runs_of_other_conditions_unless_told(self, tmp_path: Path) -> None:
+        for name, capability in (("before", "8.0"), ("after", "9.0")):
+            (tmp_path / name).mkdir()
+            kept(tmp_path / name, launch("k", ns=5, capability=capability))
+        before, after = (ncu_tools.load(tmp_path / name) for name in ("before", "after"))
+        with pytest.raises(NcuBenchError, match="compute capability"):
+            before.compare(after)
+        assert len(before.compare(after, anyway=True).table) == 2
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+class TestEstimate:
+    def test_has_a_row_for_each_machine_and_batch(self) -> None:
+        view = ncu_tools.estimate("gemm:256,256,256,fp32", machine="t4,h100-sxm", batch_size=1)
+        assert view.table["machine"].tolist() == ["t4", "h100-sxm"]
+        assert view.table["flops"].tolist() == [2 * 256**3] * 2
+        assert "gemm:256,256,256,fp32" in repr(view)
+
+    def test_refuses_names_that_are_none(self) -> None:
+        with pytest.raises(WrongUsage, match="dtype='fp99' is not known"):
+            ncu_tools.estimate("resnet18", dtype="fp99")
+        with pytest.raises(WrongUsage, match="h100"):
+            ncu_tools.estimate("resnet18", machine="h100-sxn")
+
+
 class TestMistakes:
     def test_in_options_list_the_valid_values(self, run: Any) -> None:
         with pytest.raises(WrongUsage, match="Use one of: time, headroom, flops, dram"):
@@ -207,14 +276,15 @@ class TestMistakes:
             ncu_tools.load(SAMPLES / "d01-wide-raw.csv").layers()
 
 
-def test_the_manual_documents_eighteen_names_and_no_more() -> None:
+def test_the_manual_documents_twenty_names_and_no_more() -> None:
     named = set(re.findall(r"`(?:ncu_tools|run|view)\.(\w+)", MANUAL.partition("These are all")[0]))
     assert named == {
         "load", "profile", "name", "notes", "folder", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save",
-        "instructions", "source", "range", "timeline", "part", "kernel",
+        "instructions", "source", "range", "timeline", "part", "kernel", "compare", "estimate",
     }  # fmt: skip
     public = {name for name in dir(ncu_tools.report.notebook.profiled_run.ProfiledRun) if not name.startswith("_")}
-    assert public | {"name", "notes", "folder", "load", "profile", "kernel", "range", "table", "part", "save"} == named
+    of_others = {"name", "notes", "folder", "load", "profile", "kernel", "range", "table", "part", "save", "estimate"}
+    assert public | of_others == named
 
 
 @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is not installed")
@@ -236,7 +306,8 @@ def test_the_manual_runs_as_a_notebook(tmp_path: Path, monkeypatch: pytest.Monke
         next((output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result"), {})
         for cell in notebook["cells"]
     ]
-    assert shown[0]["text/plain"].startswith("<ncu-bench run")
+    assert shown[0]["text/plain"].startswith("sample_reports/d01-wide-raw.csv: ")
+    assert "sgemm_tiled" in shown[0]["text/html"]
     assert "text/html" in shown[3]
     assert shown[4]["image/svg+xml"].lstrip().startswith(("<?xml", "<svg"))
     assert (tmp_path / "roofline.png").stat().st_size > 5000

@@ -26,10 +26,8 @@ from ncu_tools.runs.loading import load, on_disk, together
 from tests.conftest import ROOT, SAMPLES
 from tests.parsers.datasets.test_datasets import bench, shown, sweeps
 
-dask = pytest.importorskip("dask", reason="dask is not installed (pip install 'ncu-bench[dask]')")
-distributed = pytest.importorskip(
-    "distributed", reason="dask's schedulers are not installed (pip install 'ncu-bench[dask]')"
-)
+dask = pytest.importorskip("dask", reason="dask is not installed (pip install '.[dask]')")
+distributed = pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install '.[dask]')")
 
 from ncu_tools.runs import dask_engine as dask_engines  # noqa: E402 - only where dask is
 from ncu_tools.runs.dask_engine import DaskEngine, dask_engine  # noqa: E402 - only where dask is
@@ -324,4 +322,4 @@ def test_without_dask_the_error_names_the_extra(alone: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = bench("hotspots", str(alone), "--dask", "local")
     assert result.exit_code == 1
-    assert "pip install 'ncu-bench[dask]'" in result.stderr
+    assert "pip install '.[dask]'" in result.stderr

@@ -26,7 +26,7 @@ from ncu_tools.runs.sql_query import Answer, QueryTable, held_in_memory, query
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
-pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
+pytest.importorskip("duckdb", reason="duckdb is not installed (pip install '.[query]')")
 
 REPORT = str(SAMPLES / "d01-wide-raw.csv")
 EVIL = "=cmd|' /C calc'!A0 <script>\x1b[31m"
@@ -164,7 +164,7 @@ class TestAMistake:
 
     def test_without_duckdb_names_the_package_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "duckdb", None)
-        with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[query\]'"):
+        with pytest.raises(NcuBenchError, match=r"pip install '\.\[query\]'"):
             answer("SELECT 1")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.toml_tables import table_beside
 
-INSTALL = "pip install 'ncu-bench[nvml]'"
+INSTALL = "pip install '.[nvml]'"
 REASONS = {
     0x2: "applications clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
     0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",

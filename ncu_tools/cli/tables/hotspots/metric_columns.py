@@ -26,7 +26,7 @@ KINDS = {
     "hz": "hz",
 }  # fmt: skip
 """Unit of a metric in a report -> how its values are written."""
-BESIDE = {"kernel": None, "launches": 3, "time_total_ns": 2, "time_share": 1}
+BESIDE = {"kernel": None, "device": 1, "report": 1, "launches": 3, "time_total_ns": 2, "time_share": 1}
 """Columns that stay beside those asked for -> how early they go where there is no room."""
 WIDEST_TITLE = 20
 SAMPLES = "sampled_samples"
@@ -72,7 +72,7 @@ class KernelsWithColumns(Table):
 
 @dataclass
 class MetricColumns:
-    """The columns that were asked for, in order, with cells by kernel, notes, and what JSON says of each."""
+    """The columns that were asked for, in order, with cells by `Hotspot.key`, notes, and what JSON says of each."""
 
     columns: list[Column]
     cells: dict[str, dict[str, Any]]
@@ -81,6 +81,8 @@ class MetricColumns:
 
     def beside(self, table: Table, *, machine_readable: bool) -> Table:
         """The table of kernels with these columns: instead of its own for people, behind them for programs."""
+        from ncu_tools.kernels.kernel_row import row_key
+
         names = {column.name for column in self.columns}
         own = [column for column in table.columns if machine_readable or column.name in BESIDE]
         kept = [one if machine_readable else one._replace(spare=BESIDE[one.name]) for one in own]
@@ -88,7 +90,7 @@ class MetricColumns:
         kept_names = {column.name for column in kept}
         columns = [*kept, *(column for column in self.columns if column.name not in kept_names)]
         columns += [column for column in table.columns if column.prose and column.name not in kept_names]
-        rows = [{**row, **self.cells.get(row["kernel"], {})} for row in table.rows]
+        rows = [{**row, **self.cells.get(row_key(row["kernel"], row.get("device")), {})} for row in table.rows]
         several = any((row["launches"] or 0) > 1 for row in table.rows)
         filled = [one for one in self.described if one["metrics"]]
         notes = [*self.notes, *([combined_note(filled)] if several and filled else []), *table.notes]

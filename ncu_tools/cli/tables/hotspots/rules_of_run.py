@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows
+from ncu_tools.cli.tables.hotspots.places import DEVICE
 from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums, first_sentence, rule_sums
 from ncu_tools.numbers.number_format import counted
@@ -36,6 +37,7 @@ MACHINE_READABLE = (
     Column("time_ns", "time", "time", "ns"),
     Column("time_share", "share", "fraction"),
     Column("metrics", "metrics"),
+    DEVICE,
 )
 ESTIMATE = (
     "speed-ups are NVIDIA's estimates: a global one is of the launch's time, and what it could save follows from it; "
@@ -62,6 +64,8 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
     kept = [one for one in FOR_PEOPLE if one.is_wide or any(row[one.name] is not None for row in rows)]
     of_kernels = group in NAMES_OF_KERNELS
     columns = [one if of_kernels or one.kind != KERNEL else one._replace(kind="text", wide=True) for one in kept]
+    if len({one.device for one in found}) > 1:
+        columns.insert([one.name for one in columns].index("kernel") + 1, DEVICE)
     return Table("rules", columns, rows, notes)
 
 

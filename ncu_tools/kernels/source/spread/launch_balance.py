@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instance_table import NUMBER
 from ncu_parsers.schema.tables import Floats, floats, launch_numbers
 from ncu_parsers.schema.vendors import why_no_ncu_for
-from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.sources import Source, is_here
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.selection import Selection, load_only
@@ -125,7 +124,7 @@ def _binary(path: str) -> list[Source]:
     """The binary reports that a path names."""
     from ncu_parsers.ncu.instructions.read import is_binary
 
-    if not Path(path).exists():
+    if not is_here(path):
         return []
     try:
         return [source for source in find_sources([path]) if is_binary(source)]

@@ -13,7 +13,7 @@ from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.kernels.grouping import grouping
+from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.names.categories import CATEGORY, with_categories
 from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEAN, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
@@ -45,7 +45,7 @@ class ColumnSums:
         self.reports |= notes_of_reports(table)
         if any(one.needs(name) for one in self._columns for name in FROM_NAMES):
             table = with_categories(table)
-        places, titles = grouping(table, self._group)
+        places, titles = rows_of(table, self._group)
         keys = self._sums.use(titles, places)
         weight = np.where(tables.floats(table, "failed") > 0, 0.0, tables.launch_counts(table))
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
@@ -269,7 +269,7 @@ def column_sums(run: OnDisk | Run, columns: Sequence[ChosenColumn], group: str) 
 
 
 def categories_of_kernels(run: OnDisk | Run) -> dict[str, str]:
-    """The category of each kernel by its full name; of one with several operators, that of most of its time."""
+    """The category of each kernel by `Hotspot.key`; of one with several operators, that of most of its time."""
     column = ChosenColumn(CATEGORY, CATEGORY, (CATEGORY,), MOST_TIME)
     found = column_sums(run, [column], "name").values(column)
     return {kernel: value for kernel, value in found.items() if isinstance(value, str)}

@@ -15,7 +15,6 @@ from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_too
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.nsys_sqlite import read_export, stream_export
-from ncu_parsers.timelines.nsys.tables.database import on_disk
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 NSYS = "nsys"
@@ -68,7 +67,7 @@ def exported(source: Source) -> Iterator[Source]:
             "No nsys was found on PATH.",
             f"Install Nsight Systems; or, where it was recorded, run {EXPORT_THERE}.",
         )
-    with TemporaryDirectory(prefix="ncu-bench-") as folder, on_disk(source) as report:
+    with TemporaryDirectory(prefix="ncu-bench-") as folder, source.on_disk(".nsys-rep") as report:
         path, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
         ended = export_timeline(nsys, report, path, log)
         if not ended or not path.is_file():

@@ -38,7 +38,7 @@ from ncu_tools.kernels.view.columns.column_names import (
 from ncu_tools.kernels.view.columns.column_sums import ColumnSums
 from ncu_tools.kernels.view.facts import facts_of, parts
 from tests.conftest import SAMPLES
-from tests.support.launches import launch, metric, table, taken
+from tests.support.launches import by_title, launch, metric, table, taken
 from tests.support.ran import below_head, ran
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -59,7 +59,7 @@ def one_of(name: str) -> ChosenColumn:
 def value(name: str, *launches: pa.Table, kernel: str = "kernel", group: str = "name") -> Any:
     """The column of a name for one kernel of some launches."""
     column = one_of(name)
-    return taken(partial(ColumnSums, [column], group), *launches).values(column)[kernel]
+    return by_title(taken(partial(ColumnSums, [column], group), *launches).values(column))[kernel]
 
 
 def shown(*options: str, report: str = REPORT) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 # A published study's estimates at batch 256, one forward pass: FLOPs, bytes, seconds on an A100 (FP16 tensor peak).
 STUDY = {

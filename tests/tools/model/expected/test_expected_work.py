@@ -23,7 +23,7 @@ from tests.support.nightly import one_in
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+pytest.importorskip("torch", reason="torch is not installed (pip install '.[models]')")
 
 
 FILES = ("workload.json", "expected.jsonl", "summary.json")

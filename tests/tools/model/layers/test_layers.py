@@ -146,6 +146,22 @@ class TestTheCommand:
         names = [line[:10].rstrip() for line in below_head(result.stdout).splitlines()[2:]]
         assert names == [" net", "   a<b>", "   c"]
 
+    def test_lists_the_layers_that_nothing_is_below_by_what_is_asked_for(self, tmp_path: Path) -> None:
+        launches = (ran("net.a.x", 10, fma=9), ran("net.a.y", 30, fma=1), ran("net.b", 20, fma=5))
+        write_table(with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION}), tmp_path / "launches.parquet")
+
+        def listed(*options: str) -> list[str]:
+            said = CliRunner().invoke(cli, ["layers", str(tmp_path), *options, "--format", "csv"]).stdout.splitlines()
+            return [line.partition(",")[0] for line in said[1:]]
+
+        assert listed("--sort", "time") == ["net.a.y", "net.b", "net.a.x"]
+        assert listed("--top", "2") == ["net.a.y", "net.b"]
+        assert listed("--sort", "flops") == ["net.a.x", "net.b", "net.a.y"]
+        assert listed("--sort", "name", "--depth", "1") == ["net.a", "net.b"]
+        text = CliRunner().invoke(cli, ["layers", str(tmp_path), "--top", "1"])
+        assert "net.a.y " in text.stdout
+        assert "2 more layers; --top shows more" in text.stderr
+
     def test_gives_whole_paths_in_csv_and_one_number_per_cell(self, run: Path) -> None:
         lines = CliRunner().invoke(cli, ["layers", str(run), "--format", "csv"]).stdout.splitlines()
         header = lines[0].split(",")

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import adbc_driver_manager
@@ -30,7 +29,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import DAMAGE, Source
+from ncu_parsers.sources.sources import Source
 
 MAGIC = b"SQLite format 3\0"
 
@@ -322,7 +321,7 @@ def opened(source: Source, name: str) -> Iterator[Database]:
 
     Raises `NotAReport` if it is not an export of nsys, `NcuBenchError` if it cannot be read.
     """
-    with on_disk(source) as path:
+    with source.on_disk(".sqlite") as path:
         try:
             with closing(_connect(path)) as connection, _connect_numbers(path) as numbers:
                 database = Database(connection, numbers, name)
@@ -341,28 +340,6 @@ def opened(source: Source, name: str) -> Iterator[Database]:
                 "The file is damaged or was cut, as when nsys export was stopped.",
                 "Export it again: nsys export --type sqlite REPORT.nsys-rep",
             ) from error
-
-
-@contextmanager
-def on_disk(source: Source) -> Iterator[Path]:
-    """The path of a source's file; a compressed file is unpacked to a temporary folder within the block."""
-    with Path(source.path).open("rb") as raw, source.open() as stream:
-        packed = _differ(raw, stream)
-    if not packed:
-        yield Path(source.path)
-        return
-    with TemporaryDirectory(prefix="ncu-bench-") as folder:
-        unpacked = Path(folder) / Path(source.path).stem
-        source.unpack(unpacked)
-        yield unpacked
-
-
-def _differ(raw: BinaryIO, stream: BinaryIO) -> bool:
-    """True if the file is compressed: its bytes differ from those read through the source, or reading them fails."""
-    try:
-        return raw.read(16) != stream.read(16)
-    except DAMAGE:
-        return True
 
 
 def _location(path: Path) -> str:

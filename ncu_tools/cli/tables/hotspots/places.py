@@ -1,0 +1,64 @@
+"""Where the launches of a row come from: columns of device and report, where the rows of a table differ in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from ncu_tools.report.table import Column
+
+DEVICE = Column("device", "device", spare=0)
+REPORT = Column("report", "report", spare=1)
+PLACES = (DEVICE, REPORT)
+SEVERAL = "several"
+WIDTHS = (20, 28, 40, 60)
+"""To how many letters names of places are cut, in their middle: the first of these that tells all apart."""
+
+
+def places_told(rows: Sequence[Mapping[str, Any]], group: str) -> list[Column]:
+    """The columns of places in which rows differ, without the one that rows are grouped by."""
+    return [one for one in PLACES if one.name != group and len({row[one.name] for row in rows}) > 1]
+
+
+def for_people(rows: Sequence[Mapping[str, Any]], group: str) -> list[dict[str, Any]]:
+    """The rows with short names of reports and devices; a row may be of several reports."""
+    result = [{**row, REPORT.name: row.get(REPORT.name) or SEVERAL} for row in rows]
+    for place in PLACES:
+        name = "kernel" if group == place.name else place.name
+        names = [row[name] for row in result if row.get(name)]
+        short = short_names(names) if place is REPORT else short_devices(names)
+        result = [{**row, name: short.get(row.get(name) or "")} for row in result]
+    return result
+
+
+def short_devices(devices: Sequence[str]) -> dict[str, str]:
+    """Names of devices without the maker's, cut in the middle where they are long."""
+    names = list(dict.fromkeys(devices))
+    short = [name.removeprefix("NVIDIA ").replace("compute capability", "CC") for name in names]
+    return dict(zip(names, _cut_alike(short), strict=True))
+
+
+def short_names(reports: Sequence[str]) -> dict[str, str]:
+    """The end of each path that tells it from the others, cut in the middle where it is long."""
+    paths = list(dict.fromkeys(reports))
+    deepest = max((len(PurePath(path).parts) for path in paths), default=0)
+    for depth in range(1, deepest + 1):
+        ends = ["/".join(PurePath(path).parts[-depth:]) for path in paths]
+        if len(set(ends)) == len(ends):
+            break
+    else:
+        ends = paths
+    return dict(zip(paths, _cut_alike(ends), strict=True))
+
+
+def _cut_alike(names: Sequence[str]) -> Sequence[str]:
+    """The names cut to the first of `WIDTHS` that leaves them different."""
+    every = ([_cut(name, width) for name in names] for width in WIDTHS)
+    return next((cut for cut in every if len(set(cut)) == len(set(names))), names)
+
+
+def _cut(text: str, width: int) -> str:
+    """The text with its middle left out where it is longer than `width`."""
+    end = width // 2
+    return text if len(text) <= width else f"{text[: width - end - 1]}…{text[-end:]}"

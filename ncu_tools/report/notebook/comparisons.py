@@ -1,0 +1,129 @@
+"""Two runs set beside each other, and models estimated on machines, as tables in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from ncu_launch.files.manifest import folder_of, manifest_in
+from ncu_launch.files.run_files import LAUNCHES
+from ncu_launch.targets.language.settings import check
+from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.workload.meta_device_process import expectations_of
+from ncu_launch.workload_spec import Workload
+
+from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.compare.change import verdict, verdict_text
+from ncu_tools.compare.compare_kernels import ComparedKernel, compare, require_comparable
+from ncu_tools.compare.comparison_sums import signature_sums_of_run
+from ncu_tools.compare.run_conditions import Conditions, conditions_of
+from ncu_tools.model.expected.estimate import Estimate, estimates, failed, one_by_one
+from ncu_tools.model.expected.operators_of_layers import operators_of
+from ncu_tools.report.notebook.views import TableView
+from ncu_tools.report.table import Column, Table
+from ncu_tools.runs.loading import Run
+
+COMPARED = (
+    Column("kernel", "kernel", wide=True),
+    Column("base_launches", "base launches", "count", spare=2),
+    Column("new_launches", "new launches", "count", spare=2),
+    Column("base_time_ns", "base time", "time"),
+    Column("new_time_ns", "new time", "time"),
+    Column("changed", "time changed [95 %]"),
+    Column("verdict", "verdict"),
+)
+ESTIMATED = (
+    Column("target", "model", wide=True),
+    Column("batch_size", "batch", "count"),
+    Column("dtype", "type"),
+    Column("phase", "phase"),
+    Column("parameters", "parameters", "count"),
+    Column("flops", "FLOPs", "flop"),
+    Column("bytes_model", "bytes (model)", "byte"),
+    Column("arithmetic_intensity", "FLOP/B", "number"),
+    Column("machine", "machine"),
+    Column("time_model_ns", "at best", "time"),
+    Column("bound", "bound"),
+    Column("failed", "not estimated", wide=True),
+)
+ROWS_SHOWN = 20
+PER_LAUNCH = "times are means per launch; the last row is the sum over all kernels"
+NOT_RUN = "nothing was run: times are the least that FLOPs and bytes allow"
+
+
+def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
+    """The kernels of two runs, that which changed the run most first. Raises `NcuBenchError` for unlike conditions."""
+    sums = signature_sums_of_run(base), signature_sums_of_run(new)
+    conditions = _conditions(base, sums[0].observed), _conditions(new, sums[1].observed)
+    if not anyway:
+        require_comparable(*conditions, (base.name, new.name))
+    found = compare(*sums, conditions, sums_anyway=anyway)
+    rows = [_row(kernel) for kernel in (*found.kernels, found.total)]
+    shown = rows if len(rows) <= ROWS_SHOWN else [*rows[: ROWS_SHOWN - 1], rows[-1]]
+    left = len(rows) - len(shown)
+    notes = [*([f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []), PER_LAUNCH, *found.notes]
+    return TableView(rows, Table("compare", COMPARED, shown, list(dict.fromkeys(notes))))
+
+
+def _conditions(run: Run, observed: object) -> Conditions:
+    """The conditions of a run, with what its manifest says if it is a run folder."""
+    folder = folder_of(run.name)
+    has_manifest = (folder / LAUNCHES).is_file()
+    return conditions_of(observed, manifest_in(folder) if has_manifest else None)  # type: ignore[arg-type]
+
+
+def _row(kernel: ComparedKernel) -> dict[str, object]:
+    time, launches = kernel.changes["time"], kernel.changes["launches"]
+    return {
+        "kernel": kernel.pair.kernel,
+        "base_launches": _whole(launches.base),
+        "new_launches": _whole(launches.new),
+        "base_time_ns": time.base,
+        "new_time_ns": time.new,
+        "growth": time.growth,
+        "low": time.low,
+        "high": time.high,
+        "changed": verdict_text(time),
+        "verdict": verdict(time, is_new=kernel.is_new, is_gone=kernel.is_gone),
+    }
+
+
+def _whole(count: float | None) -> int | None:
+    return None if count is None else round(count)
+
+
+def estimated(
+    targets: Sequence[str],
+    machines: Sequence[Machine],
+    *,
+    batch_sizes: Sequence[int],
+    dtypes: Sequence[str],
+    phases: Sequence[str],
+    input_size: int | None,
+    sequence_length: int | None,
+    unit: str | None,
+) -> TableView:
+    """FLOPs, bytes and times at best of models on machines, a row for each phase. Raises `WrongUsage`."""
+    asked = tuple(phases)
+    workloads = [
+        workload
+        for target in targets
+        for dtype in dtypes
+        for batch in batch_sizes
+        for one in one_by_one(
+            Workload(
+                target, batch, input_size, sequence_length, own_dtype(target) or dtype,
+                phases=asked or default_phases(target), device="cpu", phases_are_defaults=not asked,
+            )
+        )
+        for workload in [check(one, asked)]
+    ]  # fmt: skip
+    rows: list[Estimate] = []
+    for workload, expectation in zip(workloads, expectations_of(workloads), strict=True):
+        if expectation.why_not:
+            rows.append(failed(workload, expectation.why_not))
+        else:
+            rows += estimates(workload, operators_of(expectation), expectation.summary, machines, unit)
+    cells = [{**asdict(row), **(asdict(row).pop("language") or {})} for row in rows]
+    plain = [{name: value for name, value in row.items() if name != "language"} for row in cells]
+    return TableView(plain, Table("estimate", ESTIMATED, plain, [NOT_RUN]))
