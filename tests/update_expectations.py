@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
 from tests.support import mistakes
 from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instances_of, made
+from tests.support.pages import golden_texts
 from tests.support.pages.options_page import with_options
 from tests.support.pages.printed_outputs import reports_by_short_names, with_outputs
 from tests.support.reports import sample_files, shared_reports, summed_up
@@ -102,6 +103,7 @@ def main() -> None:
     for sample in sample_files():
         write(golden_file(sample), kept_of(sample))
     write_mistakes()
+    golden_texts.write()
     full = shared_reports("ncu_rep_full")
     if full:
         page = ROOT / "docs" / "kernel.md"

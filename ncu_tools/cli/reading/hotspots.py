@@ -239,7 +239,11 @@ def command(
     rows = [
         {**_varied(row), **asdict(row), "diagnosis": found[row.key].text if row.key in found else None} for row in shown
     ]
-    columns = _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
+    columns = [
+        one
+        for one in _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
+        if one not in PLACES or len({row[one.name] for row in rows}) > 1
+    ]
     if asked.units:
         columns, rows = _by_unit(result.rows, group, top, columns, for_machines=output_format in MACHINE_FORMATS)
     for row in rows:

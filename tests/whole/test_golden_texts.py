@@ -1,0 +1,19 @@
+"""What commands print at 80, 100 and 160 columns and in a pipe is what tests/golden/texts keeps."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from tests.support.pages.golden_texts import WIDTHS, file_of, printed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_commands_print_the_kept_texts_and_no_line_of_a_table_is_wider_than_asked(name: str) -> None:
+    kept = file_of(name).read_text("utf-8")
+    assert printed(WIDTHS[name]) == kept
+    most = int(WIDTHS[name] or 120)
+    tables = [line for line in kept.splitlines() if not line.startswith(("$ ", "note: ", "* ", "|", "Error: "))]
+    assert [line for line in tables if cell_len(line) > most] == []
