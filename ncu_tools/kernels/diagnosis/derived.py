@@ -191,11 +191,11 @@ def _unused(used_bytes: float, sectors_per_request: float) -> float:
 
 
 def _wasteful(known: Known, access: str, unused: float) -> float:
-    """The unused share of an access's bytes, where nothing tells how many sectors better coalesced accesses would need.
+    """The unused share of an access's bytes; 0 where no sector is known to be too many.
 
-    0 where only sectors were counted, as few as coalesced accesses need.
+    None is of as many as coalesced accesses need, and none is counted beyond the ideal.
     """
-    if not math.isnan(known.get("excessive_sectors", math.nan)):
+    if known.get("excessive_sectors") == 0:
         return 0.0
     used, sectors = known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan)
     return 0.0 if used == 0 or (math.isnan(used) and sectors < LEAST_WASTEFUL) else unused
