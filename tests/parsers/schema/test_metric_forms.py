@@ -63,7 +63,7 @@ def test_a_sum_is_not_known_by_one_of_its_parts() -> None:
 
 
 def test_a_throughput_is_not_converted_from_active_cycles_since_it_has_other_parts_there() -> None:
-    cycles = {"sm__cycles_active.avg": [50.0], "sm__cycles_elapsed.avg": [100.0]}
+    cycles: dict[str, list[float | None]] = {"sm__cycles_active.avg": [50.0], "sm__cycles_elapsed.avg": [100.0]}
     found = of({"l1tex__throughput.avg.pct_of_peak_sustained_active": [80.0], **cycles})
     assert math.isnan(found.floats("l1tex__throughput.avg.pct_of_peak_sustained_elapsed")[0])
 

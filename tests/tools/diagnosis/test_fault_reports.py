@@ -109,7 +109,7 @@ def test_slices_of_l2_that_are_all_busy_or_all_idle_are_no_cause() -> None:
     for most, mean in ((0.99, 0.98), (0.12, 0.03)):
         slices = {"lts__cycles_active.max": most, "lts__cycles_active.avg": mean, "lts__cycles_elapsed.max": 1.0}
         found = diagnosed({**HOT_SLICE, **slices}, ns=2.17e6)
-        assert "one L2 slice" not in {one.rule for one in (*found.causes, *found.ruled_out)}
+        assert "one L2 slice" not in {*(one.rule for one in found.causes), *(one.rule for one in found.ruled_out)}
 
 
 def test_conflicts_are_known_by_those_of_loads_and_of_stores(where: str) -> None:
