@@ -161,7 +161,7 @@ _COUNTS: tuple[Measure, ...] = (
         ("L1 Tag Requests Global",),
     ),
     Measure(
-        "l2_sectors", "sector", "sectors asked of L2, global memory, as if L1 held nothing",
+        "l2_sectors", "sector", "theoretical sectors at L2, global memory: as if L1 held nothing, not counted there",
         "memory_l2_theoretical_sectors_global", ("L2 Theoretical Sectors Global",),
     ),
     Measure(
@@ -173,7 +173,7 @@ _COUNTS: tuple[Measure, ...] = (
         "derived__memory_l2_theoretical_sectors_global_excessive", ("L2 Theoretical Sectors Global Excessive",),
     ),
     Measure(
-        "l2_sectors_local", "sector", "sectors asked of L2, local memory (spills, arrays)",
+        "l2_sectors_local", "sector", "theoretical sectors at L2, local memory (spills, arrays)",
         "memory_l2_theoretical_sectors_local", ("L2 Theoretical Sectors Local",),
     ),
     Measure(
