@@ -13,7 +13,10 @@ from ncu_tools.cli import run
 from ncu_tools.cli.shell import folder_overview
 from ncu_tools.cli.shell.folder_overview import FolderLook, looked_at, next_commands, overview
 from tests.conftest import ROOT, SAMPLES
+from tests.parsers.timelines.test_rocprofv3 import launched
+from tests.parsers.timelines.test_xplane import step
 from tests.support.nightly import by_day
+from tests.support.other_timelines import rocprof_json, xspace
 from tests.tools.cli.test_cli import loaded_by, process
 
 pytestmark = pytest.mark.slow
@@ -83,6 +86,15 @@ def test_every_kind_is_counted_and_the_newest_named_first(here: Path) -> None:
         "ncu-bench scaling sweep",
         "ncu-bench compare runs/older runs/newer",
     ]
+
+
+def test_recordings_of_other_profilers_are_named(here: Path) -> None:
+    (here / "results.json").write_bytes(rocprof_json(launched()))
+    (here / "host.xplane.pb").write_bytes(xspace(*step()))
+    (here / "model.pb").write_bytes(b"\n\x03abc")
+    lines = [" ".join(line.split()) for line in said().splitlines()]
+    assert lines[1].startswith("2 recordings of other profilers")
+    assert any(command.startswith("ncu-bench hotspots") for command in commands())
 
 
 def test_what_no_command_reads_is_not_listed(here: Path) -> None:

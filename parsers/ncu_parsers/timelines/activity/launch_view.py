@@ -116,25 +116,20 @@ class _LaunchView:
         Times are ns since the first event, which doubles hold exactly for a hundred days.
         """
         host, ranges, calls = HostThreads(), self._found.ranges, self._found.calls
-        codes: dict[tuple[int, int], int] = {}
-        kinds = {code: kind for code in range(len(ranges.names)) for kind in [self._call_of(ranges.names[code])]}
+        codes: dict[tuple[int, int], int | None] = {}
         columns = (ranges.kind, ranges.name, ranges.process, ranges.thread, ranges.start - self._zero, ranges.end)
         for kind, name, process, thread, start, end in zip(*(one.tolist() for one in columns), strict=True):
-            what = kinds[name] if kind == activity.PYTHON else KINDS_OF_RANGES.get(kind)
-            if what is None:
-                continue
-            code = codes.setdefault((kind, name), len(host.calls))
-            if code == len(host.calls):
-                host.calls.append(HostCall(what, ranges.names[name].removeprefix(MODULE_PREFIX)))
-            host.take(host.thread((process, thread)), start, end - self._zero - start, code)
+            if (kind, name) not in codes:
+                call = _host_call(kind, ranges.names[name])
+                codes[kind, name] = None if call is None else len(host.calls)
+                host.calls += [] if call is None else [call]
+            code = codes[kind, name]
+            if code is not None:
+                host.take(host.thread((process, thread)), start, end - self._zero - start, code)
         threads = [host.thread(pair) for pair in zip(calls.process.tolist(), calls.thread.tolist(), strict=True)]
         nested = host.nested(self._found.name)
         of_calls = {"thread": np.array(threads, np.int64), "start": (calls.start - self._zero).astype(np.float64)}
         return nested, places_of_calls(of_calls, nested, self._call, self._call)
-
-    @staticmethod
-    def _call_of(name: str) -> str | None:
-        return MODULE if name.startswith(MODULE_PREFIX) else None
 
     def _identity(self) -> dict[str, pa.Array]:
         """The columns that say what ran, and on which device."""
@@ -207,6 +202,13 @@ class _LaunchView:
         own = np.array([one.operator is not None for one in self._facts], np.bool_)[self._fact]
         around = np.where(self._places.call >= 0, self._places.call + len(self._facts), -1)
         return arrays.recoded(np.where(own, self._fact, around), names)
+
+
+def _host_call(kind: int, name: str) -> HostCall | None:
+    """What a range says of the launches in it; None for one that says nothing, as most of Python's functions."""
+    if kind == activity.PYTHON and name.startswith(MODULE_PREFIX):
+        return HostCall(MODULE, name.removeprefix(MODULE_PREFIX))
+    return HostCall(KINDS_OF_RANGES[kind], name) if kind in KINDS_OF_RANGES else None
 
 
 def _path(context: Context | None, facts: LaunchFacts) -> tuple[str, ...] | None:
