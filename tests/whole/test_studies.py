@@ -283,7 +283,9 @@ class TestPrecisionAndCompilation:
 
     @pytest.mark.parametrize(("across", "words"), [("dtype", "BF16 is"), ("mode", "TorchScript is")])
     def test_a_sweep_is_compared_with_a_sentence_and_its_interval(self, across: str, words: str, sweep: Path) -> None:
-        sentence = next(line for line in out_of("compare", sweep, "--across", across, "--wide").splitlines() if words in line)
+        sentence = next(
+            line for line in out_of("compare", sweep, "--across", across, "--wide").splitlines() if words in line
+        )
         assert re.search(r"[\d.]+ x \[[\d.]+ - [\d.]+\] (faster|slower)", sentence)
         assert re.search(r"takes ([\d.]+ % (less|more)|the same) memory", sentence)
 

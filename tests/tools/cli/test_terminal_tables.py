@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -113,7 +114,7 @@ def test_kernels_have_readable_names_that_differ_in_every_column_of_a_table() ->
         for size in (4, 2)
     )
     columns = [Column("kernel", "kernel", "kernel"), Column("was", "was", "kernel"), Column("a", "a", "count")]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"kernel": add, "was": None, "a": 1},
         {"kernel": None, "was": other, "a": 2},
         {"kernel": "all kernels", "is_total": True},
