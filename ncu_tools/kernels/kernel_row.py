@@ -57,8 +57,8 @@ def names_shown(titles: Iterable[str], group: str = "name", width: int | None = 
     return {title: fitted[name] for title, name in names.items()}
 
 
-BEFORE_TITLE = "\0"
-"""Between device and title in the key of a row; no name has it."""
+BEFORE_TITLE = "\0ran\0"
+"""Between device and title in the key of a row: damaged reports have names with a NUL, and none with this."""
 
 
 def row_key(title: str, device: str | None) -> str:
@@ -68,8 +68,8 @@ def row_key(title: str, device: str | None) -> str:
 
 def title_and_device(key: str) -> tuple[str, str | None]:
     """What `row_key` made a key of."""
-    device, separator, title = key.rpartition(BEFORE_TITLE)
-    return title, device if separator else None
+    device, separator, title = key.partition(BEFORE_TITLE)
+    return (title, device) if separator else (key, None)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def told(*arguments: str, data: bytes | None = None) -> tuple[int, str]:
         [*PROGRAM, *arguments], input=data, capture_output=True, check=False,
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )  # fmt: skip
-    return done.returncode, done.stdout.decode()
+    return done.returncode, done.stdout.decode().replace(arguments[1], "standard input")
 
 
 def through_bash(script: str, report: Path) -> str:
@@ -125,7 +125,9 @@ class TestABigReport:
 
     def test_gives_the_same_kernels_as_the_file(self, big: Path) -> None:
         found = json.loads(program("hotspots", "-", "--format", "json", data=big.read_bytes()))
-        assert found["rows"] == json.loads(program("hotspots", str(big), "--format", "json"))["rows"]
+        expected = json.loads(program("hotspots", str(big), "--format", "json"))["rows"]
+        assert {row["report"] for row in found["rows"]} == {"standard input"}
+        assert found["rows"] == [{**row, "report": "standard input"} for row in expected]
         assert found["rows"][0]["launches"] == 10_000
 
     @pytest.mark.parametrize("rows", [3, 10_000])
@@ -164,13 +166,13 @@ class TestATimeline:
         for path in made_timelines(tmp_path):
             of_the_file = told("hotspots", str(path), "--format", "csv")
             assert of_the_file[0] == 0, path
-            assert told("hotspots", "-", "--format", "csv", data=path.read_bytes()) == of_the_file
+            assert told("hotspots", "/dev/stdin", "--format", "csv", data=path.read_bytes()) == of_the_file
 
     @needs_shared_reports
     @pytest.mark.parametrize("path", TIMELINES, ids=lambda path: path.name[:50])
     @pytest.mark.parametrize("command", ["hotspots", "timeline"])
     def test_made_by_others_is_read_through_a_pipe_as_its_file_is(self, command: str, path: Path) -> None:
-        code, found = told(command, "-", "--format", "csv", data=path.read_bytes())
+        code, found = told(command, "/dev/stdin", "--format", "csv", data=path.read_bytes())
         assert (code, found) == told(command, str(path), "--format", "csv")
 
     @pytest.mark.parametrize(

@@ -133,3 +133,6 @@ def test_the_key_of_a_row_is_its_title_where_no_device_is_known() -> None:
     assert row_key("gemm", None) == "gemm"
     assert title_and_device(row_key("gemm<1>(int)", H100)) == ("gemm<1>(int)", H100)
     assert title_and_device("gemm") == ("gemm", None)
+    damaged = "ge\0mm\0"
+    assert title_and_device(damaged) == (damaged, None)
+    assert title_and_device(row_key(damaged, H100)) == (damaged, H100)
