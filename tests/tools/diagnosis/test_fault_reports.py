@@ -38,7 +38,7 @@ RATIO = {f"{USED.format('ld')}.ratio": 8.0, f"{USED.format('st')}.ratio": 16.0}
 
 def diagnosis_of(made: pa.Table) -> Diagnosis:
     (row,) = hotspots(made, ceilings_of(made)).rows
-    return diagnoses(made, [row], "name")[row.kernel]
+    return diagnoses(made, [row], "name")[row.key]
 
 
 def diagnosed(metrics: dict[str, float], **attributes: Any) -> Diagnosis:

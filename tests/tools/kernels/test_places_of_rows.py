@@ -18,6 +18,7 @@ from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import row_key, title_and_device
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table
+from tests.support.ran import below_head
 
 METRICS = (SAMPLES / "d04-long-metrics.csv").read_text("utf-8")
 A100, H100 = "compute capability 8.0", "compute capability 9.0"
@@ -92,12 +93,12 @@ def test_rows_say_their_device_and_their_report_where_that_is_one(
 def test_a_table_names_devices_and_reports_only_where_they_differ(
     reports: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NCU_BENCH_WIDTH", "160")
-    head, _, *lines = said(capsys, "hotspots", str(reports)).splitlines()
+    monkeypatch.setenv("COLUMNS", "160")
+    head, _, *lines = below_head(said(capsys, "hotspots", str(reports))).splitlines()
     assert head.split()[:4] == ["kernel", "device", "report", "launches"]
     assert any(re.search("CC 8.0 +a100.csv", line) for line in lines)
     assert any(re.search("CC 9.0 +several", line) for line in lines)
-    assert said(capsys, "hotspots", str(reports / "a100.csv")).split()[:2] == ["kernel", "launches"]
+    assert below_head(said(capsys, "hotspots", str(reports / "a100.csv"))).split()[:2] == ["kernel", "launches"]
 
 
 @pytest.mark.parametrize("option", [["--units"], ["--diagnose"], ["--columns", "occupancy"], ["--mix"]])

@@ -61,7 +61,7 @@ def test_a_pipe_is_opened_once_and_not_looked_at_as_a_sweep(tmp_path: Path, caps
         writer.start()
         from_pipe = said(capsys, words[0], str(pipe), *words[1:])[0]
         writer.join()
-        assert from_pipe == said(capsys, words[0], RAW, *words[1:])[0]
+        assert from_pipe.replace(pipe.name, Path(RAW).name) == said(capsys, words[0], RAW, *words[1:])[0]
 
 
 class TestDiagnoses:

@@ -131,7 +131,7 @@ def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Tab
 
 
 def head_of_timeline(found: Timeline) -> Head:
-    """What was recorded, and of steps or several GPUs, what could save most: of one GPU alone that follows anyway."""
+    """What was recorded, and what could save most."""
     of_part = found.activity.whole is not None  # then the next operations on either side were read, too
     count = (
         sum(one.operations for gpu in found.gpus for one in gpu.streams) if of_part else len(found.activity.operations)
@@ -139,13 +139,12 @@ def head_of_timeline(found: Timeline) -> Head:
     operations = counted(count, "GPU operation", "GPU operations") + (" in the time of --trim" if of_part else "")
     gpus = [counted(len(found.gpus), "GPU", "GPUs")] if len(found.gpus) != 1 else []
     spans = [gpu.whole.span_ns for gpu in found.gpus]
-    is_open = len(found.gpus) > 1 or any(gpu.steps for gpu in found.gpus)
     return head_of(
         [found.name],
         devices=tuple(sorted({gpu.name for gpu in found.gpus if gpu.name})),
         time_ns=max(spans, default=None),
         more=(*gpus, operations, f"recorded by {found.tool}"),
-        first=first_sentence(found) if is_open else None,
+        first=first_sentence(found),
     )
 
 

@@ -30,7 +30,7 @@ from ncu_tools.report.digest.run_digest import rule_statements
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import one_in
-from tests.support.ran import ran
+from tests.support.ran import below_head, ran
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 SILU = SHARED / "reports" / "ncu_rep_full" / "AlpriElse__cs599k__silu_CUDA_ncu-reports_2025-04-21-vector-based.ncu-rep"
@@ -80,9 +80,9 @@ def test_the_verdict_is_the_first_cause_and_what_bounds_the_kernel_or_that_none_
 
 def test_the_view_of_a_kernel_starts_with_its_verdict() -> None:
     report = str(SAMPLES / "h100" / "conflicts-text.txt")
-    lines = ran("kernel", report).stdout.splitlines()
+    lines = below_head(ran("kernel", report).stdout).splitlines()
     assert lines[1].startswith("bank conflicts: 94 % of the shared-memory wavefronts are added by them: about")
-    markdown = ran("kernel", report, "--format", "markdown").stdout.splitlines()
+    markdown = below_head(ran("kernel", report, "--format", "markdown").stdout).splitlines()
     assert markdown[2].startswith("| first | bank conflicts: 94 %")
     assert "| first | " not in ran("kernel", report, "--part", "memory", "--format", "markdown").stdout
 
@@ -237,7 +237,7 @@ def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path)
     shown = ran("kernel", str(tmp_path), "--part", "identity").stdout
     assert [" ".join(line.split()) for line in shown.splitlines()][-2:] == ["clock control base", "cache control none"]
     assert "full name" in shown
-    assert shown.startswith("gemm bf16 128x256x32 tn: ")
+    assert below_head(shown).startswith("gemm bf16 128x256x32 tn: ")
     assert "clock control" not in ran("kernel", str(sample), "--part", "identity").stdout
 
 
