@@ -24,7 +24,7 @@ FOLDERS = {
     "ncu_parsers": ROOT / "parsers" / "ncu_parsers",
     "ncu_tools": ROOT / "ncu_tools",
 }
-MOST_ENTRIES, MOST_ENTRIES_OF_TESTS, MOST_LINES, MOST_PARAMETERS = 12, 20, 500, 12
+MOST_ENTRIES, MOST_ENTRIES_OF_TESTS, MOST_LINES, MOST_PARAMETERS = 12, 24, 500, 12
 """Limits of the fullest folder, the longest file and the widest function. Lower them when they shrink."""
 
 

@@ -375,6 +375,18 @@ class TestInABrowser:
         reached = "document.activeElement.classList.contains('lanes') || document.activeElement.closest('th') !== null"
         assert opened.page.evaluate(reached)
 
+    def test_words_in_boxes_are_cut_where_names_differ_and_left_out_where_no_cut_tells_them_apart(
+        self, opened: Opened
+    ) -> None:
+        cut = "([names, letters]) => names.map((name) => cutApart(names)(name, letters))"
+        names = ["gemm bf16 128x256x64 tn", "gemm bf16 256x128x64 tn", "copy"]
+        assert opened.page.evaluate(cut, [names, 30]) == names
+        for letters in range(9, 23):
+            shown = opened.page.evaluate(cut, [names, letters])
+            assert len(set(shown)) == len(names), letters
+            assert max(map(len, shown)) <= letters
+        assert opened.page.evaluate(cut, [names, 4]) == ["", "", "copy"]
+
     def test_no_part_is_wider_than_a_telephone(self, opened: Opened) -> None:
         opened.page.set_viewport_size({"width": 390, "height": 800})
         fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
