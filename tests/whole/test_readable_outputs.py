@@ -38,7 +38,9 @@ def table_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         if words not in READ:
             shown: list[Table] = []
             module = {"hotspots": "reading.hotspots", "compare": "comparing.compare"}[words[0]]
-            monkeypatch.setattr(f"ncu_tools.cli.{module}.show", lambda table, output_format, **more: shown.append(table))
+            monkeypatch.setattr(
+                f"ncu_tools.cli.{module}.show", lambda table, output_format, **more: shown.append(table)
+            )
             run(list(words))
             READ[words] = shown[0] if shown else None
         return READ[words]

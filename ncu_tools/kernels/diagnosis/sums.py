@@ -17,7 +17,7 @@ import pyarrow as pa
 from ncu_launch.counters.metrics import has_tensor_work_beside_the_pipe
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.metric_forms import MetricColumns, with_every_form
+from ncu_parsers.schema.metric_forms import MetricsInAnyForm, with_every_form
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.machine_files import machine_of_device
@@ -153,7 +153,7 @@ class DiagnosisSums:
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
         self._sums.add("launches", weight)
         self._sums.add("time", seconds)
-        metrics = MetricColumns(table)
+        metrics = MetricsInAnyForm(table)
         columns = {name: metrics.floats(name) for name in diagnosis_metrics() if metrics.behind(name)}
         columns |= {name: tables.floats(table, name) for name in SUMMED}
         by_rules = printed_numbers(table)
@@ -338,7 +338,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
     cycles of an SM, mean over the SMs; warp_threads = threads of a block / its warps.
     """
 
-    column = MetricColumns(table).floats
+    column = MetricsInAnyForm(table).floats
     blocks = _first([column(BLOCKS), _sizes(table, "grid")])
     threads = _first([column(THREADS), _sizes(table, "block")])
     nothing = tables.unknown(len(table))
@@ -391,7 +391,7 @@ def _tensor_pipe(table: pa.Table) -> Floats:
 
     NaN if unknown: on chips where tensor operations have another pipe beside it, and where the chip is not known.
     """
-    metrics = MetricColumns(table)
+    metrics = MetricsInAnyForm(table)
     active = np.fmax.reduce([metrics.floats(name) for name in quantities()[PIPE].metrics])
     codes, chips = tables.codes(table, "compute_capability")
     is_whole = np.array([bool(chip) and not has_tensor_work_beside_the_pipe(chip) for chip in chips], bool)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.counters.metrics import has_system_memory_alone
 from ncu_launch.files.toml_tables import table_beside
-from ncu_parsers.schema.metric_forms import MetricColumns, with_every_form
+from ncu_parsers.schema.metric_forms import MetricsInAnyForm, with_every_form
 from ncu_parsers.schema.tables import Floats, words
 
 UNITS = {"percent": "%", "byte": "byte", "time": "ns", "hz": "hz"}
@@ -65,7 +65,7 @@ def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
 
     On a GPU that has no DRAM of its own, what only counters of DRAM tell is not missing.
     """
-    found, missing, metrics = list[Fact](), dict[str, list[str]](), MetricColumns(launches)
+    found, missing, metrics = list[Fact](), dict[str, list[str]](), MetricsInAnyForm(launches)
     capabilities = set(words(launches, "compute_capability"))
     without_dram = bool(capabilities) and all(map(has_system_memory_alone, capabilities))
     for part, entries in parts().items():
@@ -78,7 +78,7 @@ def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
     return found, missing
 
 
-def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricColumns) -> Fact | None:
+def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricsInAnyForm) -> Fact | None:
     for formula, values in _alternatives(entry, metrics):
         known = values[~np.isnan(values)]
         if not len(known):
@@ -102,7 +102,7 @@ def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricColumns) ->
     return None
 
 
-def _alternatives(entry: dict[str, Any], metrics: MetricColumns) -> Iterator[tuple[str, Floats]]:
+def _alternatives(entry: dict[str, Any], metrics: MetricsInAnyForm) -> Iterator[tuple[str, Floats]]:
     """Where the values of a fact may be from, the preferred one first, each with the values of the launches."""
     for metric in entry["metrics"]:
         if "over" not in entry:
@@ -115,7 +115,7 @@ def _alternatives(entry: dict[str, Any], metrics: MetricColumns) -> Iterator[tup
         yield entry["quotient"], metrics.floats(entry["quotient"])
 
 
-def _of(of: float | str | None, metrics: MetricColumns) -> float | None:
+def _of(of: float | str | None, metrics: MetricsInAnyForm) -> float | None:
     if not isinstance(of, str):
         return of
     values = metrics.floats(of)

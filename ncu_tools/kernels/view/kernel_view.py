@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.metric_forms import MetricColumns
+from ncu_parsers.schema.metric_forms import MetricsInAnyForm
 from ncu_parsers.schema.tables import Floats
 from ncu_parsers.schema.vendors import why_no_ncu_for
 
@@ -408,5 +408,5 @@ def _median(launches: pa.Table, name: str) -> float | None:
 
 
 def _known(launches: pa.Table, name: str) -> Floats:
-    values = MetricColumns(launches).floats(name)
+    values = MetricsInAnyForm(launches).floats(name)
     return values[~np.isnan(values)]

@@ -34,7 +34,7 @@ class MetricForm:
         return self.plus + self.times + self.over
 
 
-class MetricColumns:
+class MetricsInAnyForm:
     """The metrics of a table of launches, in any form that it has them."""
 
     def __init__(self, table: pa.Table) -> None:

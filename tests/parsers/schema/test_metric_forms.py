@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema import metric_forms, tables
-from ncu_parsers.schema.metric_forms import MetricColumns, columns_behind, with_every_form
+from ncu_parsers.schema.metric_forms import MetricsInAnyForm, columns_behind, with_every_form
 
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -18,8 +18,8 @@ ISSUE = "smsp__issue_active.avg.per_cycle_active"
 SHARED_PIPE = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 
 
-def of(columns: dict[str, list[float | None]]) -> MetricColumns:
-    return MetricColumns(pa.table(columns))
+def of(columns: dict[str, list[float | None]]) -> MetricsInAnyForm:
+    return MetricsInAnyForm(pa.table(columns))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def pairs(table: pa.Table) -> Iterator[tuple[str, float, float]]:
     for metric in table.column_names:
         if OF_MORE in metric or metric.startswith(("SM", "TPC", "Triage")) or metric.endswith(("_elapsed.avg", ".sum")):
             continue
-        without = MetricColumns(table.drop_columns([metric]))
+        without = MetricsInAnyForm(table.drop_columns([metric]))
         if without.behind(metric):
             for one, other in zip(tables.floats(table, metric).tolist(), without.floats(metric).tolist(), strict=True):
                 if abs(one) > 0.01 and not math.isnan(other):
