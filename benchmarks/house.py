@@ -30,7 +30,7 @@ from benchmarks.generate import LONG_NAMES, METRICS, kernel_names, launches, wri
 from sample_reports import dialects
 from sample_reports.dialects import Cell, Printed, Style
 from tests.conftest import ROOT, SAMPLES
-from tests.whole.test_house import FOLDERS, MODULES, assert_no_cycle, entries, modules_imported_by, trees
+from tests.whole.test_house import FOLDERS, MODULES, assert_no_cycle, modules_imported_by, trees
 
 SMALL_SAMPLE = SAMPLES / "d01-wide-raw.csv"
 NOT_ANALYSIS = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
@@ -241,8 +241,6 @@ def unnamed() -> list[str]:
 
 def code_rows() -> Iterator[Row]:
     """What the source says of itself."""
-    folders = [one for top in FOLDERS.values() for one in (top, *top.rglob("*")) if one.is_dir()]
-    fullest = max(folders, key=lambda folder: len(entries(folder)))
     nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     widest = max(functions, key=parameters)
@@ -255,7 +253,6 @@ def code_rows() -> Iterator[Row]:
     ]  # fmt: skip
     places = {rule: defined(stated) for rule, stated in RULES.items()}
     of_rules = max(places, key=lambda rule: places[rule])
-    yield Row("entries in the fullest folder", len(entries(fullest)), 12, fullest.name)
     yield Row("places in Python that state a rule of the CSV format", places[of_rules], 1, of_rules)
     yield Row("readers of a details page", defined(READERS), 2)
     yield Row("analysis modules that import from report/", len(back), 0, first(back))

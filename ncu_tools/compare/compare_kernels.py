@@ -47,7 +47,7 @@ from ncu_tools.compare.run_conditions import (
 )
 from ncu_tools.compare.same_work import OtherWork, other_work
 from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_times import operators_note
 from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.numbers.number_format import counted
@@ -138,7 +138,7 @@ class Comparison:
         slower = [one for one in self.kernels if one.base and one.new and one.changes["time"].outcome == MORE]
         if not slower:
             return replace(other.refusal, slower="Per launch, no kernel is shown to be slower.")
-        words = [f"{short_title(one.pair.kernel)} is slower: {sentence(one.changes['time'])}" for one in slower]
+        words = [f"{readable_name(one.pair.kernel)} is slower: {sentence(one.changes['time'])}" for one in slower]
         gate = f"kernel:{re.escape(short_name(slower[0].pair.kernel))}:"
         return replace(other.refusal, instead=gate, slower=f"{'; '.join(shortened(words, MOST_RENAMED))}.")
 

@@ -20,7 +20,7 @@ from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.same_work import OtherWork
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, drop_failed
 from ncu_tools.numbers.merged_by_field import MergedByField
 
@@ -101,8 +101,8 @@ def _between(ours: Launches, theirs: Launches, by_iteration: bool) -> OtherWork:
     if not by_iteration:
         replaced = math.isclose(sum(before[name] for name in gone), sum(after[name] for name in fresh))
     differ += [] if replaced else [*gone, *fresh]
-    phrases = [f"{before[name]:,g} -> {after[name]:,g} launches of {short_title(name)}{each}" for name in differ]
-    phrases += [f"another grid or block of {short_title(name)}" for name in grids]
+    phrases = [f"{before[name]:,g} -> {after[name]:,g} launches of {readable_name(name)}{each}" for name in differ]
+    phrases += [f"another grid or block of {readable_name(name)}" for name in grids]
     known = [name for name in (*differ, *grids) if name in both] or both
     return OtherWork(phrases, [short_name(name) for name in known])
 

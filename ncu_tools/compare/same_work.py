@@ -11,7 +11,7 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.compare.change import Refusal, shortened
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME, Pairing
-from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_work import OF_INPUTS
 
 NOT_THE_SAME_WORK = "not the same work"
@@ -59,7 +59,7 @@ def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Oth
     other = "inputs of other shapes" if of_calls else "another grid, block or range"
     found: list[tuple[int, str]] = []
     for number, pair in enumerate(pairing.pairs):
-        name = short_title(pair.kernel)
+        name = readable_name(pair.kernel)
         if before[number] != after[number]:
             found.append((number, f"{before[number]:,.0f} -> {after[number]:,.0f} launches of {name}"))
         elif differs[number] and pair.matched_by == BY_NAME:

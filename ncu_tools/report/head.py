@@ -60,7 +60,7 @@ class Head:
         if self.first is None:
             return self.line(width)
         first = printable(f"first: {self.first}")
-        return f"{self.line(width)}\n{first if width is None else fill(first, width)}"
+        return f"{self.line(width)}\n{first if width is None else _filled(first, width)}"
 
     def as_json(self) -> dict[str, Any]:
         """The parts under their names."""
@@ -143,6 +143,11 @@ def _named(names: Sequence[str], several: str) -> str:
 
 def _joined(name: str, facts: Sequence[str]) -> str:
     return f"{name}: {', '.join(map(printable, facts))}" if facts else name
+
+
+def _filled(sentence: str, width: int) -> str:
+    """A sentence in lines of a width, that part no number from its per cent sign."""
+    return fill(sentence.replace(" %", "\N{NO-BREAK SPACE}%"), width).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def cut_in_the_middle(text: str, width: int) -> str:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("kernel", "kernel", KERNEL),
-    Column("launches", "launches", "count", spare=1),
+    Column("launches", "launches", "count", spare=2),
     Column("time_total_ns", "time", "time", "ns", spare=0),
     Column("time_share", "share", "fraction", spare=0),
     Column("time_cumulative", "sum", "fraction", spare=8),
@@ -239,7 +239,7 @@ def command(
     rows = [
         {**_varied(row), **asdict(row), "diagnosis": found[row.key].text if row.key in found else None} for row in shown
     ]
-    columns = [
+    columns: Sequence[Column] = [
         one
         for one in _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
         if one not in PLACES or len({row[one.name] for row in rows}) > 1

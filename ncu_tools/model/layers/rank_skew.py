@@ -25,6 +25,7 @@ from ncu_parsers.schema.tables import HOST, Floats
 from ncu_tools.kernels import operator_times
 from ncu_tools.kernels.names.categories import CATEGORY, COMMUNICATION, categories_in
 from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.named_sums import or_none
@@ -299,7 +300,7 @@ class _Launches:
             f"{counts[worst, fewest]:,.0f} times on rank {self.ranks[fewest]} and {counts[worst, most]:,.0f} times on"
         )
         return [
-            f"{short_title(names[worst] or '?')} was launched {ends} rank {self.ranks[most]}{more}: no step says "
+            f"{readable_name(names[worst] or '?')} was launched {ends} rank {self.ranks[most]}{more}: no step says "
             "whether the ranks recorded the same work, and one that recorded more takes longer"
         ]
 

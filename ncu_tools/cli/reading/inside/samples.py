@@ -120,11 +120,10 @@ def command(
 
 def _head(run: str, launch: Sequence[str], only: Selection | None) -> Head:
     """The line above the table: the run, the kernel and what is known of the launch."""
-    from ncu_tools.kernels.names.kernel_titles import short_title
     from ncu_tools.report.head import head_of
 
     kernel, *facts = launch
-    return head_of([run], more=(short_title(kernel), *facts), only=only.title if only is not None else "")
+    return head_of([run], more=(kernel, *facts), only=only.title if only is not None else "")
 
 
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:
