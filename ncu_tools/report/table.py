@@ -356,8 +356,7 @@ def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
 def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Column]:
     """The columns that fit `width`, after dropping the least important ones.
 
-    For half of the width to names columns with a rank are dropped; others only for the least that names need. What
-    then is left of the width is given back to the most important columns of those that have a rank.
+    For half of the width to names columns with a rank are dropped; others only for the least that names need.
     """
     kept = list(columns)
     several = sum(column.is_wide for column in columns) or 1
@@ -370,10 +369,6 @@ def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Colu
             if _width(kept, least, NARROW_GAP) - NARROW_GAP <= width:
                 break
             kept = [column for column in kept if column not in group]
-    least = {one.name: _least(one, sizes[one.name], max(NARROWEST, width // 2 // several)) for one in columns}
-    for column in (one for group in reversed(_ranked(columns)) for one in group if one not in kept):
-        more = [one for one in columns if one in kept or one is column]
-        kept = more if _width(more, least, NARROW_GAP) - NARROW_GAP <= width else kept
     return kept
 
 

@@ -51,27 +51,27 @@ if TYPE_CHECKING:
 LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("kernel", "kernel", KERNEL),
-    Column("launches", "launches", "count", spare=2),
+    Column("launches", "launches", "count", spare=3),
     Column("time_total_ns", "time", "time", "ns", spare=0),
     Column("time_share", "share", "fraction", spare=0),
-    Column("time_cumulative", "sum", "fraction", spare=8),
-    Column("time_mean_ns", "mean", "time", "ns", spare=6),
-    Column("time_min_ns", "min", "time", "ns", spare=9),
-    Column("time_max_ns", "max", "time", "ns", spare=9),
-    Column("time_std_ns", "std", "time", "ns", spare=10),
-    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=7),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=2),
-    Column("dram_bytes", "DRAM", "byte", "byte", spare=7),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=4),
-    Column("least_bytes", "bytes by shapes", "byte", "byte", spare=7),
-    Column("least_bytes_per_s", "B/s by shapes", "byte/s", "byte/s", spare=4),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
-    Column("sm_busy", "SM", "fraction", spare=1),
-    Column("memory_busy", "memory", "fraction", spare=1),
+    Column("time_cumulative", "sum", "fraction", spare=10),
+    Column("time_mean_ns", "mean", "time", "ns", spare=8),
+    Column("time_min_ns", "min", "time", "ns", spare=11),
+    Column("time_max_ns", "max", "time", "ns", spare=11),
+    Column("time_std_ns", "std", "time", "ns", spare=12),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=9),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=4),
+    Column("dram_bytes", "DRAM", "byte", "byte", spare=9),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=6),
+    Column("least_bytes", "bytes by shapes", "byte", "byte", spare=9),
+    Column("least_bytes_per_s", "B/s by shapes", "byte/s", "byte/s", spare=6),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=5),
+    Column("sm_busy", "SM", "fraction", spare=2),
+    Column("memory_busy", "memory", "fraction", spare=2),
     Column("bound", "bound", spare=0),
     Column("bound_fraction", "% of roof", "fraction", spare=0),
-    Column("headroom_ns", "headroom", "time", "ns", spare=5),
-    Column("headroom_share", "could save", "fraction", spare=6),
+    Column("headroom_ns", "headroom", "time", "ns", spare=7),
+    Column("headroom_share", "could save", "fraction", spare=8),
 )
 MACHINE_READABLE = (
     Column("kernel_id", "id"),
@@ -292,8 +292,6 @@ def _columns(
     )
     places = [] if output_format in MACHINE_FORMATS else places_told([asdict(row) for row in rows], group)
     columns = [_first_column(group), *places, *arguments, *columns[1:]]
-    if places:
-        columns = [one._replace(spare=2) if one.name == "launches" else one for one in columns]
     if group == LOCATION:
         at = len(places) + 5
         columns = [*columns[:at], *OF_LOCATIONS, *columns[at:]]

@@ -15,7 +15,6 @@ from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.source_text import COLLECT
-from ncu_tools.runs.loading import why_no_ncu_in
 
 _LAUNCHES = "launches.parquet"
 
@@ -59,6 +58,8 @@ def load_instructions(
             files |= held.texts if held is not None else {}
             sizes |= held.sizes if held is not None else {}
     if not parts:
+        from ncu_tools.runs.loading import why_no_ncu_in  # slow to import
+
         raise NcuBenchError(
             f"{path} holds no counts of single instructions.",
             "They were not collected, or the report is a page without them (raw, details).",

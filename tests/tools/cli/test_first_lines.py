@@ -32,7 +32,7 @@ def begins_with(line: str, name: str) -> bool:
 def test_the_first_line_names_the_report_and_notes_are_few(
     path: Path, width: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NCU_BENCH_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", width)
     answered = 0
     for command in COMMANDS:
         found = ran(command, str(path))

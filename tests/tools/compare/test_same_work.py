@@ -46,12 +46,12 @@ def test_a_kernel_that_only_one_run_has_is_other_work_that_no_gate_on_it_can_jud
     assert found.refusal.instead == "kernel:copy:"
 
 
-def test_copies_and_kernels_of_templates_are_named_by_their_short_titles() -> None:
+def test_copies_and_kernels_of_templates_are_named_as_tables_name_them() -> None:
     """The short name of a copy was "Device-to-Device]", and that of every functor "elementwise_kernel"."""
     name = "void at::native::elementwise_kernel<128, 2, at::native::CUDAFunctor_add<float>>(int, T2)"
     launches = [launch(one, ns=1.0) for one in ("[CUDA memcpy Device-to-Device]", name)]
     found = between(table(*launches), table(*launches, *(launch(one.kernel_name, ns=1.0) for one in launches)))
     assert found.kernels == [
         "1 -> 2 launches of [CUDA memcpy Device-to-Device]",
-        "1 -> 2 launches of at::native::elementwise_kernel<CUDAFunctor_add>",
+        "1 -> 2 launches of elementwise add fp32",
     ]

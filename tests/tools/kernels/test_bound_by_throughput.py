@@ -105,7 +105,7 @@ def test_times_of_one_launch_and_the_sum_of_one_row_are_not_repeated(tmp_path: P
 @pytest.mark.slow
 def test_the_default_set_of_a_real_report_shows_both_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     (report,) = [path for path in shared_reports("ncu_csv") if path.name.endswith("317662.ncu2022.3.details.csv")]
-    monkeypatch.setenv("NCU_BENCH_WIDTH", "100")
+    monkeypatch.setenv("COLUMNS", "100")
     lines = below_head(ran("hotspots", str(report)).stdout).splitlines()
     assert lines[0].split()[-3:] == ["SM", "memory", "bound"]
     assert lines[2].split()[-5:] == ["66.3", "%", "44.2", "%", "SM"]
