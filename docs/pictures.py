@@ -6,8 +6,10 @@ A test holds the pictures that are kept to what this makes.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parent.parent
 CHIPS = "apple-m1,xeon-gold-6448y-amx-2-cores,wormhole-n300s,gaudi-3,h100-sxm,colab-cpu"
@@ -36,6 +38,34 @@ def make(name: str, folder: Path) -> Path:
     return picture
 
 
+PAGE, PAGE_SIZE = "page.png", {"width": 1200, "height": 1110}
+PAGE_OF = "sample_reports/h100/gemms.csv"
+
+
+def make_page(folder: Path) -> Path:
+    """Make the picture of a page, its first kernel chosen, in Chromium. Raises what Playwright raises without it."""
+    from playwright.sync_api import sync_playwright
+
+    from ncu_tools.cli import run
+
+    picture = folder / PAGE
+    with TemporaryDirectory() as made, sync_playwright() as drivers:
+        page = Path(made) / "page.html"
+        if run(["report", str(ROOT / PAGE_OF), "-o", str(page)]):
+            raise SystemExit("the page could not be made")
+        browser = drivers.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        shown = browser.new_page(viewport=PAGE_SIZE)
+        shown.goto(page.as_uri())
+        shown.locator("#hotspots tbody tr").first.click()
+        shown.evaluate("window.scrollTo(0, 0)")
+        shown.wait_for_timeout(500)  # the row's light fades
+        shown.screenshot(path=picture)
+        browser.close()
+    return picture
+
+
 if __name__ == "__main__":
+    into = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs"
     for one in PICTURES:
-        make(one, Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs")
+        make(one, into)
+    make_page(into)
