@@ -10,6 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ViewportSize
 
 ROOT = Path(__file__).parent.parent
 CHIPS = "apple-m1,xeon-gold-6448y-amx-2-cores,wormhole-n300s,gaudi-3,h100-sxm,colab-cpu"
@@ -38,7 +42,8 @@ def make(name: str, folder: Path) -> Path:
     return picture
 
 
-PAGE, PAGE_SIZE = "page.png", {"width": 1200, "height": 1110}
+PAGE = "page.png"
+PAGE_SIZE: ViewportSize = {"width": 1200, "height": 1110}
 PAGE_OF = "sample_reports/h100/gemms.csv"
 
 

@@ -122,12 +122,13 @@ def command(
         measured = load(run, reading=reading)
     if ran.nvtx is not None:
         measured = replace(measured, table=inside(measured.table, pattern_of(ran.nvtx, "--nvtx")))
+    head = head_of([run], measured.table, measured.notes)
     if workload is None and (passes := passes_in(run)):
-        show_ranges(measured.table, passes, list(measured.notes), output_format)
+        show_ranges(measured.table, passes, list(measured.notes), output_format, head)
         return
     generation = generation_of(run, measured.table, workload, ran, phases)
     if generation is not None and not generation.has_counters:
-        generation.show(list(measured.notes), output_format)
+        generation.show(list(measured.notes), output_format, head)
         return
     if ran.tokens_per_step and generation is None:
         raise WrongUsage(

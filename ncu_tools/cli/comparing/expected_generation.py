@@ -33,6 +33,7 @@ from ncu_tools.model.language.measured_phases import (
     on_steps,
     steps_in,
 )
+from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table
 
 COLUMNS = (
@@ -70,9 +71,10 @@ class GenerationTable:
     notes: list[str]
     has_counters: bool
 
-    def show(self, notes: list[str], output_format: str) -> None:
-        """Write the table."""
-        show(Table("expected", COLUMNS, [asdict(row) for row in self.rows], [*notes, *self.notes]), output_format)
+    def show(self, notes: list[str], output_format: str, head: Head | None = None) -> None:
+        """Write the table, below its head."""
+        table = Table("expected", COLUMNS, [asdict(row) for row in self.rows], [*notes, *self.notes])
+        show(table, output_format, head=head)
 
 
 def generation_of(

@@ -10,6 +10,7 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.cli.options import show
 from ncu_tools.model.expected.user_ranges import Pass, compare_ranges
+from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table
 
 LOWER = "flops_lower_bound"
@@ -31,8 +32,8 @@ BY_COUNTERS = "FLOPs and bytes were counted by hardware: bytes are DRAM traffic,
 BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, from their shapes"
 
 
-def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str) -> None:
-    """Print what was measured in every range beside its formula."""
+def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str, head: Head) -> None:
+    """Print what was measured in every range beside its formula, below the head of the run."""
     rows = [asdict(row) for row in compare_ranges(table, passes)]
     by_operators = set(tables.words(table, "source")) <= BY_OPERATOR
     if by_operators:
@@ -43,4 +44,4 @@ def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_fo
     empty = [row["range"] for row in rows if not row["launches"]]
     if empty:
         notes = [f"nothing was collected inside of {', '.join(empty)}", *notes]
-    show(Table("expected", columns, rows, [PER_PASS, basis, *notes]), output_format)
+    show(Table("expected", columns, rows, [PER_PASS, basis, *notes]), output_format, head=head)

@@ -108,6 +108,7 @@ def command(
       ncu-bench scaling jetson server --format markdown
     """
     from ncu_tools.bench.scaling import correlations, series
+    from ncu_tools.report.head import Head
 
     format_of(output)
     rows, arguments = _rows(runs, dask)
@@ -115,8 +116,9 @@ def command(
     notes = _notes(rows, fits, pairs)
     if output is not None:
         notes += _drawn(rows, fits, pairs, output, title)
+    head = Head(runs, more=(counted(len(rows), "point", "points"),))
     if only_correlations:
-        show(Table("scaling", PAIR_COLUMNS, [asdict(pair) for pair in pairs], notes), output_format)
+        show(Table("scaling", PAIR_COLUMNS, [asdict(pair) for pair in pairs], notes), output_format, head=head)
         return
     extra = {"correlations": [asdict(pair) for pair in pairs]}
     matrices = _matrices(pairs) if output_format in ("text", "markdown") else []
@@ -131,7 +133,7 @@ def command(
     if not machine_readable:
         for row, one in zip(rows, fits, strict=True):
             row["median_exponent"] = one.median_exponent if one.is_moved_by_outliers else None
-    show(Table("scaling", columns, rows, notes, extra), output_format)
+    show(Table("scaling", columns, rows, notes, extra), output_format, head=head)
     if output_format == "text":
         for matrix in matrices:
             click.echo()

@@ -10,6 +10,7 @@ import click
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import KERNEL, Column, Table
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ def command(
       ncu-bench skew run --by rank
       ncu-bench skew rank0.json.gz rank1.json.gz
     """
-    from ncu_tools.kernels.operator_times import clocks_of
+    from ncu_tools.kernels.operator_times import clocks_of, time_title
     from ncu_tools.model.layers.rank_skew import NEEDED, expect_own_ranks, skew
+    from ncu_tools.report.head import head_of
     from ncu_tools.runs.loading import pooled
     from ncu_tools.runs.selection import load_only
     from ncu_tools.runs.varied_run import points_summed
@@ -84,12 +86,15 @@ def command(
     clocks = clocks_of(loaded.table)
     summed = [note for run in runs for note in points_summed(run, only)]
     notes = [*summed, *result.notes, *loaded.notes, *operator_notes(clocks)]
+    ranked = (counted(len(result.ranks), "rank", "ranks"),)
+    chosen = only.title if only is not None else ""
+    head = head_of(runs, loaded.table, only=chosen, time_title=time_title(clocks), more=ranked)
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
-        show(titled_times(ranks, clocks), output_format)
+        show(titled_times(ranks, clocks), output_format, head=head)
         return
     top = rows_shown(top, output_format)
     notes += hidden_rows(len(result.rows), top, "more row", "more rows")
     rows = [asdict(row) for row in result.rows[:top]]
     across = [ACROSS[0]._replace(kind=KERNEL) if by == "kernel" else ACROSS[0], *ACROSS[1:]]
-    show(titled_times(Table("skew", across, rows, notes, more=[COLLECTIVE]), clocks), output_format)
+    show(titled_times(Table("skew", across, rows, notes, more=[COLLECTIVE]), clocks), output_format, head=head)

@@ -11,6 +11,7 @@ import click
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import FILE, MACHINE_FORMATS, format_option, show
 from ncu_tools.cli.terminal_notes import picture_written
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
@@ -53,11 +54,13 @@ def command(
       ncu-bench series run -x n -y dram_pct --format csv
     """
     from ncu_tools.bench.point_series import point_series
+    from ncu_tools.report.head import Head
 
     format_of(output)
     found = point_series(runs, across, up, by)
     notes = [*found.notes, *(_drawn(found, output, title) if output is not None else [])]
-    show(_table(found, notes, output_format), output_format)
+    head = Head(runs, more=(counted(len(found.rows), "point", "points"),))
+    show(_table(found, notes, output_format), output_format, head=head)
 
 
 def _table(found: PointSeries, notes: list[str], output_format: str) -> Table:

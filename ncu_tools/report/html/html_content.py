@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
+from ncu_launch.notes import shown_notes
 from ncu_launch.version import VERSION
 from ncu_parsers.schema import tables
 
@@ -154,7 +155,7 @@ def content(
         "layers": [_layers(run) for run in runs],
         "expected": [_expected(run) for run in runs],
         "manifests": [_facts(run) for run in runs],
-        "notes": list(dict.fromkeys(notes)),
+        "notes": shown_notes(notes),
     }
     plain: dict[str, Any] = _plain(found)
     if len(runs) > 1:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.atomic_files import write_bytes_atomically
+from ncu_launch.notes import shown_notes
 
 from ncu_tools.kernels.kernel_row import GROUPS, names_shown
 from ncu_tools.report.pictures import FORMATS
@@ -113,7 +114,7 @@ def listing_of_kernels(
     """
     left = max(0, len(found.rows) - top)
     more = [f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []
-    below = [*more, *dict.fromkeys([*notes, *found.notes])]
+    below = [*more, *shown_notes([*notes, *found.notes])]
     shown = html_of_kernels(found, top, sentences, group)
     return Listing(table, shown + (f"<ul>{_items(below)}</ul>" if below else ""))
 

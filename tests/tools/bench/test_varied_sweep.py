@@ -21,6 +21,7 @@ from ncu_tools.bench.scaling import NO_WORK, by_group, series
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
+from tests.support.ran import below_head
 
 QUICK = ("--max-time", "0.05", "--precision", "50", "--warmup", "1", "--on", "cpu")
 SOURCE = """
@@ -157,7 +158,7 @@ def test_an_argument_with_the_title_of_another_column_is_said_to_be_an_argument(
     rows = [row(n, argument_values={"n": str(n), "batch": "5"}) for n in (8, 16, 32)]
     write_table(bench_table(rows), tmp_path / "sweep" / "bench.parquet")
     shown = called_here(*command, cwd=tmp_path)
-    assert "argument batch" in shown.out.splitlines()[0]
+    assert "argument batch" in below_head(shown.out).splitlines()[0]
     assert called_here(*command, "--format", "json", cwd=tmp_path).json()["rows"][0]["batch"] == 5
 
 

@@ -22,10 +22,11 @@ from ncu_tools.bench.compare_points import (
     valid_across,
 )
 from ncu_tools.cli.options import hidden_rows
-from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells
+from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, change_cells, told_apart
 from ncu_tools.compare.change import verdict
 from ncu_tools.compare.compare_kernels import require_alike
-from ncu_tools.numbers.number_format import digits
+from ncu_tools.numbers.number_format import counted, digits
+from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 ASKED_COLUMNS = {
@@ -115,7 +116,8 @@ def compared_points(request: CompareRequest) -> Compared:
         "differences": [{RUN.name: one.name, **asdict(each)} for one in found for each in one.differences],
         "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in with_names],
     }
-    return Compared(table, {one.name: one.subjects for one in found}, sentences)
+    heads = [Head((run.name,), more=(counted(len(run.rows), "point", "points"),)) for run in runs]
+    return Compared(table, {one.name: one.subjects for one in found}, sentences, told_apart(heads))
 
 
 def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import ROWS_SHOWN, hidden_rows, progress
-from ncu_tools.cli.tables.compare.shared import PLACES, Compared, CompareRequest
+from ncu_tools.cli.tables.compare.shared import PLACES, Compared, CompareRequest, told_apart
 from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_places
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.kernels.source.source_text import SourceText, source_text
-from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table
 from ncu_tools.runs.selection import kernel_patterns
 
@@ -56,12 +56,13 @@ def compared_places(request: CompareRequest) -> Compared:
         )
     top = request.how.top if request.how.top or request.machine_readable else ROWS_SHOWN
     kernels = distinct_names((base.kernel_name, new.kernel_name))
-    about = [
-        f"{name}: {kernels[code.kernel_name]}, {counted(code.launches, 'launch', 'launches')}"
-        for name, code in (("base", base), ("new", new))
+    heads = [
+        Head((run,), launches=code.launches, more=(kernels[code.kernel_name],))
+        for run, code in zip(request.runs, (base, new), strict=True)
     ]
-    notes = [*about, *hidden_rows(len(rows), top, "more place", "more places"), *base_notes, *new_notes]
-    return Compared(Table("compare", COLUMNS, [_row(row) for row in rows[:top]], notes, more=MACHINE_READABLE), {})
+    notes = [*hidden_rows(len(rows), top, "more place", "more places"), *base_notes, *new_notes]
+    table = Table("compare", COLUMNS, [_row(row) for row in rows[:top]], notes, more=MACHINE_READABLE)
+    return Compared(table, {}, heads=told_apart(heads))
 
 
 def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, list[str]]:
