@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ WHOLE = 0.9995
 
 def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None:
     """The row with most time, its share, and what bounds it. Not `by_name`: its name is a title of several kernels."""
-    timed = [row for row in rows if row.time_share is not None and not row.kernel.startswith(NOTHING_KNOWN)]
+    timed = [
+        row for row in rows if math.isfinite(row.time_share or math.nan) and not row.kernel.startswith(NOTHING_KNOWN)
+    ]
     if not timed:
         return None
     row = max(timed, key=lambda one: one.time_total_ns or 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -24,7 +25,9 @@ TIME = "time"
 MOST_NAMED = 2
 """If there are more runs or devices, the line counts them."""
 SHORTEST_NAME = 24
-STANDARD_INPUT = "-"
+STANDARD_INPUTS = ("-", "/dev/stdin")
+PIPES = ("/dev/fd/", "/proc/")
+"""What paths of open files begin with, as a shell writes <(COMMAND)."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Head:
     more: tuple[str, ...] = ()
     first: str | None = None
     title: str = ""
+
+    def __post_init__(self) -> None:
+        """A time beyond what a number holds, as damaged reports have it, is not known."""
+        if self.time_ns is not None and not math.isfinite(self.time_ns):
+            object.__setattr__(self, "time_ns", None)
 
     def line(self, width: int | None = None) -> str:
         """The line, cut to a width: a long name in its middle, then what stands last is left out."""
@@ -114,8 +122,10 @@ def settings_of(run: str) -> tuple[str, ...]:
 
 def short_run(run: str) -> str:
     """The name of a run without the folders that it is in."""
-    if run == STANDARD_INPUT:
+    if run in STANDARD_INPUTS:
         return "standard input"
+    if run.startswith(PIPES):
+        return "a pipe"
     path = PurePath(run)
     return printable(path.name if path.name not in ("", "..") else Path(run).resolve().name or run)
 

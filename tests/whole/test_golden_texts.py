@@ -1,4 +1,4 @@
-"""What commands print at 80, 100 and 160 columns and in a pipe is what tests/golden/texts keeps."""
+"""What commands print at 80, 100 and 160 columns and in a pipe is what tests/expectations/texts keeps."""
 
 from __future__ import annotations
 

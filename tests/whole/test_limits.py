@@ -195,7 +195,9 @@ class TestTimelines:
 
     def test_with_too_long_texts_are_read_without_these(self, tmp_path: Path) -> None:
         path = self.exported(tmp_path, *[8 * MEGABYTE] * 50)
-        result = measured("parse", str(path), "-o", str(tmp_path / "l.parquet"), folder=tmp_path, limit="256MB")
+        result = measured(
+            "parse", str(path), "-o", str(tmp_path / "l.parquet"), "--notes", folder=tmp_path, limit="256MB"
+        )
         assert result.code == 0
         assert "texts of more than 4,000,000 bytes were left out 50 times" in " ".join(result.said.split())
         assert result.megabytes < 256

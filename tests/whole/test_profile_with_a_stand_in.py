@@ -124,7 +124,7 @@ class TestAGoodRun:
     def test_shows_a_table_and_keeps_everything(self, bench: Bench) -> None:
         result = bench.process("good")
         assert result.code == 0, result.err
-        assert "tensorop_bf16" in result.out
+        assert "gemm bf16 128x256x32 tn" in result.out
         assert "77.0 %" in result.out
         assert f"note: the run is in {bench.run}" in result.err
         assert len(bench.launches()) == 8

@@ -242,7 +242,7 @@ def command(
     columns: Sequence[Column] = [
         one
         for one in _columns(result.rows, order, group, output_format, diagnose=asked.diagnose)
-        if one not in PLACES or len({row[one.name] for row in rows}) > 1
+        if output_format in MACHINE_FORMATS or one not in PLACES or len({row[one.name] for row in rows}) > 1
     ]
     if asked.units:
         columns, rows = _by_unit(result.rows, group, top, columns, for_machines=output_format in MACHINE_FORMATS)

@@ -127,7 +127,7 @@ def _wrapped(scope: tuple[str, ...], function: NamePart) -> str | None:
     A class whose whole name comes from a CUTLASS library has tile and type in it; for other templates the tile and the
     element type behind it are added.
     """
-    argument = next((one for one in function.arguments if not _is_plain(one)), "")
+    argument = next((one for one in function.arguments if not is_plain(one)), "")
     path = path_of(argument)
     if not path or (scope[0] if scope else path[-1].name.partition("_")[0]) != "cutlass":
         return None
@@ -173,7 +173,7 @@ def _nested(part: NamePart, depth: int = 0) -> str:
     """A class or function with its template arguments that are classes, down to `DEEPEST`."""
     if depth == DEEPEST:
         return part.name
-    classes = [path for argument in part.arguments if not _is_plain(argument) and (path := path_of(argument))]
+    classes = [path for argument in part.arguments if not is_plain(argument) and (path := path_of(argument))]
     return _title(part.name, list(dict.fromkeys(_nested(path[-1], depth + 1) for path in classes)) or part.arguments)
 
 
@@ -186,6 +186,6 @@ def _from(path: Sequence[NamePart], scope: tuple[str, ...]) -> str:
     return "::".join(names[shared:])
 
 
-def _is_plain(argument: str) -> bool:
+def is_plain(argument: str) -> bool:
     """True if a template argument is a number or a built-in type."""
     return _PLAIN.fullmatch(argument) is not None

@@ -22,7 +22,7 @@ from ncu_launch.files.toml_tables import table_beside
 
 from ncu_tools.kernels.names.cpp_names import COPY, KNOWN_NAMES, MOST_LETTERS, NamePart, path_of, prepared
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
-from ncu_tools.kernels.names.kernel_titles import DEEPEST, function_path, short_title
+from ncu_tools.kernels.names.kernel_titles import DEEPEST, function_path, is_plain, short_title
 
 _NOISE = re.compile(r"(?:<unnamed>|\{unnamed\}|\bunnamed)(?:::|$)|^(?:at|c10|at_cuda_detail|std)::(?:native::|cuda::)?")
 _MANGLED_CLASS = re.compile(r"(?<=[A-Z_])(\d{1,3})(?=[A-Z][a-z])")
@@ -74,7 +74,10 @@ def readable_name(full: str) -> str:
 
 def _is_short(name: str) -> bool:
     """True for a name that is a short title already: of its template arguments it has only what the function runs."""
-    return "(" not in name and "<" in name and " " not in name.replace("<unnamed>", "").partition("<")[0]
+    if "(" in name or "<" not in name or " " in name.replace("<unnamed>", "").partition("<")[0]:
+        return False
+    path = path_of(prepared(name))
+    return not path or not all(map(is_plain, path[-1].arguments))
 
 
 def is_called(full: str, patterns: Iterable[re.Pattern[str]]) -> bool:

@@ -170,7 +170,7 @@ class TestTheCommand:
         (row,) = rows_of(read_bench(run / BENCH_FILE))
         made_up = TestTheTable.rows()[0]
         write_table(bench_table([{**row, VALUES: made_up[VALUES], UNITS: made_up[UNITS]}]), run / BENCH_FILE)
-        shown = ran(*arguments, "--power", "--resume")
+        shown = ran(*arguments, "--power", "--resume", "--wide", "--notes")
         assert shown.exit_code == 0, shown.stderr
         assert "~energy" in shown.stdout
         assert " 2.5 J " in shown.stdout

@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
 from tests.support.nightly import by_day
+from tests.support.ran import below_head
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch")
@@ -44,7 +45,7 @@ def test_a_command_for_a_cpu_gives_the_columns_that_the_page_shows(
     words = [*shlex.split(command), *(("--max-time", "0.05") if command.startswith("bench") else ())]
     models_run_here(monkeypatch)
     here = called_here(*words, cwd=tmp_path, environment={**os.environ, "COLUMNS": "118"})
-    said = here.out
+    said = below_head(here.out) if command.startswith("profile") else here.out
     assert here.code == 0, here.err
     titles, _, first, *_ = shown_under(command)
     assert said.split("\n")[0].split() == titles.split()

@@ -136,7 +136,7 @@ def test_commands_take_the_trace_of_a_capture(tmp_path: Path, command: str, caps
     capture.write_text(json.dumps({"traceEvents": capture_of_two_products()}))
     trace.write_text(json.dumps({"deviceProperties": [A100], "traceEvents": replay("gemm", "gemm", "copy")}))
     out = {"report": ["-o", str(tmp_path / "out.html")], "roofline": ["-o", str(tmp_path / "out.svg")]}.get(command, [])
-    assert run([command, str(trace), "--capture", str(capture), *out]) == 0
+    assert run([command, str(trace), "--capture", str(capture), "--notes", *out]) == 0
     assert "3 of 3 rows that a graph launched have the operators of" in capsys.readouterr().err
     assert SETTING not in os.environ
 

@@ -576,7 +576,7 @@ def test_a_profile_with_nsys_shows_the_kernels_of_its_timeline(tmp_path: Path) -
     exported = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1), kernel(20, 2)]})
     done = profiled(tmp_path, f'cp "{exported}" "$7"')
     assert done.returncode == 0, done.stderr
-    assert "gemm<1>" in done.stdout
+    assert "gemm " in done.stdout
     assert "20 ns" in done.stdout
     assert (tmp_path / "run" / "launches.parquet").is_file()
 

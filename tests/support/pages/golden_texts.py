@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.support.called_here import called_here
 
-FOLDER = ROOT / "tests" / "golden" / "texts"
+FOLDER = ROOT / "tests" / "expectations" / "texts"
 WIDTHS: Mapping[str, str | None] = {"80": "80", "100": "100", "160": "160", "pipe": None}
 """The name of a file of texts -> the COLUMNS that its commands have; a pipe without them has 120."""
 COMMANDS = (

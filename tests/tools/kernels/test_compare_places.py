@@ -11,7 +11,7 @@ from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_place
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.source_text import SourceText
 from tests.conftest import SAMPLES
-from tests.support.ran import ran
+from tests.support.ran import below_head, ran
 
 SAMPLE = str(SAMPLES / "d20-source-page.csv")
 
@@ -88,7 +88,7 @@ def test_compare_by_line_on_the_command_line(tmp_path: Path) -> None:
     other.write_text(Path(SAMPLE).read_text().replace('"9120"', '"1120"').replace('"9382"', '"1382"'))
     result = ran("compare", SAMPLE, str(other), "--by", "line", "--top", "2")
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.splitlines()[2].split()[0] == "row_max.cu:14"
+    assert below_head(result.stdout).splitlines()[2].split()[0] == "row_max.cu:14"
     assert "points" in result.stdout
 
 

@@ -220,12 +220,16 @@ class TestARunInACell:
 
 class TestCompare:
     def test_sets_the_kernels_of_two_runs_beside_each_other(self, tmp_path: Path) -> None:
-        for name, ns in (("before", 10), ("after", 20)):
+        for name, ns in (("before", 10_000), ("after", 20_000)):
             (tmp_path / name).mkdir()
-            kept(tmp_path / name, launch("slow", ns=ns), launch("same", ns=5))
+            kept(tmp_path / name, launch("slow", ns=ns), launch("same", ns=5_000))
         view = ncu_tools.load(tmp_path / "before").compare(ncu_tools.load(tmp_path / "after"))
         rows = {row["kernel"]: row for row in view.table.to_dict("records")}
-        assert (rows["slow"]["base_time_ns"], rows["slow"]["new_time_ns"], rows["slow"]["growth"]) == (10, 20, 1)
+        assert (rows["slow"]["base_time_ns"], rows["slow"]["new_time_ns"], rows["slow"]["growth"]) == (
+            10_000,
+            20_000,
+            1,
+        )
         assert rows["same"]["verdict"] == "same"
         assert view.table["kernel"][0] == "slow"
         assert "+100.0 %" in repr(view)

@@ -122,7 +122,8 @@ class TestTheWords:
         made = rows_in(content([ReportedRun("run", load(str(RULES)).table)]))
         assert sum(map(len, made.values())) >= 9
         for row in (row for rows in made.values() for row in rows):
-            (line,) = [line for line in printed.splitlines() if f"| {row['title']} |" in line]
+            titled = [line for line in printed.splitlines() if f"| {row['title']} |" in line]
+            (line,) = [line for line in titled if not line.startswith("| first |")]
             for name in ("value", "against", "spread"):
                 assert row.get(name) is None or f"| {row[name]} |" in line
 

@@ -28,6 +28,7 @@ from ncu_tools.roofline.scene import DrawnCeiling, LevelPlace, Mark, Scene, Scen
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load
 from tests.conftest import ROOT, SAMPLES
+from tests.support.ran import below_head
 from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import MAIN
 
@@ -201,7 +202,7 @@ class TestOnATerminal:
         coloured = on_a_terminal("roofline", RAW)
         assert COLOURED.search(coloured)
         said = COLOURED.sub("", coloured)
-        picture, _, shown = said.partition("\n\n")
+        picture, _, shown = below_head(said).partition("\n\n")
         assert picture == text_picture(scene(), TextStyle(legend=False))
         assert [line.split()[0] for line in shown.splitlines()[2:7]] == list("12345")
         assert not shown.splitlines()[7].startswith("6")  # it has no FLOPs, and no place
@@ -213,7 +214,7 @@ class TestOnATerminal:
 
     def test_an_encoding_without_braille_gets_ascii(self) -> None:
         said = COLOURED.sub("", on_a_terminal("roofline", RAW, PYTHONIOENCODING="ascii:replace"))
-        assert said.startswith(text_picture(scene(), replace(PLAIN, legend=False)))
+        assert below_head(said).startswith(text_picture(scene(), replace(PLAIN, legend=False)))
 
     def test_a_bare_roofline_and_one_of_instructions_are_drawn_too(self) -> None:
         assert BRAILLE.search(on_a_terminal("roofline", "--machine", "a100-sxm4-40gb,t4"))
@@ -231,7 +232,7 @@ class TestInAPipeOrFile:
         assert run(["roofline", RAW]) == 0
         out = capsys.readouterr().out
         assert not BRAILLE.search(out)
-        assert out.split()[0] == "kernel"
+        assert below_head(out).split()[0] == "kernel"
 
     def test_a_text_file_gets_the_picture_with_its_legend(self, tmp_path: Path) -> None:
         assert run(["roofline", RAW, "-o", str(tmp_path / "x.txt"), "--title", "A100"]) == 0
