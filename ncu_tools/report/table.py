@@ -35,7 +35,7 @@ NARROWEST = 24
 WIDEST_NAME, WIDEST_PROSE = 60, 240
 """How wide names and sentences are in the cells of Markdown."""
 
-NARROWEST_OF_ALL, NARROWEST_PROSE = 12, 30
+NARROWEST_OF_ALL, NARROWEST_PROSE = 10, 30
 GAP, NARROW_GAP = 3, 2
 
 _ACTS = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"

@@ -15,5 +15,8 @@ def test_commands_print_the_kept_texts_and_no_line_of_a_table_is_wider_than_aske
     kept = file_of(name).read_text("utf-8")
     assert printed(WIDTHS[name]) == kept
     most = int(WIDTHS[name] or 120)
-    tables = [line for line in kept.splitlines() if not line.startswith(("$ ", "note: ", "* ", "|", "Error: "))]
-    assert [line for line in tables if cell_len(line) > most] == []
+    for block in kept.split("\n$ ncu-bench "):
+        command, *lines = block.splitlines()
+        # notes, errors and commands to type are paragraphs that a terminal wraps; Markdown is for a renderer
+        tables = [line for line in lines if not line.startswith(("note: ", "Error: ", "  next: "))]
+        assert "markdown" in command or [line for line in tables if cell_len(line) > most] == [], command

@@ -206,7 +206,7 @@ class TestTheCommand:
 
     def test_counts_each_measured_point_in_a_profiled_run_of_its_own(self, here: Path) -> None:
         options = ("--vary", "n=8,16,64", "--metrics", "flops,dram", "-o", "sweep")
-        told = called_here("bench", "k.py:product", *options, *QUICK, cwd=here)
+        told = called_here("bench", "k.py:product", *options, *QUICK, "--notes", cwd=here)
         assert told.code == 0, told.err
         eight, failed, _ = read_bench(here / "sweep" / "bench.parquet").to_pylist()
         assert (eight["profiled_by"], eight["profiled_flops"], eight["profiled_dram_bytes"]) == (
