@@ -19,8 +19,7 @@ import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.derived.operators.inductor_sources import places_of
-from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
+from ncu_parsers.derived.operators.python_locations import BY_FORWARD, COMPILED_LINES, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
@@ -264,9 +263,9 @@ class KernelsOfRows(MergedByField):
         for one in np.unique(both[launches.succeeded]).tolist():
             self._seconds[titles[one // len(names)], names[one % len(names)] or "?"] += float(amounts[one])
         bases, words = tables.codes(launches.table, LOCATION_BASIS)
-        generated = places_of(names)
+        compiled, lines = tables.codes(launches.table, COMPILED_LINES)
         is_forward = np.array([word == BY_FORWARD for word in words], bool)[bases]
-        is_forward &= ~np.array([name in generated for name in names], bool)[codes]
+        is_forward &= np.array([line is None for line in lines], bool)[compiled]
         self._by_forward += float(seconds[is_forward].sum())
 
     def beside(self, rows: Sequence[Hotspot]) -> list[Hotspot]:

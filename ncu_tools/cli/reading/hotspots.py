@@ -14,17 +14,16 @@ from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_a
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
-    capture_option,
     dask_option,
     engine_of,
     format_option,
-    formulas_option,
     inductor_option,
     machine_option,
     options_in,
     program_options,
     progress,
     rows_shown,
+    settings_options,
     show,
     terminal_width,
     top_option,
@@ -39,6 +38,7 @@ from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_argu
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
+    from ncu_parsers.sources.settings import Settings
 
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
@@ -157,8 +157,7 @@ class AskedTable:
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @columns_option
 @click.option("--rules", is_flag=True, help="Rank what NVIDIA's rules say over the run by the time it could save.")
-@formulas_option
-@capture_option
+@settings_options
 @inductor_option
 @selection_options
 @dask_option
@@ -173,6 +172,8 @@ def command(
     dask: str | None,
     output_format: str,
     only: Selection | None,
+    settings: Settings,
+    inductor: str,
     asked: AskedTable,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
@@ -204,7 +205,11 @@ def command(
     asked.require_one_table(order, group, dask)
     top = rows_shown(top, output_format)
     with engine_of(dask) as engine:
-        found_runs = _located(runs, engine, only, ranges=asked.needs_ranges(group, only))
+        found_runs = _located(runs, engine, only, settings, ranges=asked.needs_ranges(group, only))
+        if inductor and group == LOCATION:
+            from ncu_tools.runs.loading import with_compiled_lines
+
+            found_runs = with_compiled_lines(found_runs, inductor)
         if asked.rules:
             from ncu_tools.cli.tables.hotspots.rules_of_run import rules_of_run
 
@@ -255,10 +260,10 @@ def command(
             for row in shown
             if row.key in found
         ]
-    if group not in ("operator", LOCATION):
+    if inductor and group not in ("operator", LOCATION):
         from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources  # slow to import
 
-        table = with_sources(table)
+        table = with_sources(table, inductor)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
     if group == LOCATION and output_format == "text" and not program_options().full_names:
@@ -320,7 +325,9 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
-def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None, *, ranges: bool) -> OnDisk | Run:
+def _located(
+    runs: Sequence[str], engine: Engine | None, only: Selection | None, settings: Settings, *, ranges: bool
+) -> OnDisk | Run:
     """All `runs` together, or the launches that `only` selects; not `ranges`: a big timeline without those."""
     from ncu_tools.runs.loading import load_all, locate, on_disk, together
 
@@ -331,9 +338,10 @@ def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None,
         found = on_disk(runs[0])
     if found is None:
         with progress("Reading") as reading:
-            found = (
-                locate(runs[0], reading=reading, ranges=ranges) if len(runs) == 1 else load_all(runs, reading=reading)
-            )
+            if len(runs) == 1:
+                found = locate(runs[0], reading=reading, ranges=ranges, settings=settings)
+            else:
+                found = load_all(runs, reading=reading, settings=settings)
     return found if only is None else only.of(found)
 
 
