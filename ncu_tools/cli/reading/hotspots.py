@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_parsers.schema.flops_basis import BasisMark, basis_of
 from ncu_parsers.schema.own_columns import values_apart
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
@@ -94,8 +95,8 @@ BESIDE_DIAGNOSES = (
     "headroom_share",
 )
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
-LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
-"""Lower bound of a unit -> the text in the basis that indicates it."""
+LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": BasisMark.NO_PACKED, "tensor_lower_bound": BasisMark.SOME_TYPES}
+"""Lower bound of a unit -> the mark that says it."""
 IS_TOTAL = Column(TOTAL, "total")
 MIX = (
     Column("kernel", "kernel", KERNEL),
@@ -474,7 +475,8 @@ def _by_unit(
     for row in [*kernels[:top], run_total(kernels)]:
         amounts = {UNIT_COLUMNS[unit]: row.work.get(unit) for unit in used}
         shares = {f"{UNIT_COLUMNS[unit]}_share": row.share_of_flops(unit) for unit in used}
-        bounds = {name: words in (row.flops_basis or "") for name, words in LOWER_BOUNDS_OF_UNITS.items()}
+        marks = basis_of(row.flops_basis).marks
+        bounds = {name: mark in marks for name, mark in LOWER_BOUNDS_OF_UNITS.items()}
         rows.append({**asdict(row), **amounts, **shares, **bounds, IS_TOTAL.name: False})
     rows[-1][IS_TOTAL.name] = True
     if for_machines:
