@@ -255,8 +255,10 @@ def _parsed(path: str, reading: Callable[[Source], None], settings: Settings, *,
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
-    left_out = (Note(f"{name} was left out: {error.what}", NoteKind.LOST) for name, error in parsed.refused.items())
-    notes = [*parsed.notes, *left_out]
+    notes = [
+        *parsed.notes,
+        *(Note(f"{name} was left out: {error.what}", NoteKind.LOST, name) for name, error in parsed.refused.items()),
+    ]
     notes += _of_reports(parsed)
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)

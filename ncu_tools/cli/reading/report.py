@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import MANIFEST
+from ncu_launch.notes import NoteKind, kind_of, subject_of
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -189,8 +190,8 @@ def _with_inside(
         return (run if only is None else only.of(run)), inside, False
     inside = inside_of(name, run.table.column_names, reading)
     read = [] if inside.instructions is None else inside.instructions.table["report"].unique().to_pylist()
-    left_out = tuple(f"{report} was left out: " for report in read)
-    return Run(run.name, run.table, [note for note in run.notes if not note.startswith(left_out)]), inside, True
+    notes = [note for note in run.notes if kind_of(note) != NoteKind.LOST or subject_of(note) not in read]
+    return Run(run.name, run.table, notes), inside, True
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:

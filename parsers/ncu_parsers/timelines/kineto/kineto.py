@@ -37,7 +37,7 @@ from ncu_parsers.timelines.kineto.places import Places, places_of_calls, places_
 from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed, take_captured
 from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, TraceRows, TraceTable
 from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, Columns, Launched, TracedEvents
-from ncu_parsers.timelines.operation_times import BusyAccount, impossible_notes, lost_note
+from ncu_parsers.timelines.operation_times import BusyAccount, broken_note, impossible_notes, lost_note
 from ncu_parsers.timelines.python_frames import PythonFrames
 
 OTHER_EVENT = "event of another kind"
@@ -146,7 +146,7 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
     if events.lost:
         notes.append(lost_note(events.lost))
     if events.broken:
-        notes.append(Note(f"{events.broken} events could not be read and were left out", NoteKind.LOST))
+        notes.append(broken_note(events.broken))
     if events.is_cut:
         damage = events.damage or "in the middle of an event"
         notes.append(Note(f"the file ends early and was read up to there ({damage})", NoteKind.LOST))
