@@ -29,8 +29,8 @@ def with_work(path: str) -> float:
 def without_work(path: str) -> float:
     """Seconds to read it with no operator looked at."""
     with (
-        patch.object(kineto, "work_of_launches", lambda events, ranges, places, captured: WorkOfLaunches(places.rows)),
-        patch.object(kineto, "work_of_operators", lambda ranges, operators: WorkOfLaunches(len(operators))),
+        patch.object(kineto, "work_of_launches", lambda events, ranges, places, *rest: WorkOfLaunches(places.rows)),
+        patch.object(kineto, "work_of_operators", lambda ranges, operators, *rest: WorkOfLaunches(len(operators))),
     ):
         return with_work(path)
 

@@ -59,6 +59,11 @@ def kind_of(note: str) -> NoteKind:
     return note.kind if isinstance(note, Note) else NoteKind.PLAIN
 
 
+def subject_of(note: str) -> str:
+    """The subject of a note; "" for a text."""
+    return note.subject if isinstance(note, Note) else ""
+
+
 def reworded(text: str, note: str) -> Note:
     """`text` in the place of a note, of the same kind, as the name of a run before it."""
     return Note(text, kind_of(note))
@@ -69,7 +74,7 @@ def shown_notes(notes: Iterable[str]) -> list[str]:
     subjects: set[str] = set()
     found = []
     for note in sorted(dict.fromkeys(notes), key=kind_of):
-        subject = note.subject if isinstance(note, Note) else ""
+        subject = subject_of(note)
         if kind_of(note) != NoteKind.IN_HEAD and subject not in subjects:
             found.append(note)
             subjects |= {subject} - {""}
@@ -78,11 +83,8 @@ def shown_notes(notes: Iterable[str]) -> list[str]:
 
 def in_head(notes: Iterable[str]) -> list[str]:
     """What the head line says in short of these notes."""
-    return list(
-        dict.fromkeys(
-            note.subject for note in notes if isinstance(note, Note) and note.kind == NoteKind.IN_HEAD and note.subject
-        )
-    )
+    found = (subject_of(note) for note in notes if kind_of(note) == NoteKind.IN_HEAD)
+    return list(dict.fromkeys(subject for subject in found if subject))
 
 
 # ------------------------------------------------------------------------------------------------------------ in files

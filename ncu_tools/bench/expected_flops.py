@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ncu_launch.bench.flops_of_points import ALL_OPERATORS, COLUMN
-from ncu_parsers.report_data.operator_records import BASIS, CONTRACTIONS_BASIS
+from ncu_parsers.report_data.operator_records import BASIS, CONTRACTIONS_BASIS, EXPECTED
 
 from ncu_tools.numbers.number_format import counted
 
@@ -20,7 +20,7 @@ def is_of_all_operators(row: Row) -> bool:
 
 def basis_of_flops(row: Row) -> str:
     """What the expected FLOPs of a point are, in the words of `flops_basis`."""
-    return f"expected: {BASIS if is_of_all_operators(row) else CONTRACTIONS_BASIS}"
+    return EXPECTED + (BASIS if is_of_all_operators(row) else CONTRACTIONS_BASIS)
 
 
 def unlike_basis(base: Row, new: Row) -> str:

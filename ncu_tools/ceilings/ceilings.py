@@ -21,6 +21,7 @@ import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.flops_basis import BasisMark, marked
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_attributes_of
@@ -44,7 +45,7 @@ from ncu_tools.ceilings.levels import shared_memory_ceiling
 from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.ceilings.unknown_devices import on_an_unknown, on_an_unnamed_cpu
-from ncu_tools.ceilings.work_by_unit import LEFT_OUT, UNIT_COLUMNS
+from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.numbers.number_format import counted
 
 PROFILED_CLOCK = "profiled clock"
@@ -231,15 +232,13 @@ def _missing(result: Ceilings, at: Rows) -> list[str]:
 
 def _worked(table: pa.Table) -> dict[str, Mask]:
     """For each compute unit, whether each launch did work in it. FP16 counts that are constant moves do not count."""
-    codes, bases = tables.codes(table, "flops_basis")
-    moves = np.array([LEFT_OUT in (basis or "") for basis in bases], bool)[codes]
     work = {
         unit: tables.floats(table, column) > 0
         for unit, column in UNIT_COLUMNS.items()
         if tables.has_column(table, column)
     }
     if "fp16" in work:
-        work["fp16"] &= ~moves
+        work["fp16"] &= ~marked(table, BasisMark.LEFT_OUT)
     return work
 
 

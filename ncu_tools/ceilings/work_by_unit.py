@@ -23,8 +23,6 @@ INTEGER_UNITS: dict[str, str] = {
 UNIT_COLUMNS: dict[str, str] = {**FLOAT_UNITS, **INTEGER_UNITS}
 """Unit -> the column of its operations."""
 
-LEFT_OUT = "fp16 left out"
-"""Text in `flops_basis` of launches whose FP16 FLOPs are constant moves, not work."""
 SAME = 1e-6
 """Relative difference up to which the sum over units equals the total FLOPs."""
 

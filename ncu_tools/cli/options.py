@@ -105,85 +105,61 @@ def vary_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
-def formulas_option(function: Function) -> Function:
-    """--formulas: operator formulas of the user's own, for traces."""
-    return click.option(
-        "--formulas", metavar="FILE.toml", callback=_use_formulas, expose_value=False,
+def settings_options(command: Function) -> Function:
+    """--formulas and --capture: files that are read with traces, which the command gets as `Settings`."""
+
+    @wraps(command)
+    def told(**values: Any) -> None:
+        from ncu_launch.operators.user_formulas import formulas_in
+        from ncu_parsers.sources.settings import Settings
+
+        settings = Settings(values.pop("formulas"), values.pop("capture"))
+        formulas_in(settings.formulas)  # a wrong file is refused before a report is read
+        command(**values, settings=settings)
+
+    formulas = click.option(
+        "--formulas", metavar="FILE.toml", default="",
         help="For traces: FLOPs and bytes of operators by formulas of your own (docs/shapes.md).",
-    )(function)  # fmt: skip
-
-
-def _use_formulas(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
-    """Take formulas from a file until the command ends, here and in the processes that it starts."""
-    if path is not None:
-        from ncu_launch.operators.user_formulas import SETTING, formulas_in
-
-        formulas_in(path)
-        _set_until_closed(context, SETTING, path)
-
-
-def capture_option(function: Function) -> Function:
-    """--capture: the trace of the run that captured a CUDA graph."""
-    return click.option(
-        "--capture", metavar="TRACE", callback=_use_capture, expose_value=False,
+    )  # fmt: skip
+    capture = click.option(
+        "--capture", metavar="TRACE", default="",
         help="For traces: take operators of replayed CUDA graphs from the trace of their capture (docs/shapes.md).",
-    )(function)  # fmt: skip
-
-
-def _use_capture(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
-    """Take a capture's trace until the command ends, here and in the processes that it starts."""
-    if path is not None:
-        from ncu_parsers.derived.operators.graph_captures import SETTING
-
-        _set_until_closed(context, SETTING, path)
+    )  # fmt: skip
+    return formulas(capture(told))  # type: ignore[return-value]
 
 
 def inductor_option(command: Function) -> Function:
-    """--inductor: what torch.compile wrote of its kernels. Without it, what the only run of a command keeps of them."""
+    """--inductor: what torch.compile wrote of its kernels; else what the only run keeps of them, "" if nothing."""
 
     @wraps(command)
     def told(**values: Any) -> None:
         path = values.pop("inductor")
-        if path is not None and values.get("dask") and values.get("group") == "location":
+        if path and values.get("dask") and values.get("group") == "location":
             raise WrongUsage(
                 "--inductor is read by this process alone, and --dask has others sum locations.",
                 advice="Leave one of them out.",
             )
         path = path or _kept_beside(values["runs"])
-        if path is not None:
-            from ncu_parsers.derived.operators.inductor_sources import SETTING, compiled_in
+        if path:
+            from ncu_parsers.derived.operators.inductor_sources import compiled_in
 
-            compiled_in(path)
-            _set_until_closed(click.get_current_context(), SETTING, path)
-        command(**values)
+            compiled_in(path)  # a folder without kernels is refused before a report is read
+        command(**values, inductor=path)
 
     return click.option(
-        "--inductor", metavar="FOLDER",
+        "--inductor", metavar="FOLDER", default="",
         help="For kernels that torch.compile generated: name their operators and lines, from what it wrote into this "
         "folder (docs/locations.md).",
     )(told)  # type: ignore[return-value]  # fmt: skip
 
 
-def _kept_beside(runs: Sequence[str]) -> str | None:
-    """The file of generated kernels in the folder of the only run; None without one."""
+def _kept_beside(runs: Sequence[str]) -> str:
+    """The file of generated kernels in the folder of the only run; "" without one."""
     path = Path(runs[0]) if len(runs) == 1 else None
     kept = None if path is None else (path if path.is_dir() else path.parent) / INDUCTOR
     with suppress(OSError):  # a folder that is closed to the user; reading the run says so
-        return str(kept) if kept is not None and kept.is_file() else None
-    return None
-
-
-def _set_until_closed(context: click.Context, setting: str, value: str) -> None:
-    """Set an environment variable until the command ends."""
-    before = os.environ.get(setting)
-    os.environ[setting] = value
-
-    def put_back() -> None:
-        os.environ.pop(setting)
-        if before is not None:
-            os.environ[setting] = before
-
-    context.call_on_close(put_back)
+        return str(kept) if kept is not None and kept.is_file() else ""
+    return ""
 
 
 def dask_option(function: Function) -> Function:
@@ -429,12 +405,11 @@ def _full_names(context: click.Context, parameter: click.Parameter, given: bool)
 
 
 def _memory_limit(context: click.Context, parameter: click.Parameter, size: str | None) -> None:
-    """Set the limit for this process and those that it starts. Raises `WrongUsage` for a text that is no size."""
+    """Set the limit until the command ends. Raises `WrongUsage` for a text that is no size."""
     if size is not None:
-        from ncu_parsers.sources.memory import SETTING, size_of
+        from ncu_parsers.sources.memory import limited_to
 
-        size_of(size)
-        os.environ[SETTING] = size
+        context.with_resource(limited_to(size))
 
 
 PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.report_data.operator_records import TRACE
+from ncu_parsers.schema.flops_basis import basis_of
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.change import MORE, Change, Refusal, Subject, Subjects, sentence, shortened
@@ -347,7 +347,7 @@ def notes_on_conditions(
     if any(TRACE in side.texts["source"] for side in observed):
         by_shapes = "FLOPs of traces follow from the shapes of operators and are estimates, not counted"
         notes.append(Note(by_shapes, NoteKind.ESTIMATE))
-    estimates = {estimate_in(basis) for side in observed for basis in side.texts["flops_basis"]}
+    estimates = {basis_of(text).estimate for side in observed for text in side.texts["flops_basis"]}
     words = [f"FLOPs of some launches hold an estimate: {one}" for one in sorted(filter(None, estimates))]
     notes += [Note(one, NoteKind.ESTIMATE) for one in words]
     notes += [note for note in [operators_note(observed[0].times | observed[1].times)] if note]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parse.file_kinds import TIMELINES
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.flops_basis import BETWEEN_BASES
 from ncu_parsers.schema.tables import (
     COLUMN_NAMES,
     MEASURE_COLUMNS,
@@ -37,7 +38,6 @@ from ncu_tools.compare.matching.launch_signatures import (
     launches_of,
     match,
 )
-from ncu_tools.kernels.hotspots import BETWEEN_BASES
 from ncu_tools.kernels.operator_work import BYTES_BY_SHAPES, FLOPS_BY_SHAPES, OF_OPERATOR_WORK
 
 TOLERANCE = 0.01

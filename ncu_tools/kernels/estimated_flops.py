@@ -8,16 +8,16 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.flops_basis import COLUMN, basis_of
 
 
 def estimates_in(table: pa.Table) -> Counter[str]:
     """How many launches have tensor operations that are an estimate, by the words of their basis on it."""
-    codes, texts = tables.codes(table, "flops_basis")
+    codes, texts = tables.codes(table, COLUMN)
     found: Counter[str] = Counter()
     for text, launches in zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True):
-        words = estimate_in(text)
+        words = basis_of(text).estimate
         if words is not None and launches:
             found[words] += launches
     return found

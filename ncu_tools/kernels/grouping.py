@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.derived.operators.inductor_sources import places_of
 from ncu_parsers.derived.operators.python_locations import location_titles
 from ncu_parsers.schema import arrays, tables
 
@@ -88,10 +87,6 @@ def _by_range(table: pa.Table) -> tuple[Keys, list[str]]:
     return _numbered([_path(path) for path in table.column("nvtx_path").to_pylist()])
 
 
-def _by_location(table: pa.Table) -> tuple[Keys, list[str]]:
-    return location_titles(table, places_of(tables.codes(table, "kernel_name")[1]))
-
-
 def _by_report(table: pa.Table) -> tuple[Keys, list[str]]:
     keys, names = tables.codes(table, "report")
     return keys.astype(np.int64), [name or UNKNOWN_REPORT for name in names]
@@ -136,7 +131,7 @@ KEYS: dict[str, Callable[[pa.Table], tuple[Keys, list[str]]]] = {
     "nvtx": _by_range,
     "operator": operator_titles,
     "category": categories_in,
-    "location": _by_location,
+    "location": location_titles,
     "report": _by_report,
     "device": _by_device,
 }

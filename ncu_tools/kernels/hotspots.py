@@ -19,15 +19,14 @@ import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_launch.counters.chips import chip_of
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.derived.operators.inductor_sources import places_of
-from ncu_parsers.derived.operators.python_locations import BY_FORWARD, LOCATION_BASIS, NO_LOCATION
+from ncu_parsers.derived.operators.python_locations import BY_FORWARD, COMPILED_LINES, LOCATION_BASIS, NO_LOCATION
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.flops_basis import BETWEEN_BASES, SOME_TENSOR_TYPES, Completeness, basis_of
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import rows_of
-from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
 from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, MOSTLY_KNOWN, OF_SEVERAL, title_and_device
 from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
@@ -61,7 +60,6 @@ SEVERAL_AS_ONE = (
     "kernels that ncu profiled as one, which has no grid, registers or theoretical occupancy, and whose instructions "
     "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
 )
-SOME_TYPES = "some tensor types"
 EVERY_TYPE = "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
 SUBJECTS = {"FLOP counts": "FLOPs", "DRAM bytes": "DRAM bytes"}
 """What launches lack -> the subject of the note on it."""
@@ -264,9 +262,9 @@ class KernelsOfRows(MergedByField):
         for one in np.unique(both[launches.succeeded]).tolist():
             self._seconds[titles[one // len(names)], names[one % len(names)] or "?"] += float(amounts[one])
         bases, words = tables.codes(launches.table, LOCATION_BASIS)
-        generated = places_of(names)
+        compiled, lines = tables.codes(launches.table, COMPILED_LINES)
         is_forward = np.array([word == BY_FORWARD for word in words], bool)[bases]
-        is_forward &= ~np.array([name in generated for name in names], bool)[codes]
+        is_forward &= np.array([line is None for line in lines], bool)[compiled]
         self._by_forward += float(seconds[is_forward].sum())
 
     def beside(self, rows: Sequence[Hotspot]) -> list[Hotspot]:
@@ -424,7 +422,8 @@ class _NoteCounts(MergedByField):
         of_several = by_ncu & tables.are_of_several_kernels(launches.table)
         self.of_several += int(weight[of_several].sum())
         partial, unknown = launches.partial & succeeded, np.isnan(launches.flops)
-        some_types = np.array([_lacks_only_tensor_types(basis) for basis in launches.bases], bool)
+        bases = [basis_of(text) for text in launches.bases]
+        some_types = np.array([one.completeness is Completeness.SOME_TYPES for one in bases], bool)
         told_below = partial & some_types[launches.basis_codes]
         lacking = {
             "times": np.isnan(launches.seconds),
@@ -435,10 +434,9 @@ class _NoteCounts(MergedByField):
         for column, lacks in lacking.items():
             self.missing[column] += 0 if column in not_asked else int(weight[lacks & by_ncu].sum())
         for which, counts in ((partial & ~unknown, self.lower_bounds), (partial & unknown, self.unknown)):
-            each = np.bincount(launches.basis_codes[which], weight[which], minlength=len(launches.bases))
+            each = np.bincount(launches.basis_codes[which], weight[which], minlength=len(bases))
             for code in np.flatnonzero(each).tolist():
-                missing = (launches.bases[code] or "").partition("not collected: ")[2] or SOME_TYPES
-                counts[missing] += int(each[code])
+                counts[bases[code].lacking] += int(each[code])
 
     def notes(self) -> list[str]:
         """The notes as sentences."""
@@ -473,7 +471,7 @@ class _NoteCounts(MergedByField):
             )
             for missing, count in sorted(counts.items())
         ]
-        if SOME_TYPES in (*self.lower_bounds, *self.unknown):
+        if SOME_TENSOR_TYPES in (*self.lower_bounds, *self.unknown):
             words, kind, subject = partial.pop()
             partial.append((words + EVERY_TYPE, kind, subject))
         notes += [Note(*one) for one in partial]
@@ -482,11 +480,6 @@ class _NoteCounts(MergedByField):
             zero = f"{self.rounded} launches print a time of 0: shorter than the report's digits can show"
             notes.append(Note(zero, NoteKind.NO_TIME))
         return notes
-
-
-def _lacks_only_tensor_types(basis: str | None) -> bool:
-    """True if operations of CUDA cores were counted, and those of some input types of tensor cores."""
-    return "not every" in (basis or "") and "not collected" not in (basis or "")
 
 
 def _not_asked(table: pa.Table) -> set[str]:

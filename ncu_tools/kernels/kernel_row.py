@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.schema import arrays
+from ncu_parsers.schema.flops_basis import BETWEEN_BASES
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
@@ -40,9 +41,6 @@ FLAGS_NOTED = 3
 
 NOT_OF_KERNELS = ("work", "point", "kernels", "hottest_kernel")
 """Fields of a row that are no column of the table of kernels."""
-
-BETWEEN_BASES = " / "
-"""Separator between different FLOP bases of a kernel's launches."""
 
 
 def names_shown(titles: Iterable[str], group: str = "name", width: int | None = None) -> dict[str, str]:

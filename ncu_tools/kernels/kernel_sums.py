@@ -15,6 +15,7 @@ import pyarrow as pa
 from ncu_launch.counters import metrics as counters
 from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.flops_basis import BasisMark, in_part, marked
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings import device_attributes
@@ -23,7 +24,6 @@ from ncu_tools.ceilings.ceilings import Ceilings
 from ncu_tools.ceilings.work_by_unit import (
     FLOAT_UNITS,
     INTEGER_UNITS,
-    LEFT_OUT,
     SAME,
     UNIT_COLUMNS,
     total_of,
@@ -64,8 +64,8 @@ class Launches:
         """What the roofline model takes for bytes of memory: counted, else the least that shapes allow."""
         self.busy = {part: tables.floats(table, metric) / 100 for part, metric in BUSY.items()}
         self.basis_codes, self.bases = tables.codes(table, "flops_basis")
-        self.partial = self._basis_says("not collected") | self._basis_says("not every")
-        self.work = work_by_unit(table, self.flops, self._basis_says(LEFT_OUT), self.partial)
+        self.partial = in_part(table)
+        self.work = work_by_unit(table, self.flops, marked(table, BasisMark.LEFT_OUT), self.partial)
         self.needed = self._seconds_needed()
         together = total_of({unit: self.work[unit] for unit in self._counted(FLOAT_UNITS)}, self.rows)
         self.unattributed: Mask = self.flops - together > SAME * self.flops
@@ -74,9 +74,6 @@ class Launches:
         """Mask of launches for which every needed ceiling is known."""
         for needed in self.needed.values():
             self.judged &= ~np.isnan(needed)
-
-    def _basis_says(self, words: str) -> Mask:
-        return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
 
     def _counted(self, units: Iterable[str]) -> list[str]:
         """The units that have a column; the others did nothing, or their work is unknown."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,17 +29,28 @@ ARGUMENTS = {
 COMMAND = re.compile("ncu-bench |nsys profile |ncu --")
 
 
-def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
+def load(
+    run: str | os.PathLike[str], *, machine: str | None = None, formulas: str | os.PathLike[str] = "",
+    capture: str | os.PathLike[str] = "", inductor: str | os.PathLike[str] = "", memory_limit: str = "",
+) -> ProfiledRun:  # fmt: skip
     """Load the run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet from `parse`.
 
-    `machine` gives ceilings that the report lacks, as `--machine`. Raises `NcuBenchError` if nothing in the run can be
-    read, and `WrongUsage` for an unknown machine.
+    `machine` gives ceilings that the report lacks; `formulas`, `capture`, `inductor` and `memory_limit` are the options
+    of these names. They hold for this run alone. Raises `NcuBenchError` if nothing in the run can be read, and
+    `WrongUsage` for an unknown machine, a file of formulas that is none, and a limit that is no size.
     """
+    from ncu_parsers.sources.memory import limited_to
+    from ncu_parsers.sources.settings import Settings
+
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.report.notebook.profiled_run import ProfiledRun
     from ncu_tools.runs import loading
 
-    return ProfiledRun(loading.load(os.fspath(run)), find_machine(machine) if machine else None)
+    with limited_to(memory_limit) if memory_limit else nullcontext():
+        found = loading.load(os.fspath(run), settings=Settings(os.fspath(formulas), os.fspath(capture)))
+    if inductor:
+        found = loading.with_compiled_lines(found, os.fspath(inductor))
+    return ProfiledRun(found, find_machine(machine) if machine else None)
 
 
 def profile(

@@ -19,6 +19,7 @@ from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.reader import contents, filled_columns, read_in_parts, read_launches
 from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.schema.vendors import VENDOR_COLUMN
+from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.bench.bench_runs import is_bench, load_bench
@@ -30,7 +31,7 @@ from ncu_tools.roofline.point_sums import Points, points_of
 from ncu_tools.roofline.roofline import Look
 from ncu_tools.roofline.scene import LAUNCHES, RUNS, short_names
 from ncu_tools.runs import partition_sums
-from ncu_tools.runs.loading import OnDisk, locate
+from ncu_tools.runs.loading import OnDisk, locate, with_compiled_lines
 from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import by_point, in_words, is_varied
 
@@ -109,15 +110,20 @@ def load_for(
     reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
     only: Selection | None = None,
+    settings: Settings = NOT_SET,
+    inductor: str = "",
 ) -> Loaded:
     """Load the run that `path` names: from Parquet only the columns that `look` needs, else the whole run.
 
-    With `only`, all columns of the selected launches are read. Kernels come from their cache beside the launches if
-    there is one. Raises `NcuBenchError` as `loading.load` does.
+    With `only`, all columns of the selected launches are read, as with `inductor`, which says the lines of generated
+    kernels. Kernels come from their cache beside the launches if there is one. Raises `NcuBenchError` as
+    `loading.load` does.
     """
-    run = locate(path, reading=reading, engine=engine)
+    run = locate(path, reading=reading, engine=engine, settings=settings)
     if only is not None:
         run = only.of(run)
+    if inductor:
+        run = with_compiled_lines(run, inductor)
     if not isinstance(run, OnDisk):
         return Loaded(run.name, run.table, run.notes)
     _, rows = contents(run.file)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from ncu_parsers.schema.flops_basis import BETWEEN_BASES
 from ncu_parsers.schema.tables import SHAPES_BASIS
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
-from ncu_tools.kernels.kernel_row import BETWEEN_BASES, names_shown
+from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (

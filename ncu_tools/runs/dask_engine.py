@@ -8,7 +8,6 @@ files or URLs.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -20,7 +19,8 @@ from typing import Any, TypeVar
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.engine import attempted, cores
-from ncu_parsers.datasets.process_engine import SAFE_PATH, block_interrupts, hide_current_folder
+from ncu_parsers.datasets.process_engine import SAFE_PATH, block_interrupts, environment_now, hide_current_folder
+from ncu_parsers.sources import memory
 
 from ncu_tools.runs import dask_worker_preload
 
@@ -84,7 +84,8 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import distributed
 
     usual = dask.config.get(ENVIRONMENT)
-    variables = {**{name: usual[name] for name in usual if name != SLOW_HEAP}, SAFE_PATH: "1"}
+    own = {SAFE_PATH: "1", memory.SETTING: str(memory.limit())}
+    variables = {**{name: usual[name] for name in usual if name != SLOW_HEAP}, **own}
     with (
         TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder,
         _restored_environment([*variables, *SET_BY_NANNIES]),
@@ -103,15 +104,11 @@ def local_cluster(workers: int) -> Iterator[Any]:
 @contextmanager
 def _restored_environment(names: Sequence[str]) -> Iterator[None]:
     """Restore environment variables after the block: nannies, which run in this process, set them for their workers."""
-    before = {name: os.environ.get(name) for name in names}
+    put_back = environment_now(names)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        put_back()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
 from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
+from ncu_parsers.sources.settings import NOT_SET, Settings
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
@@ -79,12 +80,13 @@ def load(
     reading: Callable[[Source], None] = lambda source: None,
     columns: Columns = None,
     engine: Engine | None = None,
+    settings: Settings = NOT_SET,
 ) -> Run:
-    """Load the run that `path` names; from Parquet only `columns`, and a dataset by `engine`.
+    """Load the run that `path` names; from Parquet only `columns`, a dataset by `engine`, reports with `settings`.
 
     Raises `NcuBenchError` if nothing can be read; what could not be read of the rest is in the notes.
     """
-    found = locate(path, reading=reading, engine=engine)
+    found = locate(path, reading=reading, engine=engine, settings=settings)
     return found.read(columns) if isinstance(found, OnDisk) else found
 
 
@@ -102,6 +104,7 @@ def locate(
     reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
     ranges: bool = True,
+    settings: Settings = NOT_SET,
 ) -> OnDisk | Run:
     """Find the run that `path` names; it is read only if its launches are not in Parquet. Raises as `load` does.
 
@@ -117,7 +120,7 @@ def locate(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",
         )
-    run = found or _parsed(path, reading, ranges=ranges)
+    run = found or _parsed(path, reading, settings, ranges=ranges)
     if found is None and (Path(path) / REPORTS).is_dir() and (Path(path) / LOGS).is_dir():
         run.notes.insert(0, NO_TABLES)
     return run
@@ -203,9 +206,10 @@ def load_all(
     *,
     reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
+    settings: Settings = NOT_SET,
 ) -> Run:
     """Load several runs as one, for commands that analyse all launches together."""
-    return pooled([load(path, reading=reading, engine=engine) for path in paths])
+    return pooled([load(path, reading=reading, engine=engine, settings=settings) for path in paths])
 
 
 def pooled(runs: Sequence[Run]) -> Run:
@@ -219,12 +223,20 @@ def pooled(runs: Sequence[Run]) -> Run:
     )
 
 
-def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> OnDisk | Run:
+def with_compiled_lines(run: OnDisk | Run, inductor: str) -> Run:
+    """The run in memory, whose generated kernels have the lines that the folder or file `inductor` says."""
+    from ncu_parsers.derived.operators import inductor_sources
+
+    run = run.read() if isinstance(run, OnDisk) else run
+    return replace(run, table=inductor_sources.with_compiled_lines(run.table, inductor))
+
+
+def _parsed(path: str, reading: Callable[[Source], None], settings: Settings, *, ranges: bool) -> OnDisk | Run:
     from ncu_parsers.parse.file_kinds import has_ranges_apart
     from ncu_parsers.parse.parse import parse
     from ncu_parsers.parse.report_files import find_sources
 
-    sources = find_sources([path])
+    sources = find_sources([path], settings)
     kept = _cache_file(sources)
     if kept is not None and kept.is_file():
         return OnDisk(path, kept, _kept_notes(kept))
@@ -243,8 +255,10 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> On
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
-    left_out = (Note(f"{name} was left out: {error.what}", NoteKind.LOST) for name, error in parsed.refused.items())
-    notes = [*parsed.notes, *left_out]
+    notes = [
+        *parsed.notes,
+        *(Note(f"{name} was left out: {error.what}", NoteKind.LOST, name) for name, error in parsed.refused.items()),
+    ]
     notes += _of_reports(parsed)
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
@@ -279,14 +293,15 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
 
     from ncu_tools.ceilings.machine_files import own_place
 
-    if any(source.is_piped for source in sources):
+    if any(source.is_piped for source in sources) or sum(source.size for source in sources) < CACHED_FROM_BYTES:
         return None
-    stats = [Path(source.path).stat() for source in sources]
-    if sum(stat.st_size for stat in stats) < CACHED_FROM_BYTES:
-        return None
+    beside = [name for name in astuple(sources[0].settings) if name]
     key = hashlib.sha256(f"{VERSION} {SCHEMA_VERSION} {read_with(sources)}".encode())
-    for source, stat in zip(sources, stats, strict=True):
-        key.update(os.fsencode(Path(source.path).resolve()) + f" {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    for file in map(Path, (*(source.path for source in sources), *beside)):
+        if not file.exists():  # reading it raises the error
+            return None
+        stat = file.stat()
+        key.update(os.fsencode(file.resolve()) + f" {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return own_place("XDG_CACHE_HOME", ".cache") / f"{key.hexdigest()[:32]}.parquet"
 
 

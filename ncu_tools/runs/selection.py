@@ -18,6 +18,7 @@ from ncu_parsers.datasets.dataset_layout import Dataset
 from ncu_parsers.parquet.reader import Columns, launch_batches
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.own_columns import PREFIX, own_names
+from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.names.kernel_ids import kernel_id, of_ids
@@ -134,14 +135,15 @@ def load_only(
     *,
     reading: Callable[[Source], None] = lambda source: None,
     columns: Columns = None,
+    settings: Settings = NOT_SET,
 ) -> Run:
     """Load the run that `path` names: `columns` of it, or with `only` the selected launches with all columns.
 
     Raises `NcuBenchError` as `loading.load` and `Selection.of` do.
     """
     if only is None:
-        return load(path, reading=reading, columns=columns)
-    return only.of(locate(path, reading=reading))
+        return load(path, reading=reading, columns=columns, settings=settings)
+    return only.of(locate(path, reading=reading, settings=settings))
 
 
 class _Amount:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.notes import Note, NoteKind, reworded
+from ncu_launch.notes import Note, NoteKind, kind_of, reworded
 from ncu_launch.profilers.sampling.power_readings import PowerReading
 from ncu_parsers.schema.vendors import why_no_ncu
 from ncu_parsers.timelines.activity.activity import (
@@ -438,7 +438,7 @@ def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]
     tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
     seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
     why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."
-    left_out = [f"Besides, {note}." for note in activity.notes if "left out" in note]
+    left_out = [f"Besides, {note}." for note in activity.notes if kind_of(note) == NoteKind.LOST]
     readable = " that could be read" if left_out else ""
     of_pytorch = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
     how = of_pytorch if activity.tool == TRACE else "nsys profile --trace cuda,nvtx PROGRAM"

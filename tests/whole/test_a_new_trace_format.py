@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.changed_copy import ChangedCopy, assert_names_exactly
 
 pytestmark = pytest.mark.slow
 
@@ -49,55 +44,44 @@ kernel,2000,2050,0,gemm
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> ChangedCopy:
     """The packages with the toy's file and its line in the table of kinds, and a trace in a folder."""
-    folder = tmp_path_factory.mktemp("copy")
-    for package in ("launch/ncu_launch", "parsers/ncu_parsers", "ncu_tools"):
-        shutil.copytree(ROOT / package, folder / Path(package).name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "ncu_parsers" / "timelines" / "formats" / "toy.py").write_text(READER, "utf-8")
-    kinds = folder / "ncu_parsers" / "parse" / "file_kinds.py"
-    text = kinds.read_text("utf-8")
-    begin = "KINDS: tuple[FileKind, ...] = (\n"
-    assert text.count(begin) == 1
-    kinds.write_text(text.replace(begin, begin + LINE), "utf-8")
-    (folder / "traces").mkdir()
-    (folder / "traces" / "one.toy").write_text(TRACE, "utf-8")
-    return folder
-
-
-def printed(copy: Path, *words: str) -> str:
-    # PYTHONPATH goes before the packages that are installed
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
-    command = [sys.executable, "-c", "from ncu_tools.cli import program; program()", *words]
-    ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    copy = ChangedCopy(tmp_path_factory.mktemp("copy"))
+    copy.add("parsers/ncu_parsers/timelines/formats/toy.py", READER)
+    copy.insert("parsers/ncu_parsers/parse/file_kinds.py", "KINDS: tuple[FileKind, ...] = (\n", LINE)
+    (copy.folder / "traces").mkdir()
+    (copy.folder / "traces" / "one.toy").write_text(TRACE, "utf-8")
+    return copy
 
 
 @pytest.mark.parametrize("named", ["traces/one.toy", "traces"])
-def test_its_kernels_are_summed_from_a_file_and_from_a_folder(copy: Path, named: str) -> None:
-    rows = json.loads(printed(copy, "hotspots", named, "--format", "json"))["rows"]
+def test_its_kernels_are_summed_from_a_file_and_from_a_folder(copy: ChangedCopy, named: str) -> None:
+    rows = json.loads(copy.printed("hotspots", named, "--format", "json"))["rows"]
     assert [(row["kernel"], row["launches"], row["time_total_ns"]) for row in rows] == [
         ("gemm", 2, 250.0), ("softmax", 1, 50.0),
     ]  # fmt: skip
 
 
-def test_its_timeline_is_shown_from_a_file_and_from_a_folder(copy: Path) -> None:
-    found = printed(copy, "timeline", "traces")
+def test_its_timeline_is_shown_from_a_file_and_from_a_folder(copy: ChangedCopy) -> None:
+    found = copy.printed("timeline", "traces")
     assert "recorded by the toy profiler" in found
-    assert found == printed(copy, "timeline", "traces/one.toy")
+    assert found == copy.printed("timeline", "traces/one.toy")
     assert "step" in found
 
 
-def test_its_launches_have_their_ranges_origin_and_vendor(copy: Path) -> None:
-    rows = printed(copy, "query", "traces/one.toy", "select source, vendor, nvtx_path from launches order by start_ns", "--format", "json")  # fmt: skip
+def test_its_launches_have_their_ranges_origin_and_vendor(copy: ChangedCopy) -> None:
+    rows = copy.printed("query", "traces/one.toy", "select source, vendor, nvtx_path from launches order by start_ns", "--format", "json")  # fmt: skip
     assert [tuple(row.values()) for row in json.loads(rows)["rows"]] == [
         ("toy", "Intel", ["step"]), ("toy", "Intel", ["step"]), ("toy", "Intel", []),
     ]  # fmt: skip
 
 
-def test_a_page_and_a_digest_are_made_and_advise_nothing_of_nvidias(copy: Path) -> None:
-    printed(copy, "report", "traces/one.toy", "-o", "page.html")
-    for text in (printed(copy, "digest", "traces/one.toy"), printed(copy, "timeline", "traces/one.toy")):
+def test_a_page_and_a_digest_are_made_and_advise_nothing_of_nvidias(copy: ChangedCopy) -> None:
+    copy.printed("report", "traces/one.toy", "-o", "page.html")
+    for text in (copy.printed("digest", "traces/one.toy"), copy.printed("timeline", "traces/one.toy")):
         assert "nsys" not in text
         assert "ncu --" not in text
+
+
+def test_the_page_for_contributors_names_its_files(copy: ChangedCopy) -> None:
+    assert_names_exactly("a trace format", copy)

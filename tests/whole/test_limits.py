@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.footer import DamagedFooter, columns_of
 from ncu_parsers.parquet.reader import read_in_parts, read_launches
@@ -48,6 +49,11 @@ def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def saved(folder: Path, text: str, name: str = "report.csv") -> Source:
     (folder / name).write_text(text, "utf-8")
     return Source(str(folder / name))
+
+
+def limit_there(item: int) -> int:
+    """The limit of the process that works on an item."""
+    return limit()
 
 
 class TestTheSetting:
@@ -251,10 +257,9 @@ class TestMemory:
             with pytest.raises(TooBig, match="would take more memory than 2GB"):
                 memory.require_memory("a report")
 
-    def test_is_shared_by_concurrent_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(SETTING, "4GB")
-        memory.share_among(4)
-        assert limit() == 1e9
+    def test_is_shared_by_concurrent_processes(self) -> None:
+        with memory.limited_to("4GB"), child_processes(4) as engine:
+            assert list(engine.map(limit_there, [0])) == [1e9]
 
 
 class TestRanges:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from ncu_launch.errors import WrongUsage
-from ncu_launch.files.manifest import Manifest, read_manifest, write_manifest
+from ncu_launch.files.manifest import Manifest, ToolRun, read_manifest, write_manifest
 from ncu_launch.files.run_files import STATE
 from ncu_launch.profile.collect_ranks import (
     Beats,
@@ -27,6 +27,7 @@ from ncu_launch.profile.collect_ranks import (
     plan_around_ranks,
     record_failure,
     wait_for_parts,
+    write_run,
 )
 from ncu_launch.profile.plan import Request, make_plan
 from ncu_launch.profile.run_outcome import timelines
@@ -424,6 +425,15 @@ class TestRanksThatFail:
         assert done.ended_for == "rank 2 failed"
         assert done.interrupted
         assert done.seconds < 20
+
+    def test_that_were_ended_say_why_and_the_whole_run_does_not_repeat_it(self, tmp_path: Path) -> None:
+        ended = ToolRun(["ncu", "app"], 1, 1.0, interrupted=True, ended_for="rank 2 failed")
+        notes = [ended.why_ended, "the clocks were not fixed"]
+        (tmp_path / "ranks" / "0").mkdir(parents=True)
+        write_manifest(Manifest(["app"], "ncu", "2026", tool_runs=[ended], notes=notes), tmp_path / "ranks" / "0")
+        whole = write_run(Request(("app",), (), Workload("app"), ()), tmp_path, [], [])
+        assert whole.notes == ["the clocks were not fixed"]
+        assert [rank["notes"] for rank in whole.ranks] == [["ended because rank 2 failed"]]
 
     def test_leave_nothing_behind(self, tmp_path: Path) -> None:
         apart = "start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"

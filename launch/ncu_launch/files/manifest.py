@@ -24,7 +24,7 @@ class ToolRun:
     """One executed command: its arguments, how it ended, how long it took.
 
     `log` and `report` are the files that it wrote to logs/ and reports/; `kind` names the counters that it collected,
-    `passes` is the expected number of passes per kernel.
+    `passes` is the expected number of passes per kernel. `ended_for` is why we ended it; "" if it ended by itself.
     """
 
     command: list[str]
@@ -36,11 +36,17 @@ class ToolRun:
     report: str = ""
     kind: str = ""
     passes: int | None = None
+    ended_for: str = ""
 
     @property
     def succeeded(self) -> bool:
         """True if the command exited with code 0 and was neither timed out nor interrupted."""
         return self.exit_code == 0 and not self.timed_out and not self.interrupted
+
+    @property
+    def why_ended(self) -> str:
+        """The note on a command that we ended; "" for one that ended by itself."""
+        return f"ended because {self.ended_for}" if self.ended_for else ""
 
 
 @dataclass

@@ -5,7 +5,9 @@ For the operator collector, `estimate` and traces of PyTorch's profiler. What ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, prod
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ncu_launch.operators.attention import ATTENTION
@@ -16,7 +18,6 @@ from ncu_launch.operators.elementwise import ELEMENTWISE
 from ncu_launch.operators.movement import FREE, MOVEMENT
 from ncu_launch.operators.packed_products import PACKED_PRODUCTS
 from ncu_launch.operators.sampling import SAMPLING
-from ncu_launch.operators.user_formulas import user_formulas
 
 FORMULAS: dict[str, Formula] = {
     **MOVEMENT, **ELEMENTWISE, **SAMPLING, **ATTENTION, **CONTRACTIONS, **PACKED_PRODUCTS, **CUSTOM
@@ -71,26 +72,28 @@ class OperatorWork(NamedTuple):
 
 
 NOTHING = OperatorWork(0.0, 0.0)
+NONE_OWN: Mapping[str, Formula] = MappingProxyType({})
+"""No formulas of the user's own (`own` below), which replace those of this table."""
 
 
-def work_of(call: Call) -> OperatorWork | None:
+def work_of(call: Call, own: Mapping[str, Formula] = NONE_OWN) -> OperatorWork | None:
     """What a call does; None for an operator without a formula, the user's or one of this table.
 
     A bias that is added counts, and what a causal mask skips does not.
     FLOPs and bytes are each None where an argument that their formula needs was not recorded.
     """
-    if call.name in FREE and call.name not in user_formulas():
+    if call.name in FREE and call.name not in own:
         return NOTHING
-    formula = formula_of(call.name)
+    formula = formula_of(call.name, own)
     if formula is None:
         return None
     moved = moved_bytes(formula, call)
     return OperatorWork(_flops(formula, call), sum(moved) if moved else None, formula.is_contraction)
 
 
-def formula_of(name: str) -> Formula | None:
+def formula_of(name: str, own: Mapping[str, Formula] = NONE_OWN) -> Formula | None:
     """The user's formula of an operator, as "aten::mm", else that of this table; None without one."""
-    return user_formulas().get(name) or FORMULAS.get(name) or (FUSED if name.startswith(FUSED_PREFIX) else None)
+    return own.get(name) or FORMULAS.get(name) or (FUSED if name.startswith(FUSED_PREFIX) else None)
 
 
 def contraction_flops(call: Call) -> float | None:
@@ -104,9 +107,9 @@ def contraction_flops(call: Call) -> float | None:
     return float(formula.flops(call)) * _complex_factor(call)
 
 
-def is_contraction(name: str) -> bool:
+def is_contraction(name: str, own: Mapping[str, Formula] = NONE_OWN) -> bool:
     """Whether an operator has the formula of a product, convolution or attention."""
-    formula = formula_of(name)
+    formula = formula_of(name, own)
     return formula is not None and formula.is_contraction
 
 
@@ -115,14 +118,18 @@ def is_integer_product(call: Call) -> bool:
 
     A type that was not recorded may be any.
     """
+    return _multiplies_integers(call, contracts=is_contraction(call.name))
+
+
+def _multiplies_integers(call: Call, *, contracts: bool) -> bool:
     if call.name in INTEGER_CONTRACTIONS:
         return True
-    types = {one.dtype: one.is_float for one in call.every_tensor()} if is_contraction(call.name) else {}
+    types = {one.dtype: one.is_float for one in call.every_tensor()} if contracts else {}
     return bool(types) and "" not in types and not any(types.values())
 
 
 def _flops(formula: Formula, call: Call) -> float | None:
-    if is_integer_product(call):
+    if _multiplies_integers(call, contracts=formula.is_contraction):
         return None
     try:
         correction = formula.correction(call) if formula.correction else 0.0

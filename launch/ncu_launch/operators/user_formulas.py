@@ -14,8 +14,7 @@ brackets, min and max. Without `bytes` every tensor counts once. `contraction` s
 from __future__ import annotations
 
 import ast
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,6 @@ from typing import Any
 from ncu_launch.errors import WrongUsage
 from ncu_launch.files.toml_tables import tomllib
 from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork
-
-SETTING = "NCU_BENCH_FORMULAS"
-"""The environment variable that names the file, also for the processes that share in reading."""
 
 LARGEST = 1 << 20
 """Bytes of a file of formulas at most."""
@@ -47,15 +43,11 @@ _OF_A_TENSOR: dict[str, Callable[[Tensor], int]] = {
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
 
 
-def user_formulas() -> dict[str, Formula]:
-    """The formulas of the file that the user named, {} without one; read once. Raises `WrongUsage` as `formulas_in`."""
-    path = os.environ.get(SETTING)
-    return formulas_in(path) if path else {}
-
-
 @lru_cache(maxsize=8)
-def formulas_in(path: str) -> dict[str, Formula]:
-    """The formulas of a file by operator. Raises `WrongUsage` where it cannot be read or holds anything else."""
+def formulas_in(path: str) -> Mapping[str, Formula]:
+    """The formulas of a file by operator; {} for "". Raises `WrongUsage` if it holds anything else, or is missing."""
+    if not path:
+        return {}
     try:
         with Path(path).open("rb") as stream:
             tables = tomllib.loads(stream.read(LARGEST).decode("utf-8"))

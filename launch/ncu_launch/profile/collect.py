@@ -152,11 +152,11 @@ def _run(
         ) from error
     if command.metrics and str(report) not in command.arguments:  # ncu before 2020.2 prints the CSV to stdout
         copy_whole(output, report)
-    if finished.ended_for is not None:
-        manifest.notes.append(f"ended because {finished.ended_for}")
     ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
     wrote = (log, command.report, command.kind, command.passes)
-    manifest.tool_runs.append(ToolRun(list(command.arguments), *ended, *wrote))
+    ran = ToolRun(list(command.arguments), *ended, *wrote, finished.ended_for or "")
+    manifest.tool_runs.append(ran)
+    manifest.notes += [ran.why_ended] if ran.why_ended else []
 
 
 def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str, str]:

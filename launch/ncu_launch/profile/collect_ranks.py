@@ -306,7 +306,7 @@ def write_run(request: Request, run_folder: Path, launched: Sequence[ToolRun], m
         for name in (*shared, "workload", "facts"):
             setattr(whole, name, getattr(first, name))
     whole.notes = [*([failure_text(failed)] if failed else []), *missing]
-    own = [note for _, manifest in parts for note in manifest.notes if not note.startswith("ended because")]
+    own = [note for _, manifest in parts for note in manifest.notes if note not in _why_ended(manifest)]
     whole.notes += [note for note in dict.fromkeys(own) if note not in whole.notes]
     write_manifest(whole, run_folder)
     return whole
@@ -323,8 +323,13 @@ def _account(part: Path, manifest: Manifest) -> dict[str, Any]:
         "exit_code": ran.exit_code if ran else None,
         "seconds": ran.seconds if ran else None,
         "ended_well": bool(ran and ran.succeeded),
-        "notes": [note for note in manifest.notes if note.startswith("ended because")],
+        "notes": _why_ended(manifest),
     }
+
+
+def _why_ended(manifest: Manifest) -> list[str]:
+    """The notes of a part on commands that were ended."""
+    return [run.why_ended for run in manifest.tool_runs if run.why_ended]
 
 
 def explain_ranks(run_folder: Path, missing: Sequence[str]) -> NcuBenchError | None:

@@ -20,6 +20,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.version import VERSION
+from ncu_parsers.sources import memory
 
 from ncu_tools.cli.programs.bounded_answer import bounded, bounded_text
 from ncu_tools.cli.programs.served_folder import ServedFolder
@@ -57,7 +58,8 @@ class Commands:
 
         With `programs` it may start others that are on the PATH.
         """
-        environment = {**os.environ, "NO_COLOR": "1"} | ({} if programs else {"PATH": ""})
+        environment = {**os.environ, "NO_COLOR": "1", memory.SETTING: str(memory.limit())}
+        environment |= {} if programs else {"PATH": ""}
         async with self._room:
             process = await asyncio.create_subprocess_exec(
                 *OWN_PYTHON, "-c", RUN_CODE, *words,

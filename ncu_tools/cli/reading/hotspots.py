@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
+from ncu_parsers.schema.flops_basis import BasisMark, basis_of
 from ncu_parsers.schema.own_columns import values_apart
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
-    capture_option,
     dask_option,
     engine_of,
     format_option,
-    formulas_option,
     inductor_option,
     machine_option,
     options_in,
     program_options,
     progress,
     rows_shown,
+    settings_options,
     show,
     terminal_width,
     top_option,
@@ -39,6 +39,7 @@ from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_argu
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
+    from ncu_parsers.sources.settings import Settings
 
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
@@ -94,8 +95,8 @@ BESIDE_DIAGNOSES = (
     "headroom_share",
 )
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
-LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
-"""Lower bound of a unit -> the text in the basis that indicates it."""
+LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": BasisMark.NO_PACKED, "tensor_lower_bound": BasisMark.SOME_TYPES}
+"""Lower bound of a unit -> the mark that says it."""
 IS_TOTAL = Column(TOTAL, "total")
 MIX = (
     Column("kernel", "kernel", KERNEL),
@@ -157,8 +158,7 @@ class AskedTable:
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @columns_option
 @click.option("--rules", is_flag=True, help="Rank what NVIDIA's rules say over the run by the time it could save.")
-@formulas_option
-@capture_option
+@settings_options
 @inductor_option
 @selection_options
 @dask_option
@@ -173,6 +173,8 @@ def command(
     dask: str | None,
     output_format: str,
     only: Selection | None,
+    settings: Settings,
+    inductor: str,
     asked: AskedTable,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
@@ -204,7 +206,11 @@ def command(
     asked.require_one_table(order, group, dask)
     top = rows_shown(top, output_format)
     with engine_of(dask) as engine:
-        found_runs = _located(runs, engine, only, ranges=asked.needs_ranges(group, only))
+        found_runs = _located(runs, engine, only, settings, ranges=asked.needs_ranges(group, only))
+        if inductor and group == LOCATION:
+            from ncu_tools.runs.loading import with_compiled_lines
+
+            found_runs = with_compiled_lines(found_runs, inductor)
         if asked.rules:
             from ncu_tools.cli.tables.hotspots.rules_of_run import rules_of_run
 
@@ -255,10 +261,10 @@ def command(
             for row in shown
             if row.key in found
         ]
-    if group not in ("operator", LOCATION):
+    if inductor and group not in ("operator", LOCATION):
         from ncu_tools.cli.tables.hotspots.compiled_kernels import with_sources  # slow to import
 
-        table = with_sources(table)
+        table = with_sources(table, inductor)
     if chosen is not None:
         table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
     if group == LOCATION and output_format == "text" and not program_options().full_names:
@@ -318,7 +324,9 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
-def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None, *, ranges: bool) -> OnDisk | Run:
+def _located(
+    runs: Sequence[str], engine: Engine | None, only: Selection | None, settings: Settings, *, ranges: bool
+) -> OnDisk | Run:
     """All `runs` together, or the launches that `only` selects; not `ranges`: a big timeline without those."""
     from ncu_tools.runs.loading import load_all, locate, on_disk, together
 
@@ -329,9 +337,10 @@ def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None,
         found = on_disk(runs[0])
     if found is None:
         with progress("Reading") as reading:
-            found = (
-                locate(runs[0], reading=reading, ranges=ranges) if len(runs) == 1 else load_all(runs, reading=reading)
-            )
+            if len(runs) == 1:
+                found = locate(runs[0], reading=reading, ranges=ranges, settings=settings)
+            else:
+                found = load_all(runs, reading=reading, settings=settings)
     return found if only is None else only.of(found)
 
 
@@ -464,7 +473,8 @@ def _by_unit(
     for row in [*kernels[:top], run_total(kernels)]:
         amounts = {UNIT_COLUMNS[unit]: row.work.get(unit) for unit in used}
         shares = {f"{UNIT_COLUMNS[unit]}_share": row.share_of_flops(unit) for unit in used}
-        bounds = {name: words in (row.flops_basis or "") for name, words in LOWER_BOUNDS_OF_UNITS.items()}
+        marks = basis_of(row.flops_basis).marks
+        bounds = {name: mark in marks for name, mark in LOWER_BOUNDS_OF_UNITS.items()}
         rows.append({**asdict(row), **amounts, **shares, **bounds, IS_TOTAL.name: False})
     rows[-1][IS_TOTAL.name] = True
     if for_machines:

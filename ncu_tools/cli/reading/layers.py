@@ -17,13 +17,12 @@ from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
-    capture_option,
     echo_notes,
     format_option,
-    formulas_option,
     hidden_rows,
     progress,
     rows_shown,
+    settings_options,
     show,
     top_option,
 )
@@ -34,6 +33,8 @@ from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
+    from ncu_parsers.sources.settings import Settings
+
     from ncu_tools.model.layers.layers import Layer, Layers
     from ncu_tools.report.head import Head
     from ncu_tools.runs.loading import Run
@@ -90,8 +91,7 @@ ORDER = Words((*SORTED_BY, "name"), "List the layers that nothing is below, orde
 @rows_and_order(orders=ORDER)
 @top_option("layers of a list, by time unless --sort says otherwise,")
 @click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
-@formulas_option
-@capture_option
+@settings_options
 @selection_options
 @format_option
 def command(
@@ -104,6 +104,7 @@ def command(
     forward_backward: bool,
     output_format: str,
     only: Selection | None,
+    settings: Settings,
 ) -> None:
     """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches, kernels.
 
@@ -128,7 +129,7 @@ def command(
     if forward_backward and (order or top):
         raise WrongUsage("--forward-backward is a tree.", advice="Leave out --sort and --top, or --forward-backward.")
     with progress("Reading") as reading:
-        loaded = load_only(run, only, reading=reading, columns=(*NEEDED, *OF_DEVICES))
+        loaded = load_only(run, only, reading=reading, columns=(*NEEDED, *OF_DEVICES), settings=settings)
     loaded.notes = [*points_summed(run, only), *loaded.notes]
     if forward_backward:
         _show_ratios(run, loaded, depth, only, output_format)

@@ -16,14 +16,13 @@ from ncu_parsers.schema.instance_table import INSTANCES_FILE
 from ncu_parsers.sources.sources import Source, is_url
 
 from ncu_tools.cli.options import (
-    capture_option,
     dask_option,
     engine_of,
     format_option,
-    formulas_option,
     progress,
     require_other_output,
     require_parquet_output,
+    settings_options,
     show,
 )
 from ncu_tools.numbers.number_format import counted
@@ -31,6 +30,7 @@ from ncu_tools.report.table import Column, Table, printable
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
+    from ncu_parsers.sources.settings import Settings
 
 COLUMNS = (
     Column("report", "report", wide=True),
@@ -63,8 +63,7 @@ REPORTS_SHOWN = 40
 @click.option("--contents", is_flag=True, help="Say what binary reports hold, and write nothing.")
 @click.option("--check", is_flag=True, help="Compare with what NVIDIA's package reads, and write nothing.")
 @dask_option
-@formulas_option
-@capture_option
+@settings_options
 @format_option
 def command(
     reports: tuple[str, ...],
@@ -78,6 +77,7 @@ def command(
     check: bool,
     dask: str | None,
     output_format: str,
+    settings: Settings,
 ) -> None:
     """Turn ncu reports of any dialect into one Parquet file, a row per launch, or into a dataset of such files.
 
@@ -111,7 +111,7 @@ def command(
             "report.",
             advice="Write the launches of the reports that you need it of to a file: -o launches.parquet",
         )
-    sources = find_sources(list(reports))
+    sources = find_sources(list(reports), settings)
     if not as_dataset:
         require_other_output(Path(output), (source.path for source in sources))
         require_parquet_output(Path(output))

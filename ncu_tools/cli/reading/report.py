@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import MANIFEST
+from ncu_launch.notes import NoteKind, kind_of, subject_of
 
 from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import selection_options
-from ncu_tools.cli.options import (
-    FILE,
-    capture_option,
-    echo_notes,
-    formulas_option,
-    inductor_option,
-    machine_option,
-    progress,
-)
+from ncu_tools.cli.options import FILE, echo_notes, inductor_option, machine_option, progress, settings_options
+from ncu_tools.cli.tables.hotspots.locations import LOCATION
 from ncu_tools.cli.terminal_notes import WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from ncu_launch.files.manifest import Manifest
+    from ncu_parsers.sources.settings import Settings
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.ceilings.machine_files import Machine
@@ -60,8 +57,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
 @click.option("--step", "pattern", metavar="REGEX", help="Ranges whose names match are the steps of a timeline.")
 @rows_and_order(KERNEL_ROWS)
 @machine_option
-@formulas_option
-@capture_option
+@settings_options
 @inductor_option
 @selection_options
 def command(
@@ -75,6 +71,8 @@ def command(
     group: str,
     machine: Machine | None,
     only: Selection | None,
+    settings: Settings,
+    inductor: str,
 ) -> None:
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
@@ -91,6 +89,7 @@ def command(
       ncu-bench report recording.sqlite --step "^train_step"
     """
     from ncu_launch.files.atomic_files import write_bytes_atomically
+    from ncu_parsers.derived.operators.inductor_sources import with_compiled_lines
 
     from ncu_tools.report.html.html_content import content
     from ncu_tools.report.html.html_page import page
@@ -102,7 +101,10 @@ def command(
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
     steps = None if pattern is None else pattern_of(pattern, "--step")
     with progress("Reading") as reading:
-        reported = [_reported(name, only, source_root, steps, machine, reading) for name in runs]
+        load = partial(_with_inside, reading=reading, only=only, settings=settings)
+        reported = [_reported(name, load(name), only, source_root, steps, machine) for name in runs]
+    if inductor and group == LOCATION:
+        reported = [replace(one, table=with_compiled_lines(one.table, inductor)) for one in reported]
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
     write_bytes_atomically(output, page(found).encode())
     echo_notes([*found["notes"], WrittenFile(f"the report is {output}")])
@@ -111,14 +113,14 @@ def command(
 
 
 def _reported(
-    name: str, only: Selection | None, source_root: Path | None, steps: re.Pattern[str] | None,
-    machine: Machine | None, reading: Callable[[Source], None],
+    name: str, loaded: tuple[Run, Inside, bool], only: Selection | None, source_root: Path | None,
+    steps: re.Pattern[str] | None, machine: Machine | None,
 ) -> ReportedRun:  # fmt: skip
     """A run, or the launches that `only` selects, with its manifest, expected operators, inside and timeline."""
     from ncu_tools.report.html.html_content import ReportedRun
     from ncu_tools.runs.varied_run import points_summed
 
-    run, inside, has_launches = _with_inside(name, only, reading)
+    run, inside, has_launches = loaded
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
     found, untimed = _timeline(name, run, only, steps, machine)
@@ -159,7 +161,9 @@ def _timeline(
         return None, [f"{run.name}: no timeline. {error.what} {error.advice}"]
 
 
-def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Inside, bool]:
+def _with_inside(
+    name: str, only: Selection | None, reading: Callable[[Source], None], settings: Settings
+) -> tuple[Run, Inside, bool]:
     """A run, what it holds of the inside of its kernels, and whether it has more of launches than source pages have.
 
     Raises as `load_only` does, unless it has source pages. That a source page holds no launches is no note
@@ -173,7 +177,7 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
     from ncu_tools.runs.selection import load_only
 
     try:
-        run = load_only(name, only, reading=reading, columns=is_reported)
+        run = load_only(name, only, reading=reading, columns=is_reported, settings=settings)
     except NotAReport:
         from ncu_parsers.sources.sources import is_here
 
@@ -186,8 +190,8 @@ def _with_inside(name: str, only: Selection | None, reading: Callable[[Source], 
         return (run if only is None else only.of(run)), inside, False
     inside = inside_of(name, run.table.column_names, reading)
     read = [] if inside.instructions is None else inside.instructions.table["report"].unique().to_pylist()
-    left_out = tuple(f"{report} was left out: " for report in read)
-    return Run(run.name, run.table, [note for note in run.notes if not note.startswith(left_out)]), inside, True
+    notes = [note for note in run.notes if kind_of(note) != NoteKind.LOST or subject_of(note) not in read]
+    return Run(run.name, run.table, notes), inside, True
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,21 +18,21 @@ from ncu_tools.cli.option_kinds.selection_options import require_no_dask, select
 from ncu_tools.cli.options import (
     FILE,
     MACHINE_FORMATS,
-    capture_option,
     dask_option,
     echo_heads,
     echo_notes,
     engine_of,
     format_option,
-    formulas_option,
     hidden_rows,
     inductor_option,
     options_in,
     progress,
     rows_shown,
+    settings_options,
     show,
     top_option,
 )
+from ncu_tools.cli.tables.hotspots.locations import LOCATION
 from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
     Style,
@@ -50,10 +50,13 @@ from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LAUNCHES, LEVELS, RUNS, VIEWS, Scene
 
 if TYPE_CHECKING:
+    from ncu_parsers.sources.settings import Settings
+
     from ncu_tools.ceilings.ceilings import Ceiling
     from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf
     from ncu_tools.report.head import Head
     from ncu_tools.roofline.instruction_roofline import InstructionRoofline
+    from ncu_tools.roofline.load_for_roofline import Loaded
     from ncu_tools.roofline.roofline import Look, Point, Roofline
     from ncu_tools.roofline.scene import SceneRun
     from ncu_tools.runs.selection import Selection
@@ -163,8 +166,7 @@ class PointOptions:
 @click.option("--title", default="", help="A title for the picture.")
 @top_option("points")
 @rows_and_order(KERNEL_ROWS)
-@formulas_option
-@capture_option
+@settings_options
 @inductor_option
 @selection_options
 @dask_option
@@ -182,6 +184,8 @@ def command(
     dask: str | None,
     output_format: str,
     only: Selection | None,
+    settings: Settings,
+    inductor: str,
 ) -> None:
     """Put every kernel on a roofline, and draw it.
 
@@ -205,7 +209,7 @@ def command(
       ncu-bench roofline report.csv --format json > plot.json
       ncu-bench roofline plot.json -o roofline.svg
     """
-    from ncu_tools.roofline.load_for_roofline import read_roofline_json
+    from ncu_tools.roofline.load_for_roofline import load_for, read_roofline_json
     from ncu_tools.roofline.roofline import Look
 
     style = replace(style, title=style.title or (only.title if only is not None else ""))
@@ -223,11 +227,12 @@ def command(
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
+    inductor = inductor if placed.group == LOCATION else ""
     levels = _levels(placed.levels or (("all",) if placed.instructions else (DRAM,)))
     if placed.instructions:
         from ncu_tools.cli.reading.inside.instruction_roofline import InstructionsOf, instruction_table
 
-        loading = InstructionsOf(levels, machines, only, placed.group)
+        loading = InstructionsOf(levels, machines, only, placed.group, inductor)
         found = _of_instructions(runs, loading, placed, drawn, style, dask)
         heads = _heads((), found[0].runs, only)
         echo_heads(heads, output_format)
@@ -239,7 +244,8 @@ def command(
         return
     look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
     require_no_dask(only, dask)
-    result, notes, models = _roofline(runs, machines, look, dask, only)
+    load = partial(load_for, only=only, settings=settings, inductor=inductor)
+    result, notes, models = _roofline(runs, machines, look, dask, only, load)
     scene = _scene(result, drawn, style.title, models)
     notes += _arrow_note(scene, drawn.arrows)
     if style.output is not None:
@@ -339,18 +345,19 @@ def _of_instructions(
 
 
 def _roofline(
-    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None, only: Selection | None
+    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None, only: Selection | None,
+    load_for: Callable[..., Loaded],
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
-    """The roofline, notes on reading the runs, and the models of the runs."""
+    """The roofline, notes on reading the runs, and the models of the runs. `load_for` loads one."""
     from ncu_tools.roofline import roofline as model
-    from ncu_tools.roofline.load_for_roofline import load_for, load_runs, look_at
+    from ncu_tools.roofline.load_for_roofline import load_runs, look_at
 
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
     own = machines[0] if len(machines) == 1 else None
     asked, look = look, look_at(runs, look)
     with engine_of(dask) as engine, progress("Reading") as reading:
-        load = partial(load_for, look=look, machine=own, reading=reading, engine=engine, only=only)
+        load = partial(load_for, look=look, machine=own, reading=reading, engine=engine)
         loaded = load_runs(runs, load, only=only)
     notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
     if asked.view not in (look.view, KERNELS):

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import CUDA_CORE_PRECISIONS, TENSOR_INTEGER_PRECISIONS, flop_weights
 from ncu_launch.files.manifest import Manifest
-from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, CONTRACTIONS_BASIS, INTEGER_OPERATIONS
+from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, CONTRACTIONS_ONLY, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.flops_basis import COLUMN, BasisMark, FlopsBasis, basis_of, in_part, marked
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, drop_failed
@@ -94,11 +95,11 @@ class MeasuredLaunches:
         self.places = _places(self.table)
         self.dram_bytes = tables.floats(self.table, "dram_bytes")
         # A launch whose counted part is zero has no FLOPs in the table ("at least zero"). It still counts in sums.
-        self.is_lower_bound = self._says("not collected") | self._says("not every")
+        self.is_lower_bound = in_part(self.table)
         flops = tables.floats(self.table, "flops")
-        nothing_counted = np.isnan(flops) & self.is_lower_bound & ~self._says("which was busy")
+        nothing_counted = np.isnan(flops) & self.is_lower_bound & ~marked(self.table, BasisMark.UNCOUNTED)
         self.flops = np.where(nothing_counted, 0.0, flops)
-        estimated = np.array([basis == SHAPES_BASIS for basis in self.basis], dtype=bool)
+        estimated = np.array([text == SHAPES_BASIS for text in tables.words(self.table, COLUMN)], dtype=bool)
         self.flops[estimated] = np.nan  # an estimate is no measurement
 
     def flops_of(self, rows: Mask | Places, times: int) -> tuple[float | None, bool]:
@@ -114,12 +115,9 @@ class MeasuredLaunches:
         return set(self.places) == {(NO_PHASE, NO_MODULE)}
 
     @cached_property
-    def basis(self) -> list[str | None]:
-        """The basis of the FLOPs of each launch."""
-        return tables.words(self.table, "flops_basis")
-
-    def _says(self, words: str) -> Mask:
-        return np.array([words in (basis or "") for basis in self.basis], dtype=bool)
+    def bases(self) -> list[FlopsBasis]:
+        """What the FLOPs of each launch rest on."""
+        return [basis_of(text) for text in tables.words(self.table, COLUMN)]
 
     @cached_property
     def cuda_core_flops(self) -> Floats:
@@ -138,8 +136,9 @@ class MeasuredLaunches:
         Matrix products are multiply-adds; additions and multiplications beside them scale, convert or reduce.
         """
         single = np.zeros(self.rows)
+        moves = marked(self.table, BasisMark.LEFT_OUT)
         for precision in CUDA_CORE_PRECISIONS:
-            in_flops = ~self._says(f"{precision} left out")
+            in_flops = ~moves if precision == "fp16" else True
             for opcode, weight in flop_weights(precision).items():
                 if "fma" not in opcode:
                     counter = f"smsp__sass_thread_inst_executed_op_{opcode}_pred_on.sum"
@@ -158,7 +157,7 @@ class MeasuredLaunches:
     def doubtful_flops(self) -> Floats:
         """FP16 FLOPs that may all be constant moves, one per launch; 0 for none."""
         return np.where(
-            self._says("hfma alone and may be constant moves"),
+            marked(self.table, BasisMark.HFMA_ALONE),
             np.nan_to_num(tables.floats(self.table, "flops_fp16")),
             0.0,
         )
@@ -207,7 +206,7 @@ class Operators:
     def __post_init__(self) -> None:
         self.places = _places(self.table)
         self.flops = tables.floats(self.table, CONTRACTION_FLOPS)
-        contractions_only = [CONTRACTIONS_BASIS in (basis or "") for basis in tables.words(self.table, "flops_basis")]
+        contractions_only = [text in CONTRACTIONS_ONLY for text in tables.words(self.table, COLUMN)]
         self.all_flops = np.where(contractions_only, np.nan, tables.floats(self.table, "flops"))
         self.bytes = tables.floats(self.table, "dram_bytes")
         self.integer_operations = np.nan_to_num(tables.floats(self.table, INTEGER_OPERATIONS))

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.flops_basis import BasisMark
 
 from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places, ratio, total
 from ncu_tools.model.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
@@ -204,7 +205,7 @@ def _why_no_ratio(
     missing = int(np.isnan(work.launches.flops[launches]).sum())
     if not missing:
         return ("None of the FLOPs were collected.",)
-    busy = any("which was busy" in (work.launches.basis[row] or "") for row in launches.tolist())
+    busy = any(BasisMark.UNCOUNTED in work.launches.bases[row].marks for row in launches.tolist())
     why = ": their tensor metrics were not collected" if busy else ""
     return (f"The FLOPs of {missing:,} of {counted(len(launches), 'launch', 'launches')} are not known{why}.",)
 

@@ -185,13 +185,8 @@ def _not_collected(evidence: Evidence) -> Verdict:
     number = evidence.count(launches.is_lower_bound)
     if not number:
         return Verdict(False, "every launch has them")
-    missing = sorted({_missing(launches.basis[row]) for row in evidence.launches.tolist()} - {""})
+    missing = sorted({launches.bases[row].lacking for row in evidence.launches.tolist()} - {""})
     return Verdict(True, f"{' / '.join(missing)} in {evidence.of_all(number)}: the measured FLOPs are a lower bound")
-
-
-def _missing(basis: str | None) -> str:
-    basis = basis or ""
-    return basis.partition("not collected: ")[2] or ("some tensor types" if "not every" in basis else "")
 
 
 def _filtered(evidence: Evidence) -> Verdict:

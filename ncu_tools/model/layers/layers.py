@@ -17,6 +17,7 @@ import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.flops_basis import in_part
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.kernels import operator_times
@@ -279,10 +280,7 @@ class _Launches:
         self.nanoseconds, self.flops, self.dram = (
             tables.floats(table, name) * weights for name in ("duration_ns", "flops", "dram_bytes")
         )
-        basis = tables.words(table, "flops_basis")
-        self.partial = np.array(
-            ["not collected" in (text or "") or "not every" in (text or "") for text in basis], bool
-        )
+        self.partial = in_part(table)
         named = tables.floats(table, "iteration")
         self.iterations = max(1, len(np.unique(named[~np.isnan(named)])))
 

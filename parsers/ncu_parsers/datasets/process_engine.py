@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.datasets.engine import Engine, InOrder, Item, Result, attempted
-from ncu_parsers.sources.memory import process_wide, share_among
+from ncu_parsers.sources.memory import limit, process_wide, take_share
 
 SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -30,7 +30,7 @@ def child_processes(count: int) -> Iterator[Engine]:
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
     lifeline, our_end = context.Pipe(duplex=False)
     try:
-        pool = ProcessPoolExecutor(count, context, _begin, (lifeline, count)) if count > 1 else None
+        pool = ProcessPoolExecutor(count, context, _begin, (lifeline, limit(), count)) if count > 1 else None
     # Python was built without semaphores, the system has too few, or /dev/shm is missing.
     except (ImportError, NotImplementedError, OSError):
         pool = None
@@ -66,8 +66,8 @@ def _answer(running: Future[Result | NcuBenchError]) -> Result | NcuBenchError:
         return NcuBenchError("A process that this one had started was ended.", "It may have run out of memory.")
 
 
-def _begin(lifeline: Connection, processes: int) -> None:
-    share_among(processes)
+def _begin(lifeline: Connection, whole: int, processes: int) -> None:
+    take_share(whole, processes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 
@@ -89,13 +89,21 @@ def hide_current_folder() -> Callable[[], None]:
 
     Effective from Python 3.11 on.
     """
-    before = os.environ.get(SAFE_PATH)
+    put_back = environment_now([SAFE_PATH])
     os.environ[SAFE_PATH] = "1"
+    return put_back
+
+
+def environment_now(names: Iterable[str]) -> Callable[[], None]:
+    """The function that gives environment variables the values back that they have now."""
+    before = {name: os.environ.get(name) for name in names}
 
     def put_back() -> None:
-        os.environ.pop(SAFE_PATH, None)
-        if before is not None:
-            os.environ[SAFE_PATH] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
     return put_back
 

@@ -17,7 +17,6 @@ adding them up:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
 from functools import partial
 from operator import eq
 from typing import NamedTuple
@@ -30,14 +29,11 @@ from ncu_parsers.derived.measures import TENSOR_PRECISIONS, Counters, Mask, sum_
 from ncu_parsers.derived.opcode_lists import MOVES, SURE_FMAS
 from ncu_parsers.derived.tensor_opcodes import OPERATIONS_PER_VOLTA_INSTRUCTION, VOLTA, tensor_operations
 from ncu_parsers.schema import arrays
+from ncu_parsers.schema.flops_basis import SOURCES, AnyMark, BasisMark, sentence
 from ncu_parsers.schema.tables import Floats, or_zero
 
 NOTABLE = 0.02
 """Share of a launch's FLOPs from which on instructions that may be constant moves are worth a word."""
-
-SOURCES = ("sass", "opcodes", "instructions", "idle pipe")
-"""What the FLOPs of a precision come from: counters of the code (SASS), counts per opcode, counts per instruction, the
-zero of an idle pipe."""
 
 WARP = 32
 
@@ -64,8 +60,8 @@ def flops_columns(counters: Counters) -> dict[str, Floats | pa.Array]:
         BasisMark.LEFT_OUT: doubtful.left_out,
         BasisMark.HFMA_ALONE: doubtful.counted,
         BasisMark.MOVES_BESIDE: doubtful.beside_others,
-        BasisMark.TENSOR: ~np.isnan(tensor_flops),
-        BasisMark.COMPLETE: complete,
+        BasisMark.ALL_TYPES: ~np.isnan(tensor_flops) & complete,
+        BasisMark.SOME_TYPES: ~np.isnan(tensor_flops) & ~complete,
         BasisMark.BY_SHAPE: filled.by_shape,
         BasisMark.BY_UNCHECKED_SHAPE: filled.unchecked,
         BasisMark.BY_INSTRUCTION: filled.by_instruction,
@@ -82,7 +78,7 @@ def flops_columns(counters: Counters) -> dict[str, Floats | pa.Array]:
     }
 
 
-def _core_marks(cores: dict[str, CoreFlops]) -> dict[tuple[str, str] | BasisMark, Mask]:
+def _core_marks(cores: dict[str, CoreFlops]) -> dict[AnyMark, Mask]:
     return {
         (source, precision): mask
         for precision, found in cores.items()
@@ -371,26 +367,6 @@ def _greatest(parts: list[Floats]) -> Floats:
 # --------------------------------------------------------------------------------------------------------- flops_basis
 
 
-class BasisMark(Enum):
-    """What is true of a launch's FLOPs, beside the source of each precision of CUDA cores."""
-
-    LEFT_OUT = auto()
-    HFMA_ALONE = auto()
-    MOVES_BESIDE = auto()
-    TENSOR = auto()
-    COMPLETE = auto()
-    BY_SHAPE = auto()
-    BY_UNCHECKED_SHAPE = auto()
-    BY_INSTRUCTION = auto()
-    IDLE = auto()
-    UNCOUNTED = auto()
-    NO_PACKED = auto()
-
-
-AnyMark = tuple[str, str] | BasisMark
-"""A source with a precision, or another mark."""
-
-
 def _basis(marks: Mapping[AnyMark, Mask], some: Mask) -> pa.Array:
     """The text of each launch from its marks (bool, one per launch each); null where `some` FLOPs are not known."""
     names = list(marks)
@@ -398,57 +374,7 @@ def _basis(marks: Mapping[AnyMark, Mask], some: Mask) -> pa.Array:
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
     )
     found, place = np.unique(codes, return_inverse=True)
-    words = [_text({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found.tolist()]
+    words = [sentence({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found.tolist()]
     distinct = list(dict.fromkeys(words))
     text_of = np.array([distinct.index(text) for text in words], np.int32)
     return arrays.coded(np.where(some, text_of[place], -1).astype(np.int32), distinct)
-
-
-def _text(marks: set[AnyMark]) -> str:
-    words = _of_cores(marks)
-    missing = [
-        precision
-        for precision in known.CUDA_CORE_PRECISIONS
-        if not any((source, precision) in marks for source in SOURCES)
-    ]
-    tensor = _of_tensor_cores(marks)
-    if tensor:
-        words.append(tensor)
-    elif BasisMark.IDLE not in marks:
-        missing.append("tensor, which was busy" if BasisMark.UNCOUNTED in marks else "tensor")
-    if BasisMark.NO_PACKED in marks:
-        missing.append("packed fp32")
-    if BasisMark.LEFT_OUT in marks:
-        words.append("fp16 left out: constant moves")
-    if BasisMark.HFMA_ALONE in marks:
-        words.append("fp16 is hfma alone and may be constant moves")
-    if BasisMark.MOVES_BESIDE in marks:
-        words.append("some of fp16 is HFMA2.MMA, which may be constant moves")
-    if missing:
-        words.append("not collected: " + ", ".join(missing))
-    return "; ".join(words)
-
-
-def estimate_in(basis: str | None) -> str | None:
-    """The part of a basis that says by what tensor operations are estimated; None where they are not."""
-    return next((words for words in (basis or "").split("; ") if words.startswith("tensor ops estimated")), None)
-
-
-def _of_cores(marks: set[AnyMark]) -> list[str]:
-    words = []
-    for source in SOURCES:
-        used = [precision for precision in known.CUDA_CORE_PRECISIONS if (source, precision) in marks]
-        words += [f"{source} {'+'.join(used)}"] if used else []
-    return words
-
-
-def _of_tensor_cores(marks: set[AnyMark]) -> str:
-    if BasisMark.BY_SHAPE in marks:
-        return "tensor ops from the shapes of opcodes"
-    if BasisMark.BY_UNCHECKED_SHAPE in marks:
-        return "tensor ops estimated from the shapes of opcodes"
-    if BasisMark.BY_INSTRUCTION in marks:
-        return "tensor ops estimated: 512 per instruction"
-    if BasisMark.TENSOR in marks:
-        return "tensor ops" if BasisMark.COMPLETE in marks else "tensor ops (not every type)"
-    return ""

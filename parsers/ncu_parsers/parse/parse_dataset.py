@@ -26,6 +26,7 @@ from ncu_parsers.parquet.reader import one_value, spans_of_ids
 from ncu_parsers.parse.parallel_parse import drop_launches
 from ncu_parsers.parse.parse import Parsed, origin_of, parse_into, share_ids
 from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source
 
 Ids = Mapping[int | None, tuple[int, int]]
@@ -33,13 +34,14 @@ Ids = Mapping[int | None, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ReportToRead:
-    """One report to read into a dataset: its names, and a scratch folder for the incomplete file."""
+    """One report to read into a dataset: its names, a scratch folder for the incomplete file, and how it is read."""
 
     report: str
     run: str
     name: str
     root: str
     scratch: str | None
+    settings: Settings = NOT_SET
 
     def __str__(self) -> str:
         return self.report
@@ -120,7 +122,10 @@ def reports_to_read(root: str, sources: Sequence[Source], run: str, scratch: str
     paths = [source.path if source.path == STANDARD_INPUT else str(Path(source.path).absolute()) for source in sources]
     runs = [run or run_of(path) for path in paths]
     names = _unique_names(paths, [(one, _rank_of(path)) for one, path in zip(runs, paths, strict=True)])
-    return [ReportToRead(path, one, name, target, scratch) for path, one, name in zip(paths, runs, names, strict=True)]
+    return [
+        ReportToRead(path, one, name, target, scratch, source.settings)
+        for source, path, one, name in zip(sources, paths, runs, names, strict=True)
+    ]
 
 
 def run_of(path: str) -> str:
@@ -162,7 +167,7 @@ def write_report(task: ReportToRead) -> Written:
     """Read one report into its file. Raises `NcuBenchError` if it cannot be read or the file cannot be written."""
     with TemporaryDirectory(dir=task.scratch, prefix="ncu-bench-" if task.scratch is None else "") as folder:
         file = Path(folder) / dataset_layout.LAUNCHES
-        report = _read_into(file, task.report)
+        report = _read_into(file, Source(task.report, settings=task.settings))
         rank = one_value(file, "rank")
         ids = spans_of_ids(file) if report.table is None else {}
         run, *inner = folders_of(task.run, rank, task.name)
@@ -171,9 +176,10 @@ def write_report(task: ReportToRead) -> Written:
     return Written(drop_launches(report), rank, "/".join([*inner, dataset_layout.LAUNCHES]), size, ids)
 
 
-def _read_into(file: Path, path: str) -> Report:
+def _read_into(file: Path, source: Source) -> Report:
+    path = source.path
     try:
-        parsed = parse_into(file, [Source(path)])
+        parsed = parse_into(file, [source])
     except NcuBenchError:
         raise
     except Exception as error:  # a defect here must not stop the other reports

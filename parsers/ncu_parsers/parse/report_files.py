@@ -14,6 +14,7 @@ from ncu_launch.files.run_files import AGAINST, EXPECTED, LOGS, MANIFEST, NODES,
 
 from ncu_parsers.parse.file_kinds import KINDS
 from ncu_parsers.sources.nsys_siblings import drop_repeats
+from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import STANDARD_INPUT, TIMELINE, Source
 
 DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
@@ -29,8 +30,8 @@ MOST_COMPARED = 10_000
 """The most names of a folder that a missing one is compared with."""
 
 
-def find_sources(arguments: list[str]) -> list[Source]:
-    """The reports named by command-line `arguments`, each once, in order.
+def find_sources(arguments: list[str], settings: Settings = NOT_SET) -> list[Source]:
+    """The reports named by command-line `arguments`, each once, in order, to be read with `settings`.
 
     A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
     the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
@@ -50,7 +51,7 @@ def find_sources(arguments: list[str]) -> list[Source]:
             )
         for path in paths:
             found.setdefault(path)
-    return [Source(path, number, len(found)) for number, path in enumerate(found, 1)]
+    return [Source(path, number, len(found), settings) for number, path in enumerate(found, 1)]
 
 
 def _paths(argument: str) -> list[str]:

@@ -34,6 +34,9 @@ TRACE = "kineto"
 BASIS = "operator formulas"
 CONTRACTIONS_BASIS = "operator formulas, contractions only"
 """What `flops_basis` says of all FLOPs of operators, and of those of products, convolutions and attention alone."""
+EXPECTED = "expected: "
+"""In front of these where the operators are those of an estimate."""
+CONTRACTIONS_ONLY = frozenset({CONTRACTIONS_BASIS, EXPECTED + CONTRACTIONS_BASIS})
 
 CONTRACTIONS_ONLY_VERSION = 1
 """The version of the format whose FLOPs are those of contractions."""
@@ -91,7 +94,7 @@ class OperatorFile:
         self.dialect = ESTIMATE_DIALECT if is_estimate else DIALECT
         self._has_contractions_only = version == CONTRACTIONS_ONLY_VERSION
         basis = CONTRACTIONS_BASIS if self._has_contractions_only else BASIS
-        self._basis = f"expected: {basis}" if is_estimate else basis
+        self._basis = EXPECTED + basis if is_estimate else basis
         self._launches: list[Launch] = []
 
     def launches(self) -> list[Launch]:

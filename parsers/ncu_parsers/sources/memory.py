@@ -1,9 +1,9 @@
 """The memory limit of this process, and limits on lines and compressed files derived from it.
 
-`NCU_BENCH_MEMORY_LIMIT` sets the limit, as 512MB or 8GB; `ncu-bench --memory-limit` sets it for one command. A report
-that would exceed it is refused, and its memory is released before the next one is read. Memory use is read from /proc;
-on systems without it, only the limits on lines and compressed files apply. `process_wide` is for settings of the
-process that several threads ask for.
+`NCU_BENCH_MEMORY_LIMIT` sets the limit, as 512MB or 8GB; `limited_to` sets it for what one thread reads, as
+`ncu-bench --memory-limit` does. A report that would exceed it is refused, and its memory is released before the next
+one is read. Memory use is read from /proc; on systems without it, only the limits on lines and compressed files apply.
+`process_wide` is for settings of the process that several threads ask for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -90,9 +91,22 @@ class TooBig(NcuBenchError):
     """Reading on would exceed the memory limit."""
 
 
+_limit: ContextVar[int | None] = ContextVar("memory limit", default=None)
+
+
 def limit() -> int:
     """The memory limit in bytes. Raises `WrongUsage` if the setting is not a valid size."""
-    return size_of(os.environ.get(SETTING) or DEFAULT)
+    return _limit.get() or size_of(os.environ.get(SETTING) or DEFAULT)
+
+
+@contextmanager
+def limited_to(size: str) -> Iterator[None]:
+    """Within the block, this thread reads with the limit `size`, as "8GB". Raises `WrongUsage` if it is no size."""
+    before = _limit.set(size_of(size))
+    try:
+        yield
+    finally:
+        _limit.reset(before)
 
 
 @lru_cache(maxsize=8)
@@ -113,9 +127,9 @@ def size_of(text: str) -> int:
     return int(float(match[1]) * factor)
 
 
-def share_among(processes: int) -> None:
-    """Divide this process's limit by the number of parallel processes."""
-    os.environ[SETTING] = str(max(limit() // processes, LEAST))
+def take_share(whole: int, processes: int) -> None:
+    """Read with this process's share of the limit `whole` of a process that started several."""
+    _limit.set(max(whole // processes, LEAST))
 
 
 def longest_line() -> int:

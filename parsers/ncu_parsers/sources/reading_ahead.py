@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 Part = TypeVar("Part")
 
 
 def one_ahead(parts: Iterator[Part]) -> Iterator[Part]:
-    """The same parts, each read in a thread while the one before it is used; the first one is read at once."""
+    """The same parts, each read in a thread while the one before it is used; the first one is read at once.
+
+    The thread has the settings of the calling one, as the memory limit.
+    """
+    settings = copy_context()
+
+    def read() -> Part | None:
+        return settings.run(next, parts, None)
+
     with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, parts, None)
+        coming = reader.submit(read)
         while (part := coming.result()) is not None:
-            coming = reader.submit(next, parts, None)
+            coming = reader.submit(read)
             yield part

@@ -21,6 +21,7 @@ import zstandard
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.sources import memory
+from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.standard_input import StandardInput, named_pipe, opened, standard_input
 
 STANDARD_INPUT = "-"
@@ -50,12 +51,13 @@ def is_here(path: str) -> bool:
 class Source:
     """One report to read: a file, or standard input or a named pipe, which are buffered to be read again.
 
-    It is the `number`th of those `of` which it was found.
+    It is the `number`th of those `of` which it was found, and is read with `settings`.
     """
 
     path: str
     number: int = field(default=1, compare=False)
     of: int = field(default=1, compare=False)
+    settings: Settings = field(default=NOT_SET, compare=False)
 
     @property
     def name(self) -> str:

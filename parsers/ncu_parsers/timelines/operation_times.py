@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.schema.tables import Floats
 
@@ -71,13 +72,19 @@ class BusyAccount:
         ]
 
 
-def lost_note(operations: int) -> str:
+def lost_note(operations: int) -> Note:
     """What is said of operations whose times were lost."""
     were, their = ("was", "its") if operations == 1 else ("were", "their")
-    return (
+    return Note(
         f"{operations:,} GPU operation{'s' * (operations > 1)} {were} recorded without times (start and end are 0), "
-        f"and {were} left out: the profiler lost {their} measurement"
+        f"and {were} left out: the profiler lost {their} measurement",
+        NoteKind.LOST,
     )
+
+
+def broken_note(events: int) -> Note:
+    """What is said of events that could not be read."""
+    return Note(f"{events} events could not be read and were left out", NoteKind.LOST)
 
 
 class ImpossibleEnd(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 from ncu_launch.operators.calls import UNRECORDED, Call, Tensor
 from ncu_launch.operators.table import OperatorWork, work_of
-from ncu_launch.operators.user_formulas import SETTING, formulas_in
+from ncu_launch.operators.user_formulas import formulas_in
 
 from ncu_tools.cli import cli
 from tests.parsers.timelines.test_kineto import A100, call, gpu
@@ -36,9 +35,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def work(file: Path, *arguments: Any) -> OperatorWork | None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SETTING, str(file))
-        return work_of(Call("mylib::mlp", arguments))
+    return work_of(Call("mylib::mlp", arguments), formulas_in(str(file)))
 
 
 def bf16(*shape: int) -> Tensor:
@@ -100,7 +97,6 @@ def test_a_trace_has_the_work_of_the_users_operators_for_one_command(file: Path,
     trace = tmp_path / "trace.json"
     events = [mlp, call(1, 10), gpu("kernel", "mlp_kernel", 100, 5, 1)]
     trace.write_text(json.dumps({"deviceProperties": [A100], "traceEvents": events}))
-    before = os.environ.get(SETTING)
     rows: list[dict[str, Any]] = []
     for options in ((), ("--formulas", str(file)), ()):
         result = CliRunner().invoke(cli, ["hotspots", str(trace), "--format", "json", *options])
@@ -108,4 +104,3 @@ def test_a_trace_has_the_work_of_the_users_operators_for_one_command(file: Path,
         rows.append(json.loads(result.stdout)["rows"][0])
     assert [row["flops"] for row in rows] == [None, 2 * 2 * 64 * 32 * 16 + 32 - 1, None]
     assert rows[1]["unit"] == "tensor_bf16"
-    assert os.environ.get(SETTING) == before

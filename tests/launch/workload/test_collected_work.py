@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.table import FORMULAS
-from ncu_launch.operators.user_formulas import SETTING
 from ncu_launch.workload.collected_work import FREE_OF_CONTRACTIONS, MOVES, CollectedWork, work_of_call
 
 from tests.support.models.meta_models import parameters_on_meta
@@ -134,16 +132,6 @@ def test_an_operator_without_a_formula_has_unknown_flops_unless_it_only_moves_or
     assert work("aten.grid_sampler_2d", [(3, 4), 0], dtype="int64").flops == 0.0
     assert work("aten.clone", [(3, 4)]) == CollectedWork(0.0, 0.0, None, None)
     assert work("custom.fancy_kernel", [(3, 4)], dtype="int64") == CollectedWork(None, None, None, None)
-
-
-def test_a_formula_of_the_users_own_counts_as_a_contraction_where_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = '["custom::mlp"]\narguments = ["x", "w"]\nflops = "2 * prod(x) * w[0]"\ncontraction = true\n'
-    (tmp_path / "own.toml").write_text(own)
-    monkeypatch.setenv(SETTING, str(tmp_path / "own.toml"))
-    mlp = work("custom.mlp", [(3, 4), (5, 4)])
-    assert mlp == CollectedWork(2 * 12 * 5, 2 * 12 * 5, None, (4 * (12 + 20), 0))
 
 
 def test_operators_that_move_hold_no_contraction_and_have_no_formula() -> None:

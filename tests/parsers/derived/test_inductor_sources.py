@@ -24,13 +24,7 @@ from ncu_launch.files.manifest import Manifest
 from ncu_launch.files.run_files import COMPILE_LOG, INDUCTOR, LOGS
 from ncu_launch.profile.collect import compile_log_environment
 from ncu_parsers.derived.operators import inductor_sources
-from ncu_parsers.derived.operators.inductor_sources import (
-    CompiledKernel,
-    compiled_in,
-    compiled_name,
-    keep,
-    places_of,
-)
+from ncu_parsers.derived.operators.inductor_sources import CompiledKernel, compiled_in, compiled_name, keep
 from ncu_parsers.derived.operators.python_locations import Location
 
 from ncu_tools.cli import cli
@@ -325,7 +319,6 @@ def test_the_location_of_a_generated_kernel_is_the_lines_that_it_is_made_of(tmp_
 def test_without_what_inductor_wrote_there_is_no_such_column(tmp_path: Path) -> None:
     table = hotspots_json(str(trace_with(tmp_path, KERNEL)))
     assert "made_of" not in table["columns"]
-    assert places_of([KERNEL]) == {}
 
 
 def test_a_run_folder_that_keeps_its_kernels_needs_no_option(tmp_path: Path) -> None:
@@ -335,7 +328,6 @@ def test_a_run_folder_that_keeps_its_kernels_needs_no_option(tmp_path: Path) -> 
     keep(compiled_in(str(graph_folder(tmp_path / "debug"))), tmp_path / "run" / "inductor.json")
     for run in (tmp_path / "run", tmp_path / "run" / "launches.parquet"):
         assert hotspots_json(str(run))["rows"][0]["made_of"].startswith("aten.add")
-    assert inductor_sources.compiled_here() == {}
 
 
 def test_a_name_of_several_kernels_is_noted(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.counters.metrics import floating_tensor_totals
-from ncu_parsers.derived.flops import estimate_in
 from ncu_parsers.derived.opcode_lists import (
     MOVES,
     THREADS,
@@ -26,6 +25,7 @@ from ncu_parsers.derived.opcode_lists import (
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.report_data.report import Launch, Metric, Report
+from ncu_parsers.schema.flops_basis import basis_of
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.streaming_reader import stream_report
 
@@ -205,9 +205,9 @@ def test_a_single_hfma2_mma_is_left_out_on_chips_whose_compilers_do_not_move_con
 
 def test_a_basis_names_by_what_tensor_operations_are_estimated() -> None:
     estimate = "tensor ops estimated: 512 per instruction"
-    assert estimate_in(f"sass fp64+fp32; {estimate}; not collected: fp16") == estimate
-    assert estimate_in("sass fp64+fp32; tensor ops") is None
-    assert estimate_in(None) is None
+    assert basis_of(f"sass fp64+fp32; {estimate}; not collected: fp16").estimate == estimate
+    assert basis_of("sass fp64+fp32; tensor ops").estimate is None
+    assert basis_of(None).estimate is None
 
 
 def test_fmas_on_bf16_are_arithmetic() -> None:

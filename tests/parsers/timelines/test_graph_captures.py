@@ -7,15 +7,15 @@ run by themselves in the capture's trace, as the run before a capture does.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.derived.operators.graph_captures import SETTING, Capture, Kernel
+from ncu_parsers.derived.operators.graph_captures import Capture, Kernel
 from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources.settings import Settings
 
 from ncu_tools.cli import run
 from tests.conftest import SHARED
@@ -53,57 +53,51 @@ def replay(*kernels: str, graphs: int = 1) -> list[dict[str, Any]]:
     return found
 
 
-def replayed(folder: Path, patch: pytest.MonkeyPatch, capture: list[dict[str, Any]], *events: dict[str, Any]) -> Report:
+def replayed(folder: Path, capture: list[dict[str, Any]], *events: dict[str, Any]) -> Report:
     path = folder / f"capture{len(list(folder.iterdir()))}.json"
     path.write_text(json.dumps({"traceEvents": capture}))
-    patch.setenv(SETTING, str(path))
-    return read(folder, {"deviceProperties": [A100], "traceEvents": list(events)})
+    trace = {"deviceProperties": [A100], "traceEvents": list(events)}
+    return read(folder, trace, settings=Settings(capture=str(path)))
 
 
 class TestAReplayedGraph:
-    def test_has_the_operators_work_and_modules_of_its_capture(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        report = replayed(tmp_path, monkeypatch, capture_of_two_products(), *replay("gemm", "gemm", "copy"))
+    def test_has_the_operators_work_and_modules_of_its_capture(self, tmp_path: Path) -> None:
+        report = replayed(tmp_path, capture_of_two_products(), *replay("gemm", "gemm", "copy"))
         first, second, copy = rows(report)
         assert (first["operator"], first["flops"], second["flops"]) == ("aten::mm", 48, 60)
         assert (first["module"], first["nvtx_path"]) == ("Linear_0", ["decode"])
         assert copy["operator"] == "aten::copy_"
         assert any("3 of 3 rows that a graph launched have the operators of" in note for note in report.notes)
 
-    def test_does_its_work_again_at_every_launch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_does_its_work_again_at_every_launch(self, tmp_path: Path) -> None:
         events = replay("gemm", "gemm", "copy", graphs=2)
-        report = replayed(tmp_path, monkeypatch, capture_of_two_products(), *events)
+        report = replayed(tmp_path, capture_of_two_products(), *events)
         assert sum(row["operator_flops"] or 0 for row in rows(report)) == 2 * (48 + 60)
         assert len({row["operator_call"] for row in rows(report)}) == 2 * 3
 
     @pytest.mark.parametrize("kernels", [("gemm", "copy"), ("gemm", "gemm", "gemm"), ("gemm", "gemm", "copy", "gemm")])
-    def test_of_other_kernels_or_another_order_is_unknown(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: tuple[str, ...]
-    ) -> None:
+    def test_of_other_kernels_or_another_order_is_unknown(self, tmp_path: Path, kernels: tuple[str, ...]) -> None:
         capture = capture_of_two_products() if kernels != ("gemm", "copy") else capture_of_two_products()[:5]
-        report = replayed(tmp_path, monkeypatch, capture, *replay(*kernels))
+        report = replayed(tmp_path, capture, *replay(*kernels))
         assert all(row["flops"] is None and row.get("operator") is None for row in rows(report))
         assert any("they are no gapless part of that trace" in note for note in report.notes)
 
-    def test_that_fits_in_two_places_with_other_shapes_is_unknown(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        report = replayed(tmp_path, monkeypatch, capture_of_two_products(), *replay("gemm"))
+    def test_that_fits_in_two_places_with_other_shapes_is_unknown(self, tmp_path: Path) -> None:
+        report = replayed(tmp_path, capture_of_two_products(), *replay("gemm"))
         assert rows(report)[0]["flops"] is None
 
     def test_that_fits_in_two_places_with_the_same_shapes_has_their_work_and_no_module_if_those_differ(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path
     ) -> None:
         capture = [
             host("python_function", "nn.Module: Linear_0", 0, 20), mm(1, 4), captured(2, 1, "gemm"),
             host("python_function", "nn.Module: Linear_1", 30, 20), mm(31, 4), captured(32, 2, "gemm"),
         ]  # fmt: skip
-        (row,) = rows(replayed(tmp_path, monkeypatch, capture, *replay("gemm")))
+        (row,) = rows(replayed(tmp_path, capture, *replay("gemm")))
         assert (row["flops"], row["module"]) == (48, None)
 
     def test_of_cuda_has_the_work_of_the_same_kernels_that_ran_by_themselves_with_the_same_grid(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path
     ) -> None:
         warm_up = [
             mm(10, 4), host("cuda_runtime", "cudaLaunchKernel", 12, 1, correlation=1),
@@ -111,9 +105,9 @@ class TestAReplayedGraph:
         ]  # fmt: skip
         launch = host("cuda_runtime", "cudaGraphLaunch", 100, 1, correlation=70)
         same, other = (gpu("kernel", "gemm", 200, 1, 70, grid=[size, 1, 1]) for size in (8, 16))
-        (row,) = rows(replayed(tmp_path, monkeypatch, warm_up, launch, same))
+        (row,) = rows(replayed(tmp_path, warm_up, launch, same))
         assert row["flops"] == 48
-        (row,) = rows(replayed(tmp_path, monkeypatch, warm_up, launch, other))
+        (row,) = rows(replayed(tmp_path, warm_up, launch, other))
         assert row["flops"] is None
 
     def test_without_a_capture_says_how_to_name_one(self, tmp_path: Path) -> None:
@@ -138,7 +132,6 @@ def test_commands_take_the_trace_of_a_capture(tmp_path: Path, command: str, caps
     out = {"report": ["-o", str(tmp_path / "out.html")], "roofline": ["-o", str(tmp_path / "out.svg")]}.get(command, [])
     assert run([command, str(trace), "--capture", str(capture), "--notes", *out]) == 0
     assert "3 of 3 rows that a graph launched have the operators of" in capsys.readouterr().err
-    assert SETTING not in os.environ
 
 
 def test_a_capture_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.tables import field_entries
+from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.kineto import chrome_trace
@@ -72,11 +73,11 @@ def synthetic_gpu_events() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def read(folder: Path, content: object, name: str = "trace.json") -> Report:
+def read(folder: Path, content: object, name: str = "trace.json", settings: Settings = NOT_SET) -> Report:
     path = folder / name
     text = content if isinstance(content, str) else json.dumps(content)
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    return read_report(Source(str(path)))
+    return read_report(Source(str(path), settings=settings))
 
 
 def rows(report: Report) -> list[dict[str, Any]]:

@@ -244,7 +244,7 @@ def test_a_product_within_another_has_the_work_alone() -> None:
         shapes=[[2, 3], [3, 4]], types=["float", "float"], values=["", ""]
     )) for call, name in zip(ranges.calls, ("aten::matmul", "aten::mm"), strict=True)]  # fmt: skip
     ranges.calls[:] = shaped
-    done = work_of_operators(ranges, np.array([0, 1]))
+    done = work_of_operators(ranges, np.array([0, 1]), {})
     assert done.flops.tolist() == [0, 48]
     assert done.part(slice(1, 2)).flops.tolist() == [48]
 

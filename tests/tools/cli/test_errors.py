@@ -17,7 +17,7 @@ from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.tool_failures import ToolFailed, failures
 from ncu_parsers.parquet.footer import DamagedFooter
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.sources.memory import SETTING, TooBig
+from ncu_parsers.sources.memory import TooBig, limit
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 
@@ -137,10 +137,16 @@ class TestOptionsOfTheProgram:
     def test_the_limit_behind_a_command_holds_for_it(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setenv(SETTING, "1GB")
-        raw = str(SAMPLES / "d01-wide-raw.csv")
+        raw, limits = str(SAMPLES / "d01-wide-raw.csv"), []
+
+        def longest_line() -> int:
+            limits.append(limit())
+            return 1_000_000
+
+        monkeypatch.setattr("ncu_parsers.sources.memory.longest_line", longest_line)
         assert run(["hotspots", raw, "--memory-limit", "512MB"]) == 0
-        assert os.environ[SETTING] == "512MB"
+        assert set(limits) == {512e6}
+        assert limit() == 2e9
         assert run(["--memory-limit", "1GB", "hotspots", raw, "--memory-limit", "3"]) == 2
         assert "3" in capsys.readouterr().err
 

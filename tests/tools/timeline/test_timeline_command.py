@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.notes import Note, NoteKind
 
 import ncu_tools
 from ncu_tools.cli.tables.timeline.timeline_output import ROWS, head_of_timeline
@@ -180,6 +181,14 @@ def test_a_recording_without_gpu_work_says_what_it_has(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "holds no GPU work" in result.stderr
     assert "1 ranges of the host" in result.stderr
+
+
+def test_a_recording_without_gpu_work_says_what_was_lost_of_it_and_no_other_note() -> None:
+    notes = [Note("the file was cut", NoteKind.LOST), "a kernel called left out was seen"]
+    empty = recording([], [Call(0, 1)], notes=notes)
+    with pytest.raises(NcuBenchError, match="no GPU work that could be read") as refused:
+        timeline(empty)
+    assert refused.value.cause == "It has 1 API calls. Besides, the file was cut."
 
 
 def test_a_trace_of_a_cpu_says_so_too(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
 from ncu_tools.roofline.scene import LEVELS, Scene
-from ncu_tools.runs.loading import OnDisk, locate
+from ncu_tools.runs.loading import OnDisk, locate, with_compiled_lines
 from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import points_summed
 
@@ -39,12 +39,16 @@ MACHINE_READABLE = (Column("instructions", "warp instructions", "number", "inst"
 
 @dataclass(frozen=True)
 class InstructionsOf:
-    """What an instruction roofline is made of: memory levels, machine, launches, and the grouping of kernels."""
+    """What an instruction roofline is made of: memory levels, machine, launches, and the grouping of kernels.
+
+    `inductor` says the lines of generated kernels; "" where nothing does.
+    """
 
     levels: tuple[str, ...]
     machines: Sequence[Machine]
     only: Selection | None
     group: str
+    inductor: str = ""
 
 
 def require_kernels(runs: Sequence[str], options: Mapping[str, bool]) -> None:
@@ -74,6 +78,7 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
             run = locate(path, reading=reading)
             run = asked.only.of(run) if asked.only is not None else run
             run = run.read() if isinstance(run, OnDisk) else run
+            run = with_compiled_lines(run, asked.inductor) if asked.inductor else run
             tables[run.name] = run.table
             notes += [*points_summed(path, asked.only), *run.notes]
     result = instruction_roofline(tables, asked.levels, next(iter(asked.machines), None), asked.group)

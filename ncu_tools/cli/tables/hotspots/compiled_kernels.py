@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
-from ncu_parsers.derived.operators.inductor_sources import (
-    GENERATED,
-    SETTING,
-    CompiledKernel,
-    compiled_here,
-    compiled_kernel,
-    compiled_name,
-)
+from ncu_parsers.derived.operators.inductor_sources import GENERATED, CompiledKernel, compiled_in, compiled_name
 
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
@@ -21,21 +13,20 @@ from ncu_tools.report.table import Column, Table
 MADE_OF = Column("made_of", "made of", prose=True)
 
 
-def with_sources(table: Table) -> Table:
-    """The table with a column of what generated kernels are made of, where this command was told of any.
+def with_sources(table: Table, inductor: str) -> Table:
+    """The table with a column of what generated kernels are made of, as the folder or file `inductor` says.
 
     JSON has their operators and lines under "compiled".
     """
-    if not compiled_here():
-        return table
-    found = {row["kernel"]: kernel for row in table.rows if (kernel := compiled_kernel(row["kernel"]))}
+    compiled = compiled_in(inductor)
+    found = {row["kernel"]: kernel for row in table.rows if (kernel := compiled.get(compiled_name(row["kernel"])))}
     titles = [str(row["kernel"]) for row in table.rows]
     unknown = [one for one in titles if one not in found and GENERATED.fullmatch(compiled_name(one))]
     several = sum(kernel.definitions > 1 for kernel in found.values())
     notes = list(table.notes)
     if unknown:
         notes.append(
-            f"{counted(len(unknown), 'generated kernel is', 'generated kernels are')} not in {os.environ[SETTING]}, "
+            f"{counted(len(unknown), 'generated kernel is', 'generated kernels are')} not in {inductor}, "
             f"which is of another compilation: {unknown[0]}"
         )
     if several:

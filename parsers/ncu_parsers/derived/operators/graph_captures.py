@@ -9,12 +9,8 @@ apart that differ in sizes alone: the capture has to be that of the graph.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-SETTING = "NCU_BENCH_CAPTURE"
-"""The environment variable that names the capture's trace, also for the processes that share in reading."""
 
 MOST_MATCHES = 1000
 """Places in a capture from which on a sequence is taken for too common to say anything."""
@@ -86,9 +82,12 @@ def _begins(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
     return found
 
 
-def replay_notes(rows: int, replayed: int, captured: int) -> list[str]:
-    """How many of the rows of a trace a graph launched, and how many of those have the operators of its capture."""
-    notes, unknown, capture = [], replayed - captured, os.environ.get(SETTING)
+def replay_notes(rows: int, replayed: int, captured: int, capture: str) -> list[str]:
+    """How many of the rows of a trace a graph launched, and how many of those have the operators of its `capture`.
+
+    `capture` is the path of the capture's trace, "" without one.
+    """
+    notes, unknown = [], replayed - captured
     if capture and replayed:
         notes.append(
             f"{captured} of {replayed} rows that a graph launched have the operators of {capture}, whose launches are "

@@ -19,13 +19,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 
-from ncu_parsers.derived.operators.python_locations import Location, is_machinery, within_packages
-
-SETTING = "NCU_BENCH_INDUCTOR"
-"""The environment variable that names what inductor wrote, also for the processes that share in the work."""
+from ncu_parsers.derived.operators.python_locations import COMPILED_LINES, Location, is_machinery, within_packages
+from ncu_parsers.schema import arrays, tables
 
 FORMAT, FORMAT_VERSION = "ncu_bench_inductor", 1
 """Key and version of the file that a run keeps (`keep`)."""
@@ -102,22 +101,16 @@ def compiled_name(kernel: str) -> str:
     return _GRAPH_NUMBER.sub("", kernel.partition("(")[0].strip(), count=1)
 
 
-def compiled_here() -> Compiled:
-    """The generated kernels of the folder or file that was named for this command; {} where none was."""
-    path = os.environ.get(SETTING)
-    return compiled_in(path) if path else {}
+def with_compiled_lines(table: pa.Table, path: str) -> pa.Table:
+    """The launches with the lines that generated kernels are made of, which are their location (`COMPILED_LINES`).
 
-
-def compiled_kernel(kernel: str) -> CompiledKernel | None:
-    """What a kernel is made of, where this command knows it."""
-    return compiled_here().get(compiled_name(kernel))
-
-
-def places_of(kernels: Iterable[str | None]) -> dict[str, str]:
-    """Of those kernels whose lines are known, the lines (`CompiledKernel.places`)."""
-    compiled = compiled_here()
-    found = {one: compiled.get(compiled_name(one)) for one in kernels if one} if compiled else {}
-    return {name: kernel.places for name, kernel in found.items() if kernel is not None and kernel.lines}
+    `path` is what `compiled_in` reads.
+    """
+    compiled = compiled_in(path)
+    codes, names = tables.codes(table, "kernel_name")
+    kernels = [compiled.get(compiled_name(name)) if name else None for name in names]
+    lines = [kernel.places or None if kernel else None for kernel in kernels]
+    return table.append_column(COMPILED_LINES, arrays.recoded(codes, lines))
 
 
 @lru_cache(maxsize=4)

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +37,8 @@ BY_STACK, BY_FORWARD, BY_MODULE = "call stack", "forward operator", "module"
 """Values of `LOCATION_BASIS`: the stack of the launching call, and that of the forward operator of a backward one; or
 the forward function of the module that an NVTX range of ours names, or the line that opened a range of the user's."""
 
+COMPILED_LINES = "compiled_lines"
+"""Column of launches in memory: of kernels that a compiler made, the lines that they are made of, their location."""
 NO_LOCATION = "(no location)"
 
 _MACHINERY = Path(__file__).with_name("machinery.toml")
@@ -130,13 +131,8 @@ def _nearest(module: str | None, functions: Mapping[str, Location]) -> Location 
     return None
 
 
-def location_titles(
-    table: pa.Table, generated: Mapping[str, str] = MappingProxyType({})
-) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """For each launch the number of its location, and the titles of locations; `NO_LOCATION` where none is known.
-
-    `generated`: of kernels that a compiler made, the lines that they are made of, which are their location.
-    """
+def location_titles(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """For each launch the number of its location, and the titles of locations; `NO_LOCATION` where none is known."""
     files, names = tables.codes(table, PYTHON_FILE)
     functions, called = tables.codes(table, PYTHON_FUNCTION)
     lines = np.nan_to_num(tables.floats(table, PYTHON_LINE), nan=-1).astype(np.int64)
@@ -148,7 +144,6 @@ def location_titles(
     known: dict[str, int] = {}
     places = np.array([known.setdefault(title, len(known)) for title in titles], np.int64)
     by_stack = places[numbers.reshape(-1)] if len(table) else np.empty(0, np.int64)
-    codes, kernels = tables.codes(table, "kernel_name")
-    of_kernels = [generated.get(kernel or "") for kernel in kernels]
-    made = np.array([-1 if one is None else known.setdefault(one, len(known)) for one in of_kernels], np.int64)[codes]
+    codes, compiled = tables.codes(table, COMPILED_LINES)
+    made = np.array([-1 if one is None else known.setdefault(one, len(known)) for one in compiled], np.int64)[codes]
     return np.where(made >= 0, made, by_stack), list(known)

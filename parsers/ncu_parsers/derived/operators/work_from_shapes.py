@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.operators.backward_calls import backward_call
-from ncu_launch.operators.calls import UNRECORDED, Call, Tensor
+from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Tensor
 from ncu_launch.operators.movement import CALLING_OTHERS, FREE
-from ncu_launch.operators.table import NOTHING, UNUSABLE, OperatorWork, is_contraction, work_of
+from ncu_launch.operators.table import NONE_OWN, NOTHING, UNUSABLE, OperatorWork, is_contraction, work_of
 from ncu_launch.operators.units import contraction_unit, cpu_unit, elementwise_unit, type_of
 
 from ncu_parsers.derived.operators.list_element_types import element_types
@@ -244,7 +244,8 @@ class _KnownCalls:
     Inputs are told apart as objects: the calls that are asked for have to be there as long as this.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: Mapping[str, Formula]) -> None:
+        self._own = own
         self._known: dict[Hashable, tuple[OperatorWork | None, str | None]] = {}
         self._done: dict[Hashable, tuple[OperatorWork | None, str | None, int | None]] = {}
 
@@ -270,7 +271,7 @@ class _KnownCalls:
         key = call.name, id(call.inputs), tuple(kernels) if takes_lists else (), forward
         if key not in self._known:
             described = _rebuilt(call) or recorded_call(call.name, call.inputs, kernels)
-            self._known[key] = work_of(described), type_of(described)
+            self._known[key] = work_of(described, self._own), type_of(described)
         return self._known[key]
 
 
@@ -282,9 +283,12 @@ def _rebuilt(call: LaunchingOperator) -> Call | None:
         return None
 
 
-def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
+def work_of_kernels(
+    launched_by: Sequence[LaunchingOperator | None], own: Mapping[str, Formula] = NONE_OWN
+) -> WorkOfLaunches:
     """The work of launches, each with the call that launched it; None for what no operator or a graph launched.
 
+    `own` are the user's formulas.
     Copies do no FLOPs, and of a call that launched nothing else the bytes are not known: what it moved may not be here.
     Kernels of a contraction of which only a copy is here may be missing.
     """
@@ -293,7 +297,7 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
     calls: dict[int, LaunchingOperator] = {}
     wrappers: set[int] = set()
     names = ["" if call is None else call.kernel for call in launched_by]
-    contractions = {name for name in {call.name for call in launched_by if call} if is_contraction(name)}
+    contractions = {name for name in {call.name for call in launched_by if call} if is_contraction(name, own)}
     for row, call in enumerate(launched_by):
         if call is not None:
             result.calls[row] = call.number
@@ -301,7 +305,7 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
             calls[call.number] = call
             if call.name in contractions:
                 wrappers.update(call.around)
-    known = _KnownCalls()
+    known = _KnownCalls(own)
     for number, call in calls.items():
         rows = launches[number]
         if len(rows) > 1:
@@ -332,13 +336,15 @@ def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
     return left[0] if len(left) == 1 else None
 
 
-def work_of_cpu_operators(known_as: Sequence[LaunchingOperator], code: Codes, above: Codes) -> WorkOfLaunches:
+def work_of_cpu_operators(
+    known_as: Sequence[LaunchingOperator], code: Codes, above: Codes, own: Mapping[str, Formula] = NONE_OWN
+) -> WorkOfLaunches:
     """The work of operators on a CPU, each a row. One that calls another which does the work has none of its own.
 
     One that computes, as a sum, does so itself where those that it calls only fill or copy. `known_as` are the distinct
     calls, and `code` says which each row is; `above` is the row of the operator that called it, -1 for none.
     """
-    result, known = WorkOfLaunches(len(code)), _KnownCalls()
+    result, known = WorkOfLaunches(len(code)), _KnownCalls(own)
     works = [known.of(one) for one in known_as]
     has_flops, has_work, is_product = np.array(
         [(bool(work.flops), bool(work.flops or work.least_bytes), work.is_contraction) if work else (False,) * 3

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.schema.vendors import Vendor
 from ncu_parsers.sources.sources import Source
@@ -50,7 +51,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
 )
 from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
 from ncu_parsers.timelines.kineto.traced_events import EXTERNAL
-from ncu_parsers.timelines.operation_times import lost_note
+from ncu_parsers.timelines.operation_times import broken_note, lost_note
 
 TOOL = "kineto"
 
@@ -109,7 +110,8 @@ def read_trace(source: Source) -> Activity:
             trace.take(event)
     found = trace.result(source.name, events.header, events.broken)
     if events.cut:
-        found.notes.append(f"the file ends early and was read up to there ({events.damage or 'within an event'})")
+        early = f"the file ends early and was read up to there ({events.damage or 'within an event'})"
+        found.notes.append(Note(early, NoteKind.LOST))
     return found
 
 
@@ -256,9 +258,9 @@ class _TracedActivity:
         return np.where(found.places >= 0, own["process"][found.places], MISSING)
 
     def _notes(self, broken: int) -> list[str]:
-        notes = [lost_note(self._lost)] if self._lost else []
+        notes: list[str] = [lost_note(self._lost)] if self._lost else []
         if self._broken + broken:
-            notes.append(f"{self._broken + broken} events could not be read and were left out")
+            notes.append(broken_note(self._broken + broken))
         if self._ambiguous:
             notes.append(ambiguous_note(self._ambiguous))
         if self._rounded:

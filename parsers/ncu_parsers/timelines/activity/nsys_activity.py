@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from ncu_launch.notes import Note, NoteKind
 
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
@@ -181,9 +182,10 @@ def _operations(database: Database, strings: dict[int, str], window: Window | No
     return _joined(parts, strings), [_without_time(broken)] if broken else []
 
 
-def _without_time(broken: int) -> str:
+def _without_time(broken: int) -> Note:
     have, were = ("operation has", "was") if broken == 1 else ("operations have", "were")
-    return f"{broken:,} GPU {have} no start or end, both 0, or an end that is before the start, and {were} left out"
+    lost = f"{broken:,} GPU {have} no start or end, both 0, or an end that is before the start, and {were} left out"
+    return Note(lost, NoteKind.LOST)
 
 
 def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int, str]) -> GpuOperations:

@@ -21,6 +21,7 @@ from ncu_parsers.timelines.activity.activity import (
     columns_of,
     empty,
 )
+from ncu_parsers.timelines.operation_times import broken_note
 
 NOTHING_SAID = LaunchFacts()
 
@@ -108,7 +109,7 @@ class Recording:
         calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
         ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
         operations.iteration[:] = self._step_of(launching_call(operations, calls), operations.process, calls)
-        notes = [f"{self.broken} events could not be read and were left out"] if self.broken else []
+        notes = [broken_note(self.broken)] if self.broken else []
         return Activity(
             self._name, self._tool, operations, calls, ranges, empty(Overheads), devices=self.devices,
             notes=[*notes, *self.notes], missing=list(dict.fromkeys(self.missing)), vendors=self.vendors,

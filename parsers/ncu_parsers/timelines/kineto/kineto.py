@@ -12,11 +12,13 @@ and `MetadataFieldCatalog.h`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
+from ncu_launch.operators.calls import Formula
+from ncu_launch.operators.user_formulas import formulas_in
 
 from ncu_parsers.derived.operators import graph_captures
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, BY_STACK, Location, location_columns
@@ -35,7 +37,7 @@ from ncu_parsers.timelines.kineto.places import Places, places_of_calls, places_
 from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed, take_captured
 from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, TraceRows, TraceTable
 from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, Columns, Launched, TracedEvents
-from ncu_parsers.timelines.operation_times import BusyAccount, impossible_notes, lost_note
+from ncu_parsers.timelines.operation_times import BusyAccount, broken_note, impossible_notes, lost_note
 from ncu_parsers.timelines.python_frames import PythonFrames
 
 OTHER_EVENT = "event of another kind"
@@ -68,15 +70,16 @@ def _read(source: Source, result: Report) -> TraceTable:
     events = TracedEvents(source)
     ranges = events.host.nested(source.name)
     captured: Captured = {}
-    launching = None
+    launching, settings = None, source.settings
+    own = formulas_in(settings.formulas)
     if events.has_work:
         launching = launching_calls(events)
         places = places_of_calls(events.calls, ranges, events.work["correlation"], launching.places)
         rows = TraceRows(events.work, list(events.launched), places)
-        captured = take_captured(events, ranges, places)
-        done = work_of_launches(events, ranges, places, captured)
+        captured = take_captured(events, ranges, places, settings.capture)
+        done = work_of_launches(events, ranges, places, captured, own)
     else:
-        rows, done = _operators(ranges)
+        rows, done = _operators(ranges, own)
     if not len(rows):
         raise _refusal(source, events)
     result.dialects, result.origin = [DIALECT], DIALECT
@@ -86,14 +89,14 @@ def _read(source: Source, result: Report) -> TraceTable:
     )
     result.lines = +result.lines  # drops kinds that did not occur
     result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
-    result.notes = _notes(events, rows, ranges, captured)
+    result.notes = _notes(events, rows, ranges, captured, settings.capture)
     if launching is not None and launching.ambiguous:
         result.notes.append(ambiguous_note(launching.ambiguous))
     located = location_columns_of(events.frames, rows.places, ranges)
     return TraceTable(source.name, rows, ranges, events.header, done, located)
 
 
-def _operators(ranges: NestedRanges) -> tuple[TraceRows, WorkOfLaunches]:
+def _operators(ranges: NestedRanges, own: Mapping[str, Formula]) -> tuple[TraceRows, WorkOfLaunches]:
     """The operators of a trace without GPU work as rows, each with its own time, and their work."""
     operators = np.flatnonzero(ranges.is_kind(OPERATOR))
     operators = operators[np.argsort(ranges.start[operators], kind="stable")]
@@ -102,13 +105,15 @@ def _operators(ranges: NestedRanges) -> tuple[TraceRows, WorkOfLaunches]:
         "duration": ranges.own_times()[operators], "whole": ranges.duration[operators],
     }  # fmt: skip
     launched = [Launched(CPU_OPERATION, call.name) for call in ranges.calls]
-    return TraceRows(columns, launched, places_of_operators(ranges, operators)), work_of_operators(ranges, operators)
+    return TraceRows(columns, launched, places_of_operators(ranges, operators)), work_of_operators(
+        ranges, operators, own
+    )
 
 
 # --------------------------------------------------------------------------------------------------- what was odd
 
 
-def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured: Captured) -> list[str]:
+def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured: Captured, capture: str) -> list[str]:
     notes, places, replays = list[str](), rows.places, 0
     if events.has_work:
         is_kernel = np.array([one.operation == KERNEL for one in rows.launched])[rows.columns["launched"]]
@@ -137,11 +142,11 @@ def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured
         notes.append(Note(without_shapes, NoteKind.NOT_KNOWN, "FLOPs"))
     if np.any((rows.columns["start"] > EXACT_UNTIL) & (rows.columns["start"] % 1 != 0)):
         notes.append(Note(SINCE_1970, NoteKind.METHOD))
-    notes += graph_captures.replay_notes(len(rows), replays, len(captured))
+    notes += graph_captures.replay_notes(len(rows), replays, len(captured), capture)
     if events.lost:
         notes.append(lost_note(events.lost))
     if events.broken:
-        notes.append(Note(f"{events.broken} events could not be read and were left out", NoteKind.LOST))
+        notes.append(broken_note(events.broken))
     if events.is_cut:
         damage = events.damage or "in the middle of an event"
         notes.append(Note(f"the file ends early and was read up to there ({damage})", NoteKind.LOST))

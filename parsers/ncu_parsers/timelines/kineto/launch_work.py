@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 
 import numpy as np
+from ncu_launch.operators.calls import Formula
 
 from ncu_parsers.derived.operators.work_from_shapes import (
     LaunchingOperator,
@@ -19,8 +21,8 @@ from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed
 from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, TracedEvents
 
 
-def work_of_operators(ranges: NestedRanges, operators: Integers) -> WorkOfLaunches:
-    """The work of operators on the CPU, which are the rows."""
+def work_of_operators(ranges: NestedRanges, operators: Integers, own: Mapping[str, Formula]) -> WorkOfLaunches:
+    """The work of operators on the CPU, which are the rows. `own` are the user's formulas."""
     calls = ranges.call[operators].astype(np.int64)
     has_shapes = np.array([bool(call.inputs.shapes) for call in ranges.calls], np.bool_)[calls]
     nodes = np.where(has_shapes, MISSING, ranges.node_around(operators))
@@ -37,10 +39,12 @@ def work_of_operators(ranges: NestedRanges, operators: Integers) -> WorkOfLaunch
     row_of = np.full(len(ranges), MISSING)
     row_of[operators] = np.arange(len(operators))
     above = ranges.operator_above()[operators]
-    return work_of_cpu_operators(known_as, code, np.where(above >= 0, row_of[above], MISSING))
+    return work_of_cpu_operators(known_as, code, np.where(above >= 0, row_of[above], MISSING), own)
 
 
-def work_of_launches(events: TracedEvents, ranges: NestedRanges, places: Places, captured: Captured) -> WorkOfLaunches:
+def work_of_launches(
+    events: TracedEvents, ranges: NestedRanges, places: Places, captured: Captured, own: Mapping[str, Formula]
+) -> WorkOfLaunches:
     """The work of what ran on a GPU. A replayed graph's kernel has work where its capture is known."""
     launched, numbers = list(events.launched), _CallNumbers(ranges, places)
     rows: list[LaunchingOperator | None] = [None] * places.rows
@@ -54,7 +58,7 @@ def work_of_launches(events: TracedEvents, ranges: NestedRanges, places: Places,
             rows[row] = numbers.of_capture(correlation, captured[row], kernel)
         elif not is_of_graph and places.operator[row] != MISSING:
             rows[row] = numbers.of_row(row, kernel)
-    return work_of_kernels(rows)
+    return work_of_kernels(rows, own)
 
 
 class _CallNumbers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 
 import numpy as np
@@ -25,9 +24,11 @@ def replayed(events: TracedEvents) -> npt.NDArray[np.bool_]:
     return found
 
 
-def take_captured(events: TracedEvents, ranges: NestedRanges, places: Places) -> Captured:
-    """Give kernels of replayed graphs the operators and modules of the capture; where these were found."""
-    path = os.environ.get(graph_captures.SETTING)
+def take_captured(events: TracedEvents, ranges: NestedRanges, places: Places, path: str) -> Captured:
+    """Give kernels of replayed graphs the operators and modules of the capture `path`; where these were found.
+
+    {} if `path` is "". Raises `NcuBenchError` if the capture cannot be read.
+    """
     captured: Captured = {}
     if not path:
         return captured

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import DOMAIN
+from ncu_launch.operators.calls import Formula
+from ncu_launch.operators.table import NONE_OWN
 
 from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, WorkOfLaunches, work_of_kernels
 from ncu_parsers.report_data.nvtx_path import place
@@ -54,11 +56,12 @@ class CallSites:
 
 
 def launch_table(
-    name: str, operations: Operations, origins: CallSites, devices: Devices, kept: Sequence[str] = ()
-) -> pa.Table:
+    name: str, operations: Operations, origins: CallSites, devices: Devices, kept: Sequence[str] = (),
+    formulas: Mapping[str, Formula] = NONE_OWN,
+) -> pa.Table:  # fmt: skip
     """Build the table of operations: the contract's columns, then those that only timelines have.
 
-    Columns of operators without a value are left out, but for those in `kept`.
+    Columns of operators without a value are left out, but for those in `kept`. `formulas` are the user's own.
     """
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
@@ -66,7 +69,7 @@ def launch_table(
     known = devices.of(process, columns["deviceId"])
     shorts = [_short(one) for one in operations.names]
     launch_id = _numbers(columns["correlationId"], pa.int64())
-    done = _work_done(operations, origins.operators)
+    done = _work_done(operations, origins.operators, formulas)
     filled = {
         **(done.contract_columns() if done else {}),
         "source": _constant(SOURCE, rows),
@@ -105,7 +108,9 @@ def _short(name: str) -> str:
     return name if name.startswith("[") else tables.short_name(name)
 
 
-def _work_done(operations: Operations, operators: OpenOperators | None) -> WorkOfLaunches | None:
+def _work_done(
+    operations: Operations, operators: OpenOperators | None, formulas: Mapping[str, Formula]
+) -> WorkOfLaunches | None:
     """FLOPs of the operations, from the sizes in the names of ranges around them; None where no range has one.
 
     A graph's node calls its operator again at every launch of the graph.
@@ -127,7 +132,7 @@ def _work_done(operations: Operations, operators: OpenOperators | None) -> WorkO
         *above, number = [numbers.setdefault((replay, one), len(numbers)) for one in around]
         kernel = operations.names[operations.name[row]] if kernels[row] else ""
         found.append(LaunchingOperator(number, call.name, call.inputs, tuple(above), kernel))
-    return work_of_kernels(found)
+    return work_of_kernels(found, formulas)
 
 
 def _operator_names(operators: OpenOperators | None) -> list[tuple[str, str, pa.Array]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -73,7 +74,7 @@ def exported(source: Source) -> Iterator[Source]:
         if not ended or not path.is_file():
             printed = log.read_text("utf-8", "replace") if ended else None
             raise _not_exported(source.name, nsys, printed, version_of(report))
-        yield Source(str(path))
+        yield replace(source, path=str(path))
 
 
 def read_with() -> str:

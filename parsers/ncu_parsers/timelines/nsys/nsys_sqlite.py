@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
+from ncu_launch.operators.user_formulas import formulas_in
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
@@ -28,6 +29,7 @@ from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
+from ncu_parsers.sources.settings import Settings
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
 from ncu_parsers.timelines.nsys.tables import cuda_graphs, gpu_metrics, nvtx, python_backtraces
@@ -88,7 +90,7 @@ def read_report(source: Source) -> Report:
 def read_export(source: Source, name: str) -> Report:
     """Read the export at `source` as a report called `name`. Raises what `read_report` raises."""
     with opened(source, name) as database:
-        timeline = _Timeline(database)
+        timeline = _Timeline(database, source.settings)
         with timeline.explaining_the_limit():
             (table,) = timeline.tables(name, None)
         result = Report(name, table=table)
@@ -114,7 +116,7 @@ def stream_export(
 ) -> StreamedReport:
     """Read the export at `source` as a report called `name`, as `stream_report` does, or `stream_gpu_work`."""
     with opened(source, name) as database:
-        timeline = _Timeline(database, ranges=ranges)
+        timeline = _Timeline(database, source.settings, ranges=ranges)
         with one_heap(), timeline.explaining_the_limit():
             database.in_parts = not timeline.has_sizes
             for table in timeline.tables(name, ROWS_OF_A_TABLE if database.in_parts else None):
@@ -184,9 +186,9 @@ class _Batch(NamedTuple):
 class _Timeline:
     """The tables of one export while they are read."""
 
-    def __init__(self, database: Database, *, ranges: bool = True) -> None:
+    def __init__(self, database: Database, settings: Settings, *, ranges: bool = True) -> None:
         self.account = _Account()
-        self._database = database
+        self._database, self._own = database, formulas_in(settings.formulas)
         strings = database.strings()
         self._operations = OperationReader(database, strings)
         operators = sampled_operators(database, strings)
@@ -218,7 +220,8 @@ class _Timeline:
         for batch in one_ahead(self._batches(rows)):
             origins = self._origins(batch)
             self.account.add(batch.operations, origins, batch.call.is_known)
-            table = launch_table(name, batch.operations, origins, self._devices, () if rows is None else self._kept)
+            kept = () if rows is None else self._kept
+            table = launch_table(name, batch.operations, origins, self._devices, kept, self._own)
             yield self._samples.beside(self._with_locations(table, batch.call), batch.operations)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
