@@ -105,20 +105,19 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py", f"{COMPARE}/test_joined_counts.py")),
     "sums": (
         ("ncu_tools/kernels/kernel_sums.py",),
-        (f"{KERNELS}/test_kernel_sums.py", f"{KERNELS}/test_analysis.py", f"{KERNELS}/test_rows_of_several_kernels.py",
-         f"{KERNELS}/test_hotspots_by_unit.py", f"{KERNELS}/test_bound_by_throughput.py",
-         f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_ceilings.py"),
+        (f"{KERNELS}/test_kernel_sums.py", f"{KERNELS}/test_rows_in_plain_python.py", f"{KERNELS}/test_analysis.py",
+         f"{KERNELS}/test_bound_by_throughput.py"),
     ),
     "hotspots": (
         ("ncu_tools/kernels/hotspots.py",),
-        (f"{KERNELS}/test_analysis.py", f"{KERNELS}/test_rows_of_several_kernels.py",
-         f"{KERNELS}/test_bound_by_throughput.py", f"{KERNELS}/test_operator_times.py",
-         f"{KERNELS}/test_places_of_rows.py", f"{KERNELS}/test_estimated_flops.py",
-         f"{KERNELS}/test_notes_of_launches.py"),
+        (f"{KERNELS}/test_rows_in_plain_python.py", f"{KERNELS}/test_notes_of_launches.py",
+         f"{KERNELS}/test_rows_of_several_kernels.py", f"{KERNELS}/test_analysis.py",
+         f"{KERNELS}/test_bound_by_throughput.py", f"{KERNELS}/test_estimated_flops.py"),
     ),
     "gaps": (
         ("ncu_tools/timeline/gaps.py",),
-        (f"{TIMELINE}/test_gaps.py", f"{TIMELINE}/test_parts_of_a_gpu.py", f"{TIMELINE}/test_timeline_steps.py"),
+        (f"{TIMELINE}/test_gaps.py", f"{TIMELINE}/test_launch_links.py", f"{TIMELINE}/test_parts_of_a_gpu.py",
+         f"{TIMELINE}/test_timeline_steps.py"),
     ),
     "verdicts": (
         ("ncu_tools/timeline/verdict.py", "ncu_tools/timeline/headline.py"),
