@@ -127,7 +127,7 @@ def test_the_longest_gaps_say_what_the_host_did_and_which_call_ended_them() -> N
 def test_the_longest_gaps_come_first_and_name_what_ended_them_if_anything_did() -> None:
     operations = [Operation(100, 200, "first", 1), Operation(500, 600, "second", 2), Operation(650, 650, "none")]
     calls = [Call(0, 10, correlation=1), Call(400, 450, correlation=2)]
-    found = timeline(recording(operations, calls, [Range(0, 90, "a"), Range(210, 400, "b"), Range(400, 500, "c")]))
+    found = timeline(recording(operations, calls, [Range(0, 90, "a"), Range(230, 340, "b"), Range(400, 500, "c")]))
     said = [
         (gap.start_ns, gap.duration_ns, gap.next_operation, gap.late_ns, gap.host_range)
         for gap in found.gpus[0].longest
