@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 INVERTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
@@ -51,8 +52,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 def _made(path: Path) -> Iterator[Mutant]:
     tree = ast.parse(path.read_text("utf-8"))
-    for owner, field, place, scope in _places(tree):
-        node = _get(owner, field, place)
+    for node, owner, field, place, scope in _places(tree):
         branches = [(ast.unparse(node), ast.Constant(taken)) for taken in (True, False)]
         for was, now in (*(branches if _is_condition(owner, field) else []), *_changes(node)):
             _set(owner, field, place, now)
@@ -63,11 +63,11 @@ def _made(path: Path) -> Iterator[Mutant]:
     yield from _ignored_arguments(path, tree)
 
 
-Place = tuple[ast.AST, str, "int | None", str]
+Place = tuple["ast.expr | ast.stmt", ast.AST, str, "int | None", str]
 
 
 def _places(tree: ast.AST, scope: str = "module") -> Iterator[Place]:
-    """Every node that may be changed: its parent, its field and index there, and the name of its function."""
+    """Every node that may be changed, its parent, its field and index there, and the name of its function."""
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns", "decorator_list", "format_spec") or _is_of_types(tree, field):
             continue
@@ -77,8 +77,8 @@ def _places(tree: ast.AST, scope: str = "module") -> Iterator[Place]:
                 inner = scope
                 if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
                     inner = child.name if scope == "module" else f"{scope}.{child.name}"
-                if hasattr(child, "lineno"):
-                    yield tree, field, place, scope
+                if isinstance(child, (ast.expr, ast.stmt)):
+                    yield child, tree, field, place, scope
                 yield from _places(child, inner)
 
 
@@ -94,7 +94,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     was = ast.unparse(node) if isinstance(node, (ast.expr, ast.AugAssign)) else ""
     if isinstance(node, ast.Compare):
         yield from ((was, now) for now in _comparisons(node))
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         yield was, ast.Constant(node.value + 1 if isinstance(node.value, int) else node.value * 2 or 1.0)
     elif isinstance(node, ast.BinOp):
         yield from ((was, now) for now in _terms(node))
@@ -146,7 +146,7 @@ def _ignored_arguments(path: Path, tree: ast.Module) -> Iterator[Mutant]:
     """For each parameter with a default: one mutant ignores the argument, another changes the default to None."""
     for function, scope in _functions(tree):
         given = function.args
-        places = [(given.defaults, place) for place in range(len(given.defaults))]
+        places: list[tuple[list[Any], int]] = [(given.defaults, place) for place in range(len(given.defaults))]
         places += [(given.kw_defaults, place) for place in range(len(given.kw_defaults))]
         names = [*given.args[len(given.args) - len(given.defaults) :], *given.kwonlyargs]
         for (defaults, place), name in zip(places, names, strict=True):
@@ -174,11 +174,6 @@ def _functions(tree: ast.AST, scope: str = "") -> Iterator[tuple[ast.FunctionDef
         if isinstance(child, ast.FunctionDef):
             yield child, inner
         yield from _functions(child, inner)
-
-
-def _get(owner: ast.AST, field: str, place: int | None) -> ast.AST:
-    value = getattr(owner, field)
-    return value if place is None else value[place]
 
 
 def _set(owner: ast.AST, field: str, place: int | None, node: ast.AST) -> None:

@@ -33,10 +33,14 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.mutants import Mutant, mutants_of
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -50,6 +54,7 @@ LIBRARIES = (
 )  # fmt: skip
 DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "tests/tools/compare"
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
+TIMELINE = "tests/tools/timeline"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flops": (
         ("parsers/ncu_parsers/derived/flops.py", "parsers/ncu_parsers/derived/measures.py",
@@ -98,6 +103,26 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
          f"{COMPARE}/test_layer_work.py"),
     ),
     "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py", f"{COMPARE}/test_joined_counts.py")),
+    "sums": (
+        ("ncu_tools/kernels/kernel_sums.py",),
+        (f"{KERNELS}/test_kernel_sums.py", f"{KERNELS}/test_rows_in_plain_python.py", f"{KERNELS}/test_analysis.py",
+         f"{KERNELS}/test_bound_by_throughput.py"),
+    ),
+    "hotspots": (
+        ("ncu_tools/kernels/hotspots.py",),
+        (f"{KERNELS}/test_rows_in_plain_python.py", f"{KERNELS}/test_notes_of_launches.py",
+         f"{KERNELS}/test_rows_of_several_kernels.py", f"{KERNELS}/test_analysis.py",
+         f"{KERNELS}/test_bound_by_throughput.py", f"{KERNELS}/test_estimated_flops.py"),
+    ),
+    "gaps": (
+        ("ncu_tools/timeline/gaps.py",),
+        (f"{TIMELINE}/test_gaps.py", f"{TIMELINE}/test_launch_links.py", f"{TIMELINE}/test_parts_of_a_gpu.py",
+         f"{TIMELINE}/test_timeline_steps.py"),
+    ),
+    "verdicts": (
+        ("ncu_tools/timeline/verdict.py", "ncu_tools/timeline/headline.py"),
+        (f"{TIMELINE}/test_verdict.py", f"{TIMELINE}/test_headline.py", f"{TIMELINE}/test_parts_of_a_gpu.py"),
+    ),
 }  # fmt: skip
 """The parts of the numeric core: the files to change, and the tests that must notice."""
 PATIENCE, FACTOR = 20.0, 4.0
@@ -165,7 +190,7 @@ class Recorder:
         self.failed: list[str] = []
         self.test = ""
 
-    def trace(self, frame: FrameType, event: str, _: object) -> object:
+    def trace(self, frame: FrameType, event: str, _: object) -> TraceFunction | None:
         """Record the line if it is in one of the files."""
         file = frame.f_code.co_filename
         if file not in self.files:
@@ -281,10 +306,10 @@ def equivalents() -> dict[str, dict[str, str]]:
 
 def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
     """A random sample of the mutants, in their order; all if `size` is None."""
-    chosen = range(len(mutants))
-    if size is not None and size < len(mutants):
-        chosen = sorted(random.Random(seed).sample(chosen, size))  # noqa: S311
-    return [mutants[place] for place in chosen]
+    if size is None or size >= len(mutants):
+        return mutants
+    chosen = random.Random(seed).sample(range(len(mutants)), size)  # noqa: S311
+    return [mutants[place] for place in sorted(chosen)]
 
 
 def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:

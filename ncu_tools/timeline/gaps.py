@@ -127,7 +127,7 @@ class HostThread:
             (SYNCHRONISATION, self._calls_of(SYNCHRONISATION)),
             (PROFILER, self._overheads(contract.PROFILER)),
             (LAUNCH, self._launching),
-            (DATA_LOADING, self._in_ranges(loads[ranges.name] if len(ranges) else loads)),
+            (DATA_LOADING, self._in_ranges(loads[ranges.name])),
             (HOST_CODE, self._in_ranges((ranges.kind == contract.OPERATOR) | (ranges.kind == contract.OS_CALL))),
             (PYTHON, self._in_ranges(ranges.kind == contract.PYTHON)),
         ]
@@ -218,8 +218,6 @@ def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
 def captures_of(calls: ApiCalls) -> IntervalSet:
     """From each call of one thread that begins a capture to the end of the next one that ends it."""
     begins, ends = (np.flatnonzero(calls_of_kind(calls, kind)) for kind in (BEGIN_CAPTURE, END_CAPTURE))
-    if not len(ends):
-        return NOTHING
     place = np.searchsorted(calls.start[ends], calls.start[begins])
     is_ended = place < len(ends)
     return IntervalSet.union_of(calls.start[begins[is_ended]], calls.end[ends[place[is_ended]]])
@@ -256,13 +254,11 @@ def gaps_of(
     idle = window - busy
     lasting = np.flatnonzero(operations.end > operations.start)
     at = np.searchsorted(operations.start[lasting], idle.end, side="left")
-    has_next = at < len(lasting)
-    following = np.where(has_next, lasting[np.minimum(at, len(lasting) - 1)] if len(lasting) else 0, -1)
-    calls = np.where(has_next, call[following] if len(call) else -1, -1)
+    preceding, following = np.append(-1, lasting)[at], np.append(lasting, -1)[at]
+    before, calls = (np.append(call, -1)[rows] for rows in (preceding, following))
     causes = dict.fromkeys(CAUSES, NOTHING)
-    before = np.where(at > 0, call[lasting[at - 1]], -1) if len(lasting) else calls
     followed = np.where(_behind_lost(activity, idle, before, calls, lost), -1, calls)
-    for cause, part in _parts(activity, idle, has_next, followed, _last_thread(activity, call), threads):
+    for cause, part in _parts(activity, idle, following >= 0, followed, _last_thread(activity, call), threads):
         causes[cause] = causes[cause] | part
     return Gaps(idle, causes, following, calls)
 
@@ -270,10 +266,12 @@ def gaps_of(
 def _behind_lost(
     activity: Activity, idle: IntervalSet, before: Integers, calls: Integers, lost: Integers
 ) -> Mask:  # fmt: skip
-    """Which gaps follow a launch without a record, between the calls of the operations around the gap."""
+    """Which gaps follow a launch without a record, between the calls of the operations around the gap.
+
+    It does not matter for a gap whose next operation has no known call.
+    """
     earlier = np.where(before >= 0, np.minimum(_columns_at(activity, before)[0], idle.start), idle.start)
-    later = np.where(calls >= 0, _columns_at(activity, calls)[0], idle.end)
-    found: Mask = np.searchsorted(lost, later) > np.searchsorted(lost, earlier)
+    found: Mask = np.searchsorted(lost, _columns_at(activity, calls)[0]) > np.searchsorted(lost, earlier)
     return found
 
 
@@ -307,8 +305,7 @@ def _parts(
     # A launch that returned long before its operation began is not what took the time.
     slow = idle.end - ended > facts()["stretch"]["starting_ns"]
     launched = np.where(slow, np.clip(ended, asked, idle.end), idle.end)
-    rows = late & slow
-    yield DEPENDENCY, IntervalSet.union_of(launched[rows], idle.end[rows])
+    yield DEPENDENCY, IntervalSet.union_of(launched[late], idle.end[late])
     for one in np.unique(thread[late]).tolist():
         rows, host = late & (thread == one), threads.of(one)
         before = IntervalSet.union_of(idle.start[rows], asked[rows])
@@ -318,7 +315,7 @@ def _parts(
 
 
 def _columns_at(activity: Activity, calls: Integers) -> tuple[Integers, Integers, Integers]:
-    """Start, end and thread of calls by their rows; 0 for -1."""
+    """Start, end and thread of calls by their rows; of another call for -1."""
     if not len(activity.calls):
         nothing = np.zeros(len(calls), np.int64)
         return nothing, nothing, nothing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ncu_tools.ceilings.machine_files import Machine, machines
+from ncu_tools.ceilings.machine_files import Machine, Rate, machines
 
 TURING = {"fp64": 4, "fp32": 128, "fp16": 256, "tensor_int8": 2048, "tensor_int4": 4096}
 NEWER = {"fp64": 4, "fp32": 256, "fp16": 256, "bf16": 256, "tensor_int8": 2048, "tensor_int4": 4096}
@@ -67,18 +67,22 @@ def per_sm(machine: Machine) -> dict[str, int]:
     return {**rates, **OF_BOARD.get(machine.id, {})}
 
 
-@pytest.mark.parametrize("machine", BOARDS, ids=lambda machine: machine.id)
-def test_every_peak_is_operations_per_sm_and_cycle_times_sms_times_clock(machine: Machine) -> None:
-    if machine.id in WITHOUT_CLOCK:
-        assert machine.boost_clock_hz is None
-        return
-    assert machine.sm_count
-    assert machine.boost_clock_hz
-    for rate in machine.peaks:
-        if (machine.id, rate.unit) in NOT_COMPUTED:
-            continue
-        computed = per_sm(machine)[rate.unit] * machine.sm_count * (rate.clock_hz or machine.boost_clock_hz)
-        assert rate.value == pytest.approx(computed, rel=0.015), rate.unit
+def peaks() -> dict[tuple[str, str], tuple[Machine, Rate]]:
+    return {(machine.id, rate.unit): (machine, rate) for machine in BOARDS for rate in machine.peaks}
+
+
+def test_every_peak_is_operations_per_sm_and_cycle_times_sms_times_clock() -> None:
+    assert {machine.id for machine in BOARDS if not machine.boost_clock_hz} == WITHOUT_CLOCK.keys()
+    held = {
+        name: (machine, rate)
+        for name, (machine, rate) in peaks().items()
+        if machine.boost_clock_hz and name not in NOT_COMPUTED
+    }
+    computed = {
+        name: per_sm(machine)[rate.unit] * (machine.sm_count or 0) * (rate.clock_hz or machine.boost_clock_hz or 0.0)
+        for name, (machine, rate) in held.items()
+    }
+    assert {name: rate.value for name, (_, rate) in held.items()} == pytest.approx(computed, rel=0.015)
 
 
 def test_fp32_is_two_flops_per_lane_and_cycle() -> None:
@@ -88,11 +92,10 @@ def test_fp32_is_two_flops_per_lane_and_cycle() -> None:
     }
 
 
-@pytest.mark.parametrize("machine", BOARDS, ids=lambda machine: machine.id)
-def test_sparse_rates_are_twice_the_dense_ones_and_mma_sync_two_thirds_of_wgmma(machine: Machine) -> None:
-    for rate in machine.peaks:
-        assert rate.sparse is None or rate.sparse == pytest.approx(2 * rate.value, rel=0.015), rate.unit
-        assert rate.mma_sync is None or rate.mma_sync == pytest.approx(2 / 3 * rate.value, rel=0.015), rate.unit
+def test_sparse_rates_are_twice_the_dense_ones_and_mma_sync_two_thirds_of_wgmma() -> None:
+    for name, (_, rate) in peaks().items():
+        assert rate.sparse is None or rate.sparse == pytest.approx(2 * rate.value, rel=0.015), name
+        assert rate.mma_sync is None or rate.mma_sync == pytest.approx(2 / 3 * rate.value, rel=0.015), name
 
 
 def test_exceptions_are_machines() -> None:

@@ -52,19 +52,23 @@ WANTED = [
     "colab-cpu",
 ]
 
-SAID_BY_DRIVERS = [
-    ("Tesla V100-SXM2-16GB", "v100-sxm2-16gb"), ("Tesla V100S-PCIE-32GB", "v100s-pcie-32gb"),
-    ("Tesla P100-PCIE-16GB", "p100-pcie-16gb"), ("Tesla P100-SXM2-16GB", "p100-sxm2-16gb"),
-    ("NVIDIA A30", "a30"), ("NVIDIA A10", "a10"), ("NVIDIA A10G", "a10g"), ("NVIDIA A800-SXM4-80GB", "a800-sxm4-80gb"),
-    ("NVIDIA RTX A6000", "rtx-a6000"), ("NVIDIA RTX A5000", "rtx-a5000"), ("NVIDIA RTX A4000", "rtx-a4000"),
-    ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"), ("NVIDIA L40", "l40"), ("NVIDIA L40S", "l40s"),
-    ("NVIDIA H100 NVL", "h100-nvl"), ("NVIDIA H200 NVL", "h200-nvl"),
-    ("NVIDIA H800", "h800-sxm"), ("NVIDIA GH200 480GB", "gh200"), ("NVIDIA GH200 144G HBM3e", "gh200-144gb"),
-    ("NVIDIA GeForce RTX 3060", "rtx-3060"), ("NVIDIA GeForce RTX 3080 Ti", "rtx-3080-ti"),
-    ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx-4070-ti-super"), ("NVIDIA GeForce RTX 5070", "rtx-5070"),
-    ("NVIDIA GeForce RTX 5080", "rtx-5080"), ("NVIDIA TITAN RTX", "titan-rtx"), ("TITAN RTX", "titan-rtx"),
-    ("Quadro RTX 6000", "quadro-rtx-6000"), ("Quadro RTX 8000", "quadro-rtx-8000"),
-]  # fmt: skip
+SAID_BY_DRIVERS: dict[str, str | None] = {
+    "Tesla V100-SXM2-16GB": "v100-sxm2-16gb", "Tesla V100S-PCIE-32GB": "v100s-pcie-32gb",
+    "Tesla P100-PCIE-16GB": "p100-pcie-16gb", "Tesla P100-SXM2-16GB": "p100-sxm2-16gb",
+    "NVIDIA A30": "a30", "NVIDIA A10": "a10", "NVIDIA A10G": "a10g", "NVIDIA A800-SXM4-80GB": "a800-sxm4-80gb",
+    "NVIDIA RTX A6000": "rtx-a6000", "NVIDIA RTX A5000": "rtx-a5000", "NVIDIA RTX A4000": "rtx-a4000",
+    "NVIDIA RTX 6000 Ada Generation": "rtx-6000-ada", "NVIDIA L40": "l40", "NVIDIA L40S": "l40s",
+    "NVIDIA H100 NVL": "h100-nvl", "NVIDIA H200 NVL": "h200-nvl",
+    "NVIDIA H800": "h800-sxm", "NVIDIA GH200 480GB": "gh200", "NVIDIA GH200 144G HBM3e": "gh200-144gb",
+    "NVIDIA GeForce RTX 3060": "rtx-3060", "NVIDIA GeForce RTX 3080 Ti": "rtx-3080-ti",
+    "NVIDIA GeForce RTX 4070 Ti SUPER": "rtx-4070-ti-super", "NVIDIA GeForce RTX 5070": "rtx-5070",
+    "NVIDIA GeForce RTX 5080": "rtx-5080", "NVIDIA TITAN RTX": "titan-rtx", "TITAN RTX": "titan-rtx",
+    "Quadro RTX 6000": "quadro-rtx-6000", "Quadro RTX 8000": "quadro-rtx-8000",
+    "NVIDIA B300 SXM6 AC": "b300", "NVIDIA GB200": "gb200", "NVIDIA GB300": "gb300", "NVIDIA GB10": "gb10",
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": "rtx-pro-6000-blackwell",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": "rtx-pro-6000-blackwell-server",
+    "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition": None,
+}  # fmt: skip
 
 UNLISTED = [
     None, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A10-24Q", "Orin",
@@ -75,16 +79,15 @@ UNLISTED = [
 """Devices with another clock, or a share of a board, than a machine file whose name is alike."""
 
 
-@pytest.mark.parametrize(("machine_id", "text"), machine_files(), ids=lambda value: value if len(value) < 40 else "")
-def test_a_machine_file_is_valid(machine_id: str, text: str) -> None:
-    assert problems(text) == []
-    machine = parse_machine(machine_id, text)
-    assert all(rate.source for rate in machine.rates.values())
+def test_every_machine_file_is_valid_and_each_rate_has_a_source() -> None:
+    found = {machine_id: problems(text) for machine_id, text in machine_files()}
+    assert {machine_id: wrong for machine_id, wrong in found.items() if wrong} == {}
+    rates = [(one, rate) for one, text in machine_files() for rate in parse_machine(one, text).rates.values()]
+    assert [(machine_id, rate.unit) for machine_id, rate in rates if not rate.source] == []
 
 
-@pytest.mark.parametrize("machine_id", WANTED)
-def test_machines_that_users_look_for_exist(machine_id: str) -> None:
-    assert machines()[machine_id].bandwidths
+def test_machines_that_users_look_for_exist() -> None:
+    assert [one for one in WANTED if one not in machines() or not machines()[one].bandwidths] == []
 
 
 @pytest.mark.parametrize(
@@ -109,60 +112,45 @@ def test_no_two_machines_share_a_device_name() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(
-    ("machine_id", "unit", "value"),
-    [
-        ("a100-sxm4-40gb", "fp32", 19.5e12),
-        ("a100-sxm4-40gb", "tensor_fp16", 312e12),
-        ("a100-sxm4-40gb", "dram", 1555e9),
-        ("t4", "fp32", 8.1e12),
-        ("t4", "tensor_fp16", 65e12),
-        ("l4", "fp32", 30.3e12),
-        ("l4", "tensor_fp16", 121e12),  # dense; 242 is the sparse figure
-        ("b300", "tensor_bf16", 2.25e15),  # dense; the data sheet prints the sparse 4.5e15
-        ("b300", "tensor_fp4", 14e15),
-        ("gb200", "tensor_fp8", 5e15),  # a superchip of two GPUs has 20e15 sparse
-        ("gb300", "dram", 8e12),
-        ("gb10", "tensor_fp4", 500e12),
-        ("rtx-pro-6000-blackwell", "tensor_bf16", 503.8e12),
-        ("apple-m1", "fp32", 2.61e12),
-        ("apple-m1", "dram", 67e9),
-        ("xeon-gold-6448y-amx-2-cores", "tensor_int8", 33.58e12),
-        ("wormhole-n300s", "tensor_fp8", 466e12),
-        ("wormhole-n300s", "dram", 576e9),
-        ("gaudi-3", "tensor_bf16", 1835e12),
-        ("gaudi-3", "dram", 3.7e12),
-        ("colab-cpu", "fp32", 70.4e9),
-    ],
-)
-def test_figures_of_studies_and_data_sheets_are_in_the_files(machine_id: str, unit: str, value: float) -> None:
-    assert machines()[machine_id].rates[unit].value == pytest.approx(value, rel=5e-3)
+FIGURES = {
+    ("a100-sxm4-40gb", "fp32"): 19.5e12,
+    ("a100-sxm4-40gb", "tensor_fp16"): 312e12,
+    ("a100-sxm4-40gb", "dram"): 1555e9,
+    ("t4", "fp32"): 8.1e12,
+    ("t4", "tensor_fp16"): 65e12,
+    ("l4", "fp32"): 30.3e12,
+    ("l4", "tensor_fp16"): 121e12,  # dense; 242 is the sparse figure
+    ("b300", "tensor_bf16"): 2.25e15,  # dense; the data sheet prints the sparse 4.5e15
+    ("b300", "tensor_fp4"): 14e15,
+    ("gb200", "tensor_fp8"): 5e15,  # a superchip of two GPUs has 20e15 sparse
+    ("gb300", "dram"): 8e12,
+    ("gb10", "tensor_fp4"): 500e12,
+    ("rtx-pro-6000-blackwell", "tensor_bf16"): 503.8e12,
+    ("apple-m1", "fp32"): 2.61e12,
+    ("apple-m1", "dram"): 67e9,
+    ("xeon-gold-6448y-amx-2-cores", "tensor_int8"): 33.58e12,
+    ("wormhole-n300s", "tensor_fp8"): 466e12,
+    ("wormhole-n300s", "dram"): 576e9,
+    ("gaudi-3", "tensor_bf16"): 1835e12,
+    ("gaudi-3", "dram"): 3.7e12,
+    ("colab-cpu", "fp32"): 70.4e9,
+}
+"""Figures of studies and data sheets: machine and unit -> FLOP/s, OP/s or B/s."""
+
+
+def test_figures_of_studies_and_data_sheets_are_in_the_files() -> None:
+    found = {(machine_id, unit): machines()[machine_id].rates[unit].value for machine_id, unit in FIGURES}
+    assert found == pytest.approx(FIGURES, rel=5e-3)
 
 
 NEW_BLACKWELLS = ["b300", "gb200", "gb300", "gb10", "rtx-pro-6000-blackwell"]
 
 
-@pytest.mark.parametrize("machine_id", NEW_BLACKWELLS)
-def test_every_tensor_rate_of_a_blackwell_but_fp64_says_its_sparse_rate(machine_id: str) -> None:
-    for rate in machines()[machine_id].rates.values():
+def test_every_tensor_rate_of_a_blackwell_but_fp64_says_its_sparse_rate() -> None:
+    rates = [(one, rate) for one in NEW_BLACKWELLS for rate in machines()[one].rates.values()]
+    for machine_id, rate in rates:
         if rate.unit.startswith("tensor_") and rate.unit != "tensor_fp64":
-            assert rate.sparse == 2 * rate.value or "sparse" in rate.note, rate.unit
-
-
-@pytest.mark.parametrize(
-    ("device", "machine_id"),
-    [
-        ("NVIDIA B300 SXM6 AC", "b300"), ("NVIDIA GB200", "gb200"), ("NVIDIA GB300", "gb300"), ("NVIDIA GB10", "gb10"),
-        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-blackwell"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-blackwell-server"),
-        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", None),
-    ],
-)  # fmt: skip
-def test_a_blackwell_is_found_by_the_name_its_driver_gives_it_and_no_other_edition_is(
-    device: str, machine_id: str | None
-) -> None:
-    found = machine_of_device(device)
-    assert (found.id if found else None) == machine_id
+            assert rate.sparse == 2 * rate.value or "sparse" in rate.note, (machine_id, rate.unit)
 
 
 def test_sparse_rates_are_separate_from_dense_ones() -> None:
@@ -210,16 +198,17 @@ def test_a_short_name_is_of_one_board_and_of_no_other_machine() -> None:
     assert not own & set(short)
 
 
-@pytest.mark.parametrize(("device", "machine_id"), SAID_BY_DRIVERS)
-def test_a_board_is_found_by_the_name_its_driver_gives_it(device: str, machine_id: str) -> None:
+def board_of(device: str | None) -> str | None:
     found = machine_of_device(device)
-    assert found is not None
-    assert found.id == machine_id
+    return found.id if found else None
 
 
-@pytest.mark.parametrize("device", UNLISTED)
-def test_an_unlisted_device_is_not_matched_to_another(device: str | None) -> None:
-    assert machine_of_device(device) is None
+def test_a_board_is_found_by_the_name_its_driver_gives_it() -> None:
+    assert {device: board_of(device) for device in SAID_BY_DRIVERS} == SAID_BY_DRIVERS
+
+
+def test_an_unlisted_device_is_not_matched_to_another() -> None:
+    assert {device: board_of(device) for device in UNLISTED} == dict.fromkeys(UNLISTED)
 
 
 def test_the_command_tells_of_another_board_of_the_same_name() -> None:

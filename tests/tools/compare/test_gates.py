@@ -100,9 +100,10 @@ class TestTheExitCode:
             assert exit_code([found]) == max(CODES[better], CODES[worse])
 
     def test_of_a_gate_that_is_refused_comes_with_its_advice_and_of_others_without(self) -> None:
-        found = of_each("kernel:.:time>5%", OUTCOMES["refused"], OUTCOMES["passed"])
-        assert found.refusal is not None
-        assert found.reason.startswith("refused: other work. Gate kernels per launch")
+        for order in (("refused", "passed"), ("passed", "refused")):
+            found = of_each("kernel:.:time>5%", *(OUTCOMES[one] for one in order))
+            assert found.refusal is not None
+            assert found.reason.startswith("refused: other work. Gate kernels per launch")
         tripped = of_each("kernel:.:time>5%", OUTCOMES["refused"], OUTCOMES["tripped"])
         assert (tripped.refusal, tripped.reason) == (None, "tripped: time 100 ns -> 120 ns: +20.0 %, noise not known")
 
@@ -217,10 +218,111 @@ class TestASubject:
         found = of_each(text, subject("gone", 100, 0, missing="has left the new run"))
         assert (found.outcome, found.reason) == ("not evaluated", reason)
 
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"time": (0, 5), "launches": (0, 1)}, "1 new"),
+            ({"time": (0, 5)}, "1 new"),
+            ({"time": (0, 5), "launches": (1, 1)}, ""),
+            ({"time": (5, 5), "launches": (0, 1)}, ""),
+        ],
+    )
+    def test_is_new_where_the_base_had_neither_a_launch_nor_any_of_the_measure(
+        self, changes: dict[str, tuple[float, float]], reason: str
+    ) -> None:
+        made = {name: Change(name, *values) for name, values in changes.items()}
+        found = of_each("any:time>5%", Subject(("k",), made))
+        assert (found.reason if found.outcome == "not evaluated" else "") == reason
+
+    def test_that_is_not_gated_is_left_with_its_reason_in_the_first_words(self) -> None:
+        apart = subject("k", 100, 200, not_gated="its pairs are a guess")
+        assert of_each("kernel:.:time>5%", apart).reason == "k: its pairs are a guess"
+        found = of_each("kernel:.:time>5%", apart, subject("j", 100, 100))
+        assert (found.outcome, found.reason.partition("; ")[2]) == ("passed", "not held: k: its pairs are a guess")
+
+    def test_that_is_not_known_on_one_side_says_on_which(self) -> None:
+        for base, new, sides in (
+            (None, 1, "the base"),
+            (1, None, "the new run"),
+            (None, None, "the base and the new run"),
+        ):
+            reason = f"k: time is not known of every launch in {sides}"
+            assert of_each("kernel:k:time>5%", subject("k", base, new)).reason == reason
+        assert of_each("any:time>5%", subject("p", None, 1), noun="point").reason == "p: time is not known in the base"
+
+    def test_that_cannot_be_compared_says_why_even_where_a_refusal_would_follow(self) -> None:
+        unlike = {"time": Change("time", 1, 2, unlike="measured in other ways")}
+        assert of_each("kernel:k:time>5%", Subject(("k",), unlike)).reason == "k: measured in other ways"
+        unknown = subject("k", None, 2, refusal=Refusal("other work", "kernel:k:"))
+        assert of_each("kernel:k:time>5%", unknown).outcome == "not evaluated"
+
+    def test_of_a_refused_sum_is_judged_by_its_launches_all_the_same(self) -> None:
+        counts = {"launches": Change("launches", 1, 2)}
+        refused = Subject(("k",), counts, refusal=Refusal("other work", "kernel:k:"))
+        assert of_each("kernel:k:launches>0%", refused).outcome == "tripped"
+
+    def test_without_growth_is_no_largest_one(self) -> None:
+        fewer = subject("fewer", 100, 50)
+        assert "at most same:" in of_each("kernel:.:time>5%", fewer, subject("same", 100, 100)).reason
+
+    def test_whose_clock_decides_is_not_evaluated_unless_it_is_asked_for_anyway(self) -> None:
+        """At 1.2 times the clock the same cycles take less time: what takes as long did a fifth more."""
+        for new, clock, plain, anyway in (
+            (100, 1.2, "not evaluated", "passed"),
+            (120, 0.8, "not evaluated", "tripped"),
+        ):
+            slower = Subject(("k",), {"time": Change("time", 100, new, clock=clock)})
+            made = Subjects("kernel", [slower], whole=slower)
+            for text in ("time>5%", "kernel:k:time>5%"):
+                found = [evaluate(parse_gate(text), made, clocks_anyway=asked).outcome for asked in (False, True)]
+                assert found == [plain, anyway]
+        assert "so the clock decides" in evaluate(parse_gate("time>5%"), made).reason
+
+    def test_that_a_comparison_lacks_says_what_it_lacks(self) -> None:
+        lacking = Subjects("kernel", [subject("k", 1, 1)], lacks={"memory": "no memory was recorded"})
+        assert evaluate(parse_gate("memory>5%"), lacking).reason == "no memory was recorded"
+        assert evaluate(parse_gate("time>5%"), lacking).outcome == "passed"
+
     def test_that_has_left_keeps_a_gate_that_finds_it_from_passing(self) -> None:
         gone = subject("gone", 100, 0, missing="has left the new run")
         assert of_each("kernel:.:time>5%", gone, subject("k", 100, 100)).outcome == "not evaluated"
         assert of_each("any:time>5%", gone, subject("k", 100, 100)).outcome == "passed"
+
+
+class TestAChange:
+    @pytest.mark.parametrize(
+        ("change", "outcome", "growth", "ratio"),
+        [
+            (Change("time", 1.0, 1.5), "more", 0.5, 1.5),
+            (Change("time", 2.0, 1.5), "less", -0.25, 0.75),
+            (Change("time", 2.0, 1.5, step=0.6), "same", -0.25, 0.75),
+            (Change("time", 2.0, 1.5, jitter=0.6), "no change shown", -0.25, 0.75),
+            (Change("time", 0.0, 1.5), "more", float("inf"), None),
+            (Change("time", 0.0, 0.0), "same", 0.0, None),
+            (Change("time", 2.0, 0.0, jitter=9.0), "less", -1.0, 0.0),
+            (Change("time", None, 1.5), "not known", None, None),
+            (Change("time", 1.5, None), "not known", None, None),
+            (Change("time", 1.0, 1.5, unlike="measured in other ways"), "not known", None, None),
+            (Change("time", 1.0, 1.5, 1.0, 1.9), "no change shown", 0.5, 1.5),
+            (Change("time", 1.0, 1.5, 1.1, 1.9), "more", 0.5, 1.5),
+            (Change("time", 2.0, 1.5, 0.5, 1.0), "no change shown", -0.25, 0.75),
+            (Change("time", 2.0, 1.5, 0.5, 0.9), "less", -0.25, 0.75),
+            (Change("time", 10_000.0, 10_009.0), "same", 0.0009, 1.0009),
+            (Change("time", 10_000.0, 10_010.0), "more", 0.001, 1.001),
+            (Change("flops", 10_000.0, 10_009.0), "more", 0.0009, 1.0009),
+            (Change("flops", 1e10, 1e10 + 1), "same", 1e-10, 1.0),
+        ],
+    )
+    def test_is_shown_beyond_digits_noise_and_jitter(
+        self, change: Change, outcome: str, growth: float | None, ratio: float | None
+    ) -> None:
+        assert (change.outcome, change.growth, change.ratio) == (outcome, pytest.approx(growth), pytest.approx(ratio))
+
+    def test_in_cycles_is_that_at_the_clock_of_the_base(self) -> None:
+        change = Change("time", 100.0, 50.0, 0.4, 0.6, clock=2.0, low_of_many=0.3).in_cycles
+        assert (change.base, change.new, change.low, change.high, change.low_of_many) == (100.0, 100.0, 0.8, 1.2, 0.6)
+        assert change.clock == 1.0
+        assert Change("time", None, None, clock=2.0).in_cycles.new is None
 
 
 class TestTheWordsOfAChange:

@@ -186,6 +186,35 @@ def test_rows_of_which_too_little_is_known_are_named_by_their_time() -> None:
     assert any(note.startswith("no rate or bound of long, short where ") for note in found.notes)
 
 
+def test_of_rows_of_which_too_little_is_known_three_are_named_and_the_rest_counted() -> None:
+    def note(parts: str) -> str:
+        launches = [
+            launch(name, counts, ns=1e3, attributes=A100, nvtx_path=(part,))
+            for part in parts
+            for name, counts in ((COUNTED, sass(ffma=1e6)), (UNCOUNTED, {}))
+        ]
+        found = hotspots(made := table(*launches), ceilings_of(made), group="nvtx")
+        return next(one for one in found.notes if one.startswith("no rate")).partition(" where ")[0]
+
+    assert note("abc") == "no rate or bound of a, b, c"
+    assert note("abcde") == "no rate or bound of a, b, c and 2 more"
+
+
+def test_a_row_of_several_kernels_without_a_time_has_no_rate_and_is_in_no_note() -> None:
+    launches = table(launch(COUNTED, sass(ffma=1e6), dram=1e6), launch(UNCOUNTED, sass(ffma=1e6), dram=1e6))
+    found = hotspots(launches, ceilings_of(launches), group="category")
+    assert [(row.kernel, row.flops, row.flops_per_s, row.arithmetic_intensity) for row in found.rows] == [
+        ("GEMM", 4e6, None, None)
+    ]
+    assert not any(note.startswith("no rate") for note in found.notes)
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_share_is_taken_of_a_time_of_zero() -> None:
+    launches = table(launch(COUNTED, sass(ffma=1e6), ns=0), launch(UNCOUNTED, ns=0))
+    assert hotspots(launches, ceilings_of(launches), group="category").rows[0].flops_per_s is None
+
+
 OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 
 

@@ -6,11 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+from ncu_launch.errors import NcuBenchError
 from ncu_parsers.timelines.activity import activity
 
 from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
 from ncu_tools.runs.loading import load
 from ncu_tools.timeline.headline import first_sentence, headline, longest_waits, range_words, timeline_of
+from ncu_tools.timeline.steps import REPETITION
 from ncu_tools.timeline.timeline import Timeline, timeline
 from tests.conftest import SAMPLES, SHARED
 from tests.support.activities import Call, Operation, Range, copy, recording
@@ -71,6 +74,49 @@ def test_a_host_that_waits_in_many_places_is_told_by_its_causes() -> None:
     said = first_sentence(found)
     assert said is not None
     assert re.fullmatch(r"host: 76 ms of 80 ms wait for host code \(76 ms\); longest 19 ms, aten::item", said)
+
+
+PYTHON, LOADING, OPERATOR = ("f", activity.PYTHON), ("data_load", activity.NVTX), ("aten::x", activity.OPERATOR)
+NOWHERE = ("", activity.NVTX)
+
+
+def waits_for(*gaps: tuple[int, tuple[str, int], int]) -> str | None:
+    """The first sentence on gaps of so many ms: what the host was in, and for how many ms of it in the launching call.
+
+    Behind each gap is a kernel of 1 ms.
+    """
+    operations, calls, ranges, begin = [], [], [], 0
+    for number, (length, (name, kind), calling) in enumerate(gaps):
+        end = begin + length * MS
+        called = end - (calling * MS or 1000)
+        ranges += [Range(begin, called, name, kind)] if name else []
+        calls.append(Call(called, end, correlation=number))
+        begin = end + MS
+        operations.append(Operation(end, begin, calls=number))
+    return first_sentence(timeline(recording(operations, calls, ranges)))
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said"),
+    [
+        ([(20, PYTHON, 0), (20, LOADING, 0)], "20 ms of 42 ms wait for f"),
+        (
+            [(20, PYTHON, 0), (11, OPERATOR, 0), (19, LOADING, 0)],
+            "50 ms of 53 ms wait for python (20 ms) and data loading (19 ms); longest 20 ms, f",
+        ),
+        ([(30, NOWHERE, 30), (20, PYTHON, 0), (19, LOADING, 0)], "20 ms of 72 ms wait for f"),
+        ([(1, PYTHON, 0), (20, NOWHERE, 0)], "20 ms of 23 ms wait for host code"),
+        (
+            [(11, OPERATOR, 0), (20, NOWHERE, 0), (19, LOADING, 0)],
+            "50 ms of 53 ms wait for host code (31 ms) and data loading (19 ms); longest 20 ms, host code",
+        ),
+        ([*[(10, PYTHON, 6)] * 10, *[(3, PYTHON, 0)] * 30], "130 ms of 230 ms wait for python (130 ms)"),
+    ],
+)
+def test_of_the_waits_for_the_host_the_longest_is_named_if_it_is_half_of_all_else_the_two_main_causes(
+    gaps: list[tuple[int, tuple[str, int], int]], said: str
+) -> None:
+    assert waits_for(*gaps) == f"host: {said}"
 
 
 def test_the_first_sentence_is_of_the_gpu_whose_step_could_save_most() -> None:
@@ -151,6 +197,78 @@ def test_a_table_of_launches_has_its_timeline_where_its_recording_is_and_reports
     assert timeline_of(str(tmp_path / "gone.sqlite"), table) is None
     report = str(SAMPLES / "d01-wide-raw.csv")
     assert timeline_of(report, load(report).table) is None
+
+
+def test_a_recording_is_read_only_where_it_is_one_that_exists_with_few_enough_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(database(tmp_path / "t.sqlite", {KERNELS: [kernel(0, 1, end=9), kernel(10, 2, end=19)]}, ["gemm"]))
+    recorded, counted = load(path).table, load(report := str(SAMPLES / "d01-wide-raw.csv")).table
+    read: list[str] = []
+
+    def load_activity(name: str) -> activity.Activity:
+        read.append(name)
+        raise NcuBenchError("damaged", "", "")
+
+    monkeypatch.setattr("ncu_tools.timeline.headline.load_activity", load_activity)
+    for most, name, table, is_read in (
+        (2, path, recorded, True), (1, path, recorded, False), (99, report, counted, False),
+        (99, str(tmp_path / "gone.sqlite"), recorded, False), (99, path, recorded.slice(0, 0), False),
+    ):  # fmt: skip
+        monkeypatch.setattr("ncu_tools.timeline.headline.MOST_LAUNCHES", most)
+        read.clear()
+        assert timeline_of(name, table) is None
+        assert read == [name] * is_read
+
+
+def test_a_process_is_named_where_it_is_known() -> None:
+    made = recording([Operation(0, MS, process=activity.MISSING)])
+    assert headline(timeline(made).gpus[0]).heading == "GPU 0: GPU busy (kernels)"
+
+
+def test_what_repeats_is_called_a_repetition_and_no_step() -> None:
+    names = [name for _ in range(4) for name in ("begin", "a", "b", "c", "b", "c", "b", "c")]
+    found = timeline(recording([Operation(MS * at, MS * (at + 1), name) for at, name in enumerate(names)]))
+    assert found.gpus[0].steps[0].name.startswith(REPETITION)
+    assert headline(found.gpus[0]).text.startswith("of a repetition of 8 ms, the median of ")
+    assert first_sentence(found) == (
+        "GPU busy: kernels run for 8 ms of a 8 ms repetition; what they could save: ncu-bench hotspots"
+    )
+
+
+def test_steps_that_all_have_one_verdict_are_not_counted() -> None:
+    found = headline(steps_that_prepare_images((200, 300, 210)).gpus[0])
+    assert not any("of 3 steps" in one for one in found.evidence)
+
+
+def test_the_whole_recording_has_its_rates_below_the_typical_step_where_copies_bound_it() -> None:
+    operations = [copy(0, 50 * MS, 1000), Operation(50 * MS, 90 * MS, calls=1), Operation(90 * MS, 99 * MS, calls=2)]
+    ranges = [Range(40 * MS, 41 * MS, "ProfilerStep#0"), Range(89 * MS, 90 * MS, "ProfilerStep#1")]
+    calls = [Call(40 * MS, 40 * MS + 1, correlation=1), Call(89 * MS, 89 * MS + 1, correlation=2)]
+    found = headline(timeline(recording(operations, calls, ranges)).gpus[0])
+    assert found.evidence[-2].startswith("whole recording, 99 ms: copy-bound: ")
+    assert found.evidence[-1].endswith("1 copy of 1 KB at 20 KB/s; 50 ms that no kernel hides")
+
+
+def test_the_first_sentence_weighs_what_could_be_saved_by_the_length_of_the_step() -> None:
+    """95 of 100 ms are more than 600 of 1,000, and what kernels could save is not known here."""
+    first = [copy(0, 600 * MS, 1), Operation(600 * MS, 1000 * MS)]
+    second = [one._replace(device=1) for one in (copy(0, 95 * MS, 1), Operation(95 * MS, 100 * MS))]
+    busy = [Operation(0, 100 * MS, device=2)]
+    assert first_sentence(timeline(recording([*first, *second, *busy]))) == (
+        "GPU 1: copies: 95 ms of 100 ms that no kernel hides"
+    )
+
+
+def test_no_wait_for_the_host_is_one_for_something_else() -> None:
+    operations = [Operation(0, MS, calls=1), Operation(9 * MS, 10 * MS, calls=2), Operation(11 * MS, 12 * MS, calls=3)]
+    calls = [
+        Call(-9, 0, correlation=1), Call(0, 9, correlation=2), Call(10 * MS - 10, 10 * MS + 10, "cudaStreamSynchronize"),
+        Call(11 * MS - 10, 11 * MS - 5, correlation=3),
+    ]  # fmt: skip
+    (gpu,) = timeline(recording(operations, calls)).gpus
+    assert gpu.longest[0].cause == "dependency"
+    assert longest_waits(headline(gpu), 1) == ["1 ms (8.3 %) of host code, after cudaStreamSynchronize"]
 
 
 def test_waits_alike_are_told_once_and_a_step_is_no_place() -> None:

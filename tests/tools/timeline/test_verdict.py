@@ -70,6 +70,24 @@ def test_communication_bound_where_no_kernel_hides_the_collectives() -> None:
     assert "includes waiting for the slowest rank" in gpu.whole.verdict.evidence[-1]
 
 
+@pytest.mark.parametrize(("second", "named"), [(100, 2), (99, 1)])
+def test_evidence_names_collectives_and_copies_that_take_a_tenth_of_the_time(second: int, named: int) -> None:
+    begins = [1000 - second, second]
+    of_collectives = [
+        Operation(0, begins[0], "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+        Operation(1000, 1000 + begins[1], "ncclDevKernel_AllGather_RING_LL"),
+    ]
+    kernel = Operation(1100, 1101)
+    evidence = gpu_of(recording([*of_collectives, kernel])).whole.verdict.evidence
+    assert [one.partition(":")[0] for one in evidence[:-1]] == ["1 x all-reduce", "1 x all-gather"][:named]
+    of_copies = [
+        copy(0, begins[0], 8), copy(1000, 1000 + begins[1], 8, direction=activity.DEVICE_TO_HOST),
+        copy(1100, 1101, 8, direction=activity.DEVICE_TO_DEVICE, stream=8), kernel,
+    ]  # fmt: skip
+    evidence = gpu_of(recording(of_copies)).whole.verdict.evidence
+    assert [one.partition(",")[0] for one in evidence] == ["host to device", "device to host"][:named]
+
+
 def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
     operations = [Operation(10_000 * at + 9_000, 10_000 * at + 10_000, calls=at) for at in range(100)]
     calls = [Call(10_000 * at + 1_000, 10_000 * at + 7_000, correlation=at) for at in range(100)]
@@ -253,6 +271,8 @@ def test_a_verdict_stands_wherever_the_unknown_time_belongs(
     span = compute + copies + communication + sum(causes.values())
     found = verdict_of(span, compute, copies, communication, causes)
     assert sum(part.time_ns for part in found.parts) == span
+    assert [part.share for part in found.parts] == [part.time_ns / span for part in found.parts]
+    assert [part.time_ns for part in found.parts] == sorted((part.time_ns for part in found.parts), reverse=True)
     unknown = sum(causes.get(one, 0) for one in ("unknown", "dependency", "profiler"))
     known = {part.kind: part.time_ns for part in found.parts if part.kind != "unknown"}
     if found.bound is not None:

@@ -30,9 +30,9 @@ names_of_any_kind = st.builds(
 ) | st.text(min_size=1, max_size=40)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["gives"])
-def test_a_rule_gives_what_its_example_says(rule: dict[str, str]) -> None:
-    assert readable_name(rule["example"]) == rule["gives"]
+def test_a_rule_gives_what_its_example_says() -> None:
+    expected = {rule["example"]: rule["gives"] for rule in RULES}
+    assert {example: readable_name(example) for example in expected} == expected
 
 
 @pytest.mark.parametrize(
