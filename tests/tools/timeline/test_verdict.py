@@ -13,7 +13,7 @@ from ncu_parsers.timelines.activity.activity import Window
 from ncu_tools.report.timeline_parts import by_cost
 from ncu_tools.timeline.gaps import CAUSES
 from ncu_tools.timeline.timeline import GpuTimeline, timeline
-from ncu_tools.timeline.verdict import verdict_of
+from ncu_tools.timeline.verdict import bound_words, metrics_of, step_evidence, verdict_of
 from tests.support.activities import Call, Operation, Range, copy, recording
 
 MS = 1_000_000
@@ -259,6 +259,37 @@ def test_a_close_second_is_named_and_no_reason_against_a_verdict_as_nothing_unkn
 def test_waiting_for_a_dependency_is_no_fault_of_the_host() -> None:
     found = verdict_of(100, compute=10, exposed_copies=0, exposed_communication=0, causes={"dependency": 90})
     assert found.bound is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "causes", "words"),
+    [
+        (None, {}, "no verdict"), ("kernels", {}, "GPU busy (kernels)"), ("copy", {}, "copy-bound"),
+        ("launch", {"launch": 5}, "launch-bound"), ("host", {}, "host-bound"),
+        ("host", {"python": 1}, "host-bound (python)"), ("host", {"python": 4, "data loading": 3}, "host-bound (python)"),
+        ("host", {"python": 50, "allocator": 30, "host code": 20, "launch": 90}, "host-bound (python)"),
+        ("host", {"python": 49, "allocator": 31, "host code": 20}, "host-bound"),
+    ],
+)  # fmt: skip
+def test_the_host_is_named_with_the_cause_that_takes_half_of_its_time(
+    bound: str | None, causes: dict[str, int], words: str
+) -> None:
+    assert bound_words(bound, causes) == words
+
+
+@pytest.mark.parametrize(("second", "is_named"), [(45, False), (46, True)])
+def test_a_second_part_is_close_within_a_twentieth_of_the_step(second: int, is_named: bool) -> None:
+    parts = {"compute": 100 - 50 - second, "exposed_copies": 50, "exposed_communication": second}
+    assert ("closely followed by communication" in verdict_of(100, causes={}, **parts).why) == is_named
+
+
+def test_without_a_verdict_the_causes_of_gaps_are_among_the_numbers() -> None:
+    columns = {"compute_ns": 1, "exposed_copies_ns": 2, "exposed_communication_ns": 3, "idle_ns": 9, "gaps": 4}
+    causes = {"unknown": 5, "python": 4, "launch": 0}
+    expected = {"compute_ns": 1, "exposed_copies_ns": 2, "exposed_communication_ns": 3, "idle_ns": 9}
+    assert metrics_of(None, columns, causes) == expected | {"unknown_ns": 5, "python_ns": 4}
+    assert step_evidence(None, columns, causes, []) == ()
+    assert metrics_of("host", columns, causes) == {"gaps": 4, "idle_ns": 9, "python_ns": 4}
 
 
 parts = st.integers(0, 1000)
