@@ -121,7 +121,6 @@ class KernelSums(Generic[Title]):
         self._longest = np.empty(0)
         self._bases: dict[int, set[str]] = {}
         self._evidence: dict[str, list[_Evidence]] = {}
-        self._launches = np.empty(0, np.int64)
 
     def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's kernel."""

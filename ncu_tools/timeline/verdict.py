@@ -83,15 +83,13 @@ def verdict_of(
     times |= {kind: sum(causes.get(cause, 0) for cause in some) for kind, some in PARTS.items()}
     times[UNEXPLAINED] += in_graphs
     parts = tuple(
-        StepPart(kind, time, time / span if span else 0.0)
-        for kind, time in sorted(times.items(), key=lambda one: -one[1])
-        if time
+        StepPart(kind, time, time / span) for kind, time in sorted(times.items(), key=lambda one: -one[1]) if time
     )
     unknown = times.pop(UNEXPLAINED)
     (first, most), (second, next_most) = sorted(times.items(), key=lambda one: -one[1])[:2]
     if unknown and most - next_most <= unknown:  # it could put the second part first
         return StepVerdict(None, _undecided(span, first, most, second, next_most, unknown, in_graphs), None, parts)
-    if not span or not any(times.values()):
+    if not any(times.values()):
         return StepVerdict(None, "nothing ran and nothing is known of the gaps", None, parts)
     why = f"{_of(most, span)} {WORDS[first]}{_close_second(span, first, most, second, next_most)}"
     return StepVerdict(first, why, None if first == KERNELS else most, parts)
@@ -146,7 +144,7 @@ def _undecided(
 
 def _close_second(span: int, first: str, most: int, second: str, next_most: int) -> str:
     """What is said of the second part where it is nearly as large as the first; else nothing."""
-    if not next_most or most - next_most >= facts()["verdict"]["close"] * span:
+    if most - next_most >= facts()["verdict"]["close"] * span:
         return ""
     both = f": the GPU waits for the host in both, {_of(most + next_most, span)}"
     return f"; closely followed by {second}, {_of(next_most, span)}" + (

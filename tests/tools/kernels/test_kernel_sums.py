@@ -77,6 +77,13 @@ class TestKernelSums:
         sums = summed(table(launch("a", dram=10.0), launch("b", dram=30.0))).titled(["ab", "ab"])
         assert (sums.titles, sums.total("dram").tolist()) == (["ab"], [40.0])
 
+    def test_of_kernels_that_become_one_have_the_spread_of_all_launches_that_have_a_time(self) -> None:
+        launches = [launch("a"), launch("b", ns=100.0), launch("b", ns=300.0), launch("c", ns=500.0)]
+        sums = summed(table(*launches)).titled(["one"] * 3)
+        assert sums.deviation_seconds().tolist() == [pytest.approx(200e-9)]
+        sums.merge(summed(table(launch("one", ns=700.0))))
+        assert sums.deviation_seconds().tolist() == [pytest.approx(np.std([100, 300, 500, 700], ddof=1) * 1e-9)]
+
 
 def test_named_sums_take_launches_of_kernels_that_are_seen_later() -> None:
     sums: NamedSums[str] = NamedSums()

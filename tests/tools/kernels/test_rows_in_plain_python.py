@@ -34,8 +34,11 @@ SHORTEST, LONGEST = "gpu__time_duration.sum (minimum)", "gpu__time_duration.sum 
 FULL, PARTIAL = "sass fp64+fp32", "sass fp32; not collected: fp64"
 
 
-def drawn(random: Random, many: bool) -> Launch:
-    """A launch with 1 GB/s and 1 or 2 GFLOP/s at most, most of which is known; of `many`, for some launches."""
+def drawn(random: Random, many: bool, scale: float) -> Launch:
+    """A launch that lacks a little, and averages of several where there are `many`.
+
+    With a `scale` of 1 it is below its ceilings of 1 or 2 GFLOP/s and GB/s.
+    """
 
     def perhaps(chance: float) -> bool:
         return random.random() < chance
@@ -43,10 +46,12 @@ def drawn(random: Random, many: bool) -> Launch:
     ns = random.uniform(100, 1000)
     measures = {} if perhaps(0.04) else {"duration_ns": 0.0 if perhaps(0.04) else ns}
     if not perhaps(0.1):
-        done = {column: 0.0 if perhaps(0.3) else random.uniform(0.1, 0.8) * ns for column in UNITS.values()}
+        done = {column: 0.0 if perhaps(0.3) else random.uniform(0.1, 0.8) * scale * ns for column in UNITS.values()}
         measures["flops"] = sum(done.values()) * (1.1 if perhaps(0.05) else 1)
         measures |= {} if perhaps(0.05) else done
-    moved = {name: 0.0 if perhaps(0.1) else random.uniform(0.1, 1.1) * ns for name in ("dram_bytes", LEAST_BYTES)}
+    moved = {
+        name: 0.0 if perhaps(0.1) else random.uniform(0.1, 1.1) * scale * ns for name in ("dram_bytes", LEAST_BYTES)
+    }
     measures |= {} if perhaps(0.3) else {"dram_bytes": moved["dram_bytes"]}
     least = {} if perhaps(0.4) else {LEAST_BYTES: metric(moved[LEAST_BYTES], "byte")}
     measures |= {column: random.choice((1e9, 2e9)) for column in PEAKS.values() if not perhaps(0.05)}
@@ -54,14 +59,14 @@ def drawn(random: Random, many: bool) -> Launch:
     averaged = many and perhaps(0.3)
     extremes = {SHORTEST: metric(0.5 * ns, "ns"), LONGEST: metric(2 * ns, "ns")} if averaged else {}
     return launch(
-        random.choice("aab"), shares | extremes | least, measures=measures, invocations=random.randint(2, 5) if averaged else None,
-        failed=perhaps(0.05), flops_basis=PARTIAL if perhaps(0.2) else FULL, capability=None,
+        random.choice("aabc"), shares | extremes | least, measures=measures, invocations=random.randint(2, 5) if averaged else None,
+        failed=perhaps(0.12), flops_basis=PARTIAL if perhaps(0.2) else FULL, capability=None,
     )  # fmt: skip
 
 
 def run_of(random: Random) -> list[Launch]:
-    many = random.random() < 0.5
-    return [drawn(random, many) for _ in range(random.choice((1, 2, 3, 12)))]
+    many, scale = random.random() < 0.4, random.choice((1.0, 1.0, 3.0))
+    return [drawn(random, many, scale) for _ in range(random.choice((1, 2, 6, 12, 12)))]
 
 
 def table_of(launches: list[Launch]) -> pa.Table:
@@ -241,7 +246,7 @@ def shown(sums: RunSums) -> Hotspots:
 @given(randoms)
 def test_rows_and_notes_are_the_same_from_parts_of_a_file_and_from_sums_of_several(random: Random) -> None:
     whole = table_of(run_of(random))
-    edges = sorted({0, len(whole), *(random.randint(0, len(whole)) for _ in range(3))})
+    edges = sorted({0, len(whole), *(random.randint(0, len(whole)) for _ in range(4))})
     parts = [whole.slice(begin, end - begin) for begin, end in pairwise(edges)]
     at_once, merged = shown(summed([whole])), summed(parts[:1])
     assert shown(summed(parts)) == at_once
@@ -268,3 +273,10 @@ def test_dram_bounds_a_kernel_of_few_or_no_known_flops_only_near_its_limit(
     made = table(launch("k", measures=measures | peaks, flops_basis=basis))
     (row,) = hotspots(made, ceilings(made)).rows
     assert (row.bound, row.bound_fraction) == (bound[0], close(bound[1]))
+
+
+@pytest.mark.parametrize(("more", "bound"), [(1e5, "FP32"), (1e7, None)])
+def test_flops_of_no_known_unit_leave_no_bound_beyond_a_millionth(more: float, bound: str | None) -> None:
+    measures = {"duration_ns": 1e3, "flops": 1e12 + more, "flops_fp32": 1e12, "dram_bytes": 1.0}
+    made = table(launch("k", measures=measures | {"peak_flops_fp32": 2e18, "peak_dram_bytes": 1e9}))
+    assert hotspots(made, ceilings(made)).rows[0].bound == bound

@@ -10,10 +10,20 @@ from hypothesis import strategies as st
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import Window
 
+from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.report.timeline_parts import by_cost
-from ncu_tools.timeline.gaps import CAUSES
+from ncu_tools.timeline.gaps import CAUSES, LongGap
 from ncu_tools.timeline.timeline import GpuTimeline, timeline
-from ncu_tools.timeline.verdict import verdict_of
+from ncu_tools.timeline.verdict import (
+    WAITS_TOO,
+    bound_words,
+    communication_evidence,
+    copy_evidence,
+    gap_evidence,
+    metrics_of,
+    step_evidence,
+    verdict_of,
+)
 from tests.support.activities import Call, Operation, Range, copy, recording
 
 MS = 1_000_000
@@ -86,6 +96,52 @@ def test_evidence_names_collectives_and_copies_that_take_a_tenth_of_the_time(sec
     ]  # fmt: skip
     evidence = gpu_of(recording(of_copies)).whole.verdict.evidence
     assert [one.partition(",")[0] for one in evidence] == ["host to device", "device to host"][:named]
+
+
+def test_evidence_says_of_copies_what_is_known_of_them() -> None:
+    pinned, pageable = activity.PINNED, activity.PAGEABLE
+    to_host = {"direction": activity.DEVICE_TO_HOST, "source_memory": activity.DEVICE_MEMORY}
+    copies = [
+        copy(0, 100, 3200, source_memory=pageable), copy(200, 300, None, destination_memory=pinned, **to_host),
+        copy(400, 500, 1000, direction=activity.DEVICE_TO_DEVICE, source_memory=activity.DEVICE_MEMORY),
+    ]  # fmt: skip
+    gpu = timeline(recording([*copies, Operation(600, 601)]), machine=find_machine("h100-sxm")).gpus[0]
+    hidden = "100 ns that no kernel hides"
+    assert set(copy_evidence(gpu.copies)) == {
+        f"host to device, pageable memory: 1 copy of 3.2 KB at 32 GB/s, 50.0 % of the link; {hidden}",
+        f"device to host, pinned memory: 1 copy; {hidden}",
+        f"device to device, unknown memory: 1 copy of 1 KB at 10 GB/s; {hidden}",
+    }
+    behind = gpu_of(recording([copy(10, 20, 8), Operation(0, 30, stream=8)]))
+    assert copy_evidence(behind.copies) == ()
+
+
+def test_evidence_has_the_bus_bandwidth_of_collectives_whose_sizes_are_known() -> None:
+    reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    known = {0: activity.CollectiveArguments("allreduce", 4000, 4000, 8)}
+    sentence, waits = communication_evidence(
+        gpu_of(recording([Operation(0, 1000, reduce)], collectives=known)).collectives
+    )
+    assert sentence == "1 x all-reduce: 1 µs, median 1 µs, bus bandwidth at least 7 GB/s"
+    assert waits == WAITS_TOO
+    assert communication_evidence(gpu_of(recording([Operation(0, 1000, reduce)])).collectives)[0].endswith(
+        "median 1 µs"
+    )
+
+
+def test_evidence_of_gaps_ranks_their_causes_and_names_the_longest_gap_of_one_of_these() -> None:
+    def gap(cause: str, host_range: str | None, after_wait: str | None, ns: int = 30) -> LongGap:
+        return LongGap(0, ns, cause, ns, None, None, None, None, host_range, None, after_wait)
+
+    causes = {"python": 10, "data loading": 40, "launch": 90, "allocator": 0}
+    ranked = "data loading 40 ns, python 10 ns"
+    launch = gap("launch", "f", "cudaMalloc", 90)
+    for longest, said in (
+        ([launch, gap("python", "f", "cudaFree"), gap("python", "g", None)], ["longest: 30 ns of python in f, after cudaFree"]),
+        ([launch, gap("python", None, None)], ["longest: 30 ns of python"]),
+        ([launch], []), ([], []),
+    ):  # fmt: skip
+        assert gap_evidence("host", causes, longest) == (ranked, *said)
 
 
 def test_launch_bound_where_short_kernels_wait_for_their_calls() -> None:
@@ -259,6 +315,37 @@ def test_a_close_second_is_named_and_no_reason_against_a_verdict_as_nothing_unkn
 def test_waiting_for_a_dependency_is_no_fault_of_the_host() -> None:
     found = verdict_of(100, compute=10, exposed_copies=0, exposed_communication=0, causes={"dependency": 90})
     assert found.bound is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "causes", "words"),
+    [
+        (None, {}, "no verdict"), ("kernels", {}, "GPU busy (kernels)"), ("copy", {}, "copy-bound"),
+        ("launch", {"launch": 5}, "launch-bound"), ("host", {}, "host-bound"),
+        ("host", {"python": 1}, "host-bound (python)"), ("host", {"python": 4, "data loading": 3}, "host-bound (python)"),
+        ("host", {"python": 50, "allocator": 30, "host code": 20, "launch": 90}, "host-bound (python)"),
+        ("host", {"python": 49, "allocator": 31, "host code": 20}, "host-bound"),
+    ],
+)  # fmt: skip
+def test_the_host_is_named_with_the_cause_that_takes_half_of_its_time(
+    bound: str | None, causes: dict[str, int], words: str
+) -> None:
+    assert bound_words(bound, causes) == words
+
+
+@pytest.mark.parametrize(("second", "is_named"), [(45, False), (46, True)])
+def test_a_second_part_is_close_within_a_twentieth_of_the_step(second: int, is_named: bool) -> None:
+    parts = {"compute": 100 - 50 - second, "exposed_copies": 50, "exposed_communication": second}
+    assert ("closely followed by communication" in verdict_of(100, causes={}, **parts).why) == is_named
+
+
+def test_without_a_verdict_the_causes_of_gaps_are_among_the_numbers() -> None:
+    columns = {"compute_ns": 1, "exposed_copies_ns": 2, "exposed_communication_ns": 3, "idle_ns": 9, "gaps": 4}
+    causes = {"unknown": 5, "python": 4, "launch": 0}
+    expected = {"compute_ns": 1, "exposed_copies_ns": 2, "exposed_communication_ns": 3, "idle_ns": 9}
+    assert metrics_of(None, columns, causes) == expected | {"unknown_ns": 5, "python_ns": 4}
+    assert step_evidence(None, columns, causes, []) == ()
+    assert metrics_of("host", columns, causes) == {"gaps": 4, "idle_ns": 9, "python_ns": 4}
 
 
 parts = st.integers(0, 1000)
