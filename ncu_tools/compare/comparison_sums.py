@@ -26,8 +26,8 @@ from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.model.layers.layers import drop_failed
 from ncu_tools.numbers.statistics import Estimate, Moments, mean_of, of_single_launches
-from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 SCATTERED = ("duration_ns", "dram_bytes")
 """The columns that scatter between launches of the same signature."""
@@ -182,7 +182,7 @@ class SignatureSums:
         return signatures_of(self.sums.titles)
 
 
-def signature_sums_of_run(run: OnDisk | Run) -> SignatureSums:
+def signature_sums_of_run(run: Run) -> SignatureSums:
     """The totals of a run; Parquet files are read in batches, and a dataset is summed by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.

@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
@@ -21,8 +20,8 @@ from ncu_tools.ceilings.levels import bytes_of, needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.ceilings.memory_clock import longest_launches
 from ncu_tools.roofline.scene import Density
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import AnySums, sums_of_run
+from ncu_tools.runs.partition_sums import AnySums, in_batches, sums_of_run
+from ncu_tools.runs.run import Run
 
 DENSE_FROM = 10_000
 """From this number of launches on they are drawn as a density."""
@@ -110,7 +109,7 @@ class Counts:
 class DenseLaunches:
     """The launches of a run for a density, read twice: for their extent, and into the grid that all runs share."""
 
-    def __init__(self, run: OnDisk | Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
+    def __init__(self, run: Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
         """Read the extent of the launches. Raises `NcuBenchError` as `sums_of_run` does."""
         self._run, self._definition = run, definition
         self.extents = self._summed(partial(Extents, levels, definition)).found
@@ -121,7 +120,7 @@ class DenseLaunches:
 
     def _summed(self, new: Callable[[], AnySums]) -> AnySums:
         columns = {*NEEDED, *COLUMNS_OF_LEVELS.values(), *needed_metrics(), "compute_capability"}
-        return sums_of_run(self._run, new, partial(launch_batches, columns=columns))
+        return sums_of_run(self._run, new, partial(in_batches, columns))
 
 
 def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Density | None, int]:

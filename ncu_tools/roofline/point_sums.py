@@ -25,8 +25,8 @@ from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
 from ncu_tools.roofline.views import Look, is_of_several, seen_as, with_points
-from ncu_tools.runs.loading import OnDisk
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 
 @dataclass
@@ -109,7 +109,7 @@ class _PointSums(MergedByField):
             self.signatures |= dict.fromkeys(signatures_in(table)[1])
 
 
-def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
+def points_of(run: Run, machine: Machine | None, look: Look) -> Points:
     """The points of a run in files, read in batches; the files of a dataset are read by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.
@@ -126,7 +126,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
         others |= {*OF_GROUPS["signature"]}
     sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
-    spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
+    spots = ranked(summed.kernels(), sums.kernels.notes(run), time_title=summed.time_title)
     places = sums.intensities.places()
     if is_of_several(look):
         places = where_known(places, spots.rows)

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import has_tensor_work_beside_the_pipe
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.metric_forms import MetricsInAnyForm, with_every_form
 from ncu_parsers.schema.tables import Floats
@@ -27,8 +26,8 @@ from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.names.categories import category_of
 from ncu_tools.numbers.named_sums import NamedSums
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
+from ncu_tools.runs.partition_sums import OF_GROUPS, in_batches, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 SECTORS_PER_REQUEST = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
@@ -405,13 +404,13 @@ def _sm_counts(table: pa.Table) -> Floats:
     return np.array([float(one.sm_count) if one and one.sm_count else np.nan for one in machines], np.float64)[codes]
 
 
-def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
+def sums_to_diagnose(run: Run, group: str) -> DiagnosisSums:
     """Sum what a diagnosis needs of a run, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
     columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *SUMMED, *diagnosis_columns(), RULES}
-    return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_batches, columns=columns))
+    return sums_of_run(run, partial(DiagnosisSums, group), partial(in_batches, columns))
 
 
 def _named(name: str) -> Inputs:

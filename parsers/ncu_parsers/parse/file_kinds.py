@@ -101,6 +101,8 @@ KINDS: tuple[FileKind, ...] = (
 """The first matching kind reads the file; a file that matches none is text."""
 TIMELINES = frozenset(kind.origin for kind in KINDS if kind.origin)
 """The `source` of launches that come from a timeline."""
+KIND = "kind"
+"""The attribute of a source that holds its kind, once that is known."""
 GIT_LFS = b"version https://git-lfs.github.com/spec"
 """The beginning of a pointer of Git LFS, which has the name of the file that it stands for."""
 
@@ -177,7 +179,17 @@ def read_with(sources: Sequence[Source]) -> str:
 
 
 def kind_of(source: Source) -> FileKind | None:
-    """The kind of a file by its first bytes and name; None for text. Raises `NcuBenchError` if it cannot be opened."""
+    """The kind of a file by its first bytes and name; None for text. The bytes of a source are looked at once.
+
+    Raises `NcuBenchError` if it cannot be opened.
+    """
+    known: dict[str, FileKind | None] = vars(source)
+    if KIND not in known:
+        known[KIND] = _kind_by_head(source)
+    return known[KIND]
+
+
+def _kind_by_head(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
     if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts says what it is
         return None

@@ -16,7 +16,7 @@ from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
 from ncu_tools.roofline.scene import LEVELS, Scene
-from ncu_tools.runs.loading import OnDisk, locate
+from ncu_tools.runs.loading import load
 from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import points_summed
 
@@ -71,9 +71,8 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
     tables, notes = {}, []
     with progress("Reading") as reading:
         for path in runs:
-            run = locate(path, reading=reading)
+            run = load(path, reading=reading)
             run = asked.only.of(run) if asked.only is not None else run
-            run = run.read() if isinstance(run, OnDisk) else run
             tables[run.name] = run.table
             notes += [*points_summed(path, asked.only), *run.notes]
     result = instruction_roofline(tables, asked.levels, next(iter(asked.machines), None), asked.group)

@@ -17,7 +17,7 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.kernels.view.columns.column_names import ChosenColumn
     from ncu_tools.kernels.view.columns.column_sums import ColumnSums
-    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.run import Run
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -98,7 +98,7 @@ class MetricColumns:
         return KernelsWithColumns(table.command, columns, rows, notes, extra, asked=names)
 
 
-def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:
+def metric_columns(run: Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:
     """The columns that `wanted` names for the kernels of a run; those of `own` are passed through.
 
     Raises `WrongUsage` for a name that is none.
@@ -106,7 +106,7 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
     from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, chosen
     from ncu_tools.kernels.view.columns.column_sums import column_sums
 
-    of_run = _names_in(run)
+    of_run = run.filled()
     own_by_name = {column.name: column for column in own}
     asked = chosen(wanted, of_run, own_by_name)
     new = [one for one in asked if not isinstance(one, str)]
@@ -125,17 +125,6 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
     notes = [*missing, *_partly_summed(new, values, of_run), *_rare([one for one in new if sums.leaves_out(one)])]
     notes += _shortened(columns, own_by_name)
     return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
-
-
-def _names_in(run: OnDisk | Run) -> list[str]:
-    """The columns of the run's launches that have any value."""
-    from ncu_parsers.parquet.reader import filled_columns
-
-    from ncu_tools.runs.loading import OnDisk
-
-    if isinstance(run, OnDisk):
-        return filled_columns(run.file)
-    return [name for name in run.table.column_names if run.table.column(name).null_count < len(run.table)]
 
 
 def _column(one: ChosenColumn, title: str, sums: ColumnSums, values: dict[str, Any]) -> Column:
@@ -189,13 +178,11 @@ def combined_note(asked: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _why_no_ncu(run: OnDisk | Run) -> str:
+def _why_no_ncu(run: Run) -> str:
     """Why ncu cannot collect what a run lacks, since it is of another vendor's GPU; "" if it can."""
     from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
 
-    from ncu_tools.runs.loading import OnDisk
-
-    return why_no_ncu_for((run.read([VENDOR_COLUMN]) if isinstance(run, OnDisk) else run).table)
+    return why_no_ncu_for(run.read([VENDOR_COLUMN]))
 
 
 def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str], why_no_ncu: str) -> list[str]:

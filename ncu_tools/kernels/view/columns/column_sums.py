@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
@@ -18,8 +17,8 @@ from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
 from ncu_tools.kernels.names.categories import CATEGORY, with_categories
 from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEAN, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
 from ncu_tools.numbers.named_sums import Keys, NamedSums, or_none, ratio
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
+from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, in_batches, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 OF_LAUNCHES = ("source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", *OF_OPERATORS)
 NAME, VALUE = "name", "value"
@@ -259,16 +258,16 @@ def _coded(table: pa.Table, name: str) -> tuple[Keys, Sequence[Value]]:
     return codes.astype(np.int64), texts
 
 
-def column_sums(run: OnDisk | Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:
+def column_sums(run: Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:
     """Sum what `columns` need of a run, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    read = partial(launch_batches, columns=partial(_needed, columns, group))
+    read = partial(in_batches, partial(_needed, columns, group))
     return sums_of_run(run, partial(ColumnSums, columns, group), read)
 
 
-def categories_of_kernels(run: OnDisk | Run) -> dict[str, str]:
+def categories_of_kernels(run: Run) -> dict[str, str]:
     """The category of each kernel by `Hotspot.key`; of one with several operators, that of most of its time."""
     column = ChosenColumn(CATEGORY, CATEGORY, (CATEGORY,), MOST_TIME)
     found = column_sums(run, [column], "name").values(column)
