@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -88,9 +87,9 @@ def layers_of_run(run: Run) -> LayerSums:
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    return sums_of_run(run, LayerSums, partial(in_batches, OF_LAYERS))
+    return sums_of_run(run, LayerSums, in_batches(OF_LAYERS))
 
 
 def categories_of_run(run: Run) -> CategorySums:
     """The categories of a run, read as `layers_of_run` reads layers."""
-    return sums_of_run(run, CategorySums, partial(in_batches, {*OF_LAYERS, *OF_CATEGORIES}))
+    return sums_of_run(run, CategorySums, in_batches({*OF_LAYERS, *OF_CATEGORIES}))

@@ -189,7 +189,8 @@ class Summed(MergedByField):
         else:
             from ncu_tools.ceilings.ceilings import ceilings_of
 
-            columns = needed((), run.contents()[0], run.filled())
+            there = run.contents()
+            columns = needed((), there.names, there.filled)
             whole = run.read([name for name in columns if decides_ceilings(name)])
             notes = tuple(ceilings_of(whole, self.machine).notes)
         return [*self.run.notes(), *notes]

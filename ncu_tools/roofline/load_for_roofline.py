@@ -26,7 +26,7 @@ from ncu_tools.roofline.point_sums import Points, points_of
 from ncu_tools.roofline.roofline import Look
 from ncu_tools.roofline.scene import LAUNCHES, RUNS, short_names
 from ncu_tools.runs import loading, partition_sums
-from ncu_tools.runs.run import Run, notes_in
+from ncu_tools.runs.run import notes_in
 from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import by_point, in_words, is_varied
 
@@ -114,9 +114,10 @@ def load_for(
     run = loading.load(path, reading=reading, engine=engine)
     if only is not None:
         run = only.of(run)
-    _, rows = run.contents()
+    there = run.contents()
+    rows = there.rows
     summed = look.view != LAUNCHES or rows >= density.DENSE_FROM
-    wanted = _columns(run, look, summed=summed)
+    wanted = _columns(there.filled, look, summed=summed)
     # Of launches that are summed only the ceilings are needed, which are medians.
     table = run.in_parts(wanted, partial(density.thinned, of=rows)) if summed else run.read(wanted)
     notes = [*(run.told or notes_in(table))]
@@ -128,7 +129,7 @@ def load_for(
     return Loaded(run.name, table, notes, points)
 
 
-def _columns(run: Run, look: Look, *, summed: bool) -> list[str]:
+def _columns(filled: Sequence[str], look: Look, *, summed: bool) -> list[str]:
     """The columns to read; those without any value would only take time."""
     wanted = {"source", "duration_ns", VENDOR_COLUMN}
     if not summed:
@@ -141,7 +142,7 @@ def _columns(run: Run, look: Look, *, summed: bool) -> list[str]:
     others = levels.needed_metrics() if by_level else ()
     return [
         name
-        for name in run.filled()
+        for name in filled
         if name in wanted or name in others or name.startswith(partition_sums.DEVICE_PREFIXES) or name == "failed"
     ]
 

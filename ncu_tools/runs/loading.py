@@ -152,16 +152,15 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> Ru
     sources = find_sources([path])
     kept = _cache_file(sources)
     if kept is not None and kept.is_file():
-        return Run.in_file(path, kept, _kept_notes(kept))
+        return _in_cache(path, kept)
     if kept is not None and not ranges and len(sources) == 1 and has_ranges_apart(sources[0]):
         kept = kept.with_stem(f"{kept.stem}-gpu-work")
         if kept.is_file():
-            return Run.in_file(path, kept, _kept_notes(kept))
+            return _in_cache(path, kept)
     else:
         ranges = True
-    streamed = _streamed(sources, kept, reading, ranges=ranges) if kept is not None else None
-    if kept is not None and streamed is not None:
-        return Run.in_file(path, kept, _of_reports(streamed))
+    if kept is not None and _streamed(sources, kept, reading, ranges=ranges) is not None:
+        return _in_cache(path, kept)
     is_piped = sources[0].is_piped
     if is_piped and (read := _streamed_at_once(sources, reading)) is not None:
         return read
@@ -169,8 +168,7 @@ def _parsed(path: str, reading: Callable[[Source], None], *, ranges: bool) -> Ru
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
     left_out = (Note(f"{name} was left out: {error.what}", NoteKind.LOST) for name, error in parsed.refused.items())
-    notes = [*parsed.notes, *left_out]
-    notes += _of_reports(parsed)
+    notes = [*parsed.notes, *left_out, *_of_reports(parsed.table)]
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
     return Run.held(sources[0].name if is_piped else path, parsed.table, notes)
@@ -182,20 +180,21 @@ def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], Non
         return None
     with TemporaryDirectory() as folder:
         file = Path(folder) / LAUNCHES
-        streamed = _streamed(sources, file, reading)
-        return Run.held(sources[0].name, read_launches(file), _of_reports(streamed)) if streamed is not None else None
+        if _streamed(sources, file, reading) is None:
+            return None
+        table = read_launches(file)
+        return Run.held(sources[0].name, table, _of_reports(table))
 
 
-def _of_reports(parsed: Parsed) -> list[str]:
-    """Notes and losses of each report."""
-    return [note for report in parsed.reports for note in (*report.notes, *report.losses)]
+def _in_cache(path: str, kept: Path) -> Run:
+    about = read_launches(kept, ())
+    return Run.in_file(path, kept, [*notes_in(about), *_of_reports(about)])
 
 
-def _kept_notes(kept: Path) -> list[str]:
-    """Notes and losses of reports that are cached."""
-    metadata = table_metadata(read_launches(kept, ()))
-    of_reports = (report.get(key, []) for report in metadata.get("reports", []) for key in ("notes", "losses"))
-    return [*metadata.get("notes", []), *(note for notes in of_reports for note in notes)]
+def _of_reports(launches: pa.Table) -> list[str]:
+    """Notes and losses of each report that launches are from."""
+    reports = table_metadata(launches).get("reports", [])
+    return [note for report in reports for key in ("notes", "losses") for note in report.get(key, [])]
 
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from operator import methodcaller
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.datasets.engine import attempted
 from ncu_parsers.derived.operators.python_locations import LOCATION_COLUMNS
 from ncu_parsers.derived.operators.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
 from ncu_parsers.parquet.reader import Choice
@@ -85,20 +87,28 @@ def sums_of_run(run: Run, new: Callable[[], AnySums], read: Callable[[LaunchPart
     Raises `NcuBenchError` if no part can be read.
     """
     rows = _in_rows(run.parts)
+    if not rows:
+        raise run.nothing_in_it()
+    whole = _merged(zip(rows, run.engine.map(partial(_sums_of_row, partial(_sums_of, new, read)), rows), strict=True))
+    whole.reports = dict.fromkeys(run.told or [*run.notes_on_refused, *whole.reports])
+    return whole
+
+
+def _merged(found: Iterable[tuple[Sequence[LaunchPart], AnySums | NcuBenchError]]) -> AnySums:
+    """Merge the sums of several parts, with a note on each that cannot be read. Raises the last error if none can."""
     whole: AnySums | None = None
     lost: dict[str, None] = {}
-    last_error: NcuBenchError | None = None
-    for row, found in zip(rows, run.engine.map(partial(_sums_of_row, new, read), rows), strict=True):
-        if isinstance(found, NcuBenchError):
-            lost |= dict.fromkeys(left_out_note(one, found) for one in row)
-            last_error = found
+    for parts, one in found:
+        if isinstance(one, NcuBenchError):
+            lost |= dict.fromkeys(left_out_note(part, one) for part in parts)
+            error = one
         elif whole is None:
-            whole = found
+            whole = one
         else:
-            whole.merge(found)
+            whole.merge(one)
     if whole is None:
-        raise last_error or run.nothing_in_it()
-    whole.reports = dict.fromkeys(run.told or [*run.notes_on_refused, *whole.reports, *lost])
+        raise error
+    whole.reports |= lost
     return whole
 
 
@@ -108,34 +118,21 @@ def _in_rows(parts: Sequence[LaunchPart]) -> list[list[LaunchPart]]:
     return [list(parts[start : start + length]) for start in range(0, len(parts), length)]
 
 
-def _sums_of_row(
-    new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[pa.Table]], row: Sequence[LaunchPart]
-) -> AnySums:
+def _sums_of_row(sums_of: Callable[[LaunchPart], AnySums], row: Sequence[LaunchPart]) -> AnySums:
     """Sum some parts, one in memory at a time. Raises `NcuBenchError` if none of them can be read."""
-    result: AnySums | None = None
-    left_out: dict[str, None] = {}
-    for part in row:
-        found = new()
-        try:
-            for batch in one_ahead(read(part)):
-                found.add(batch)
-        except NcuBenchError as error:
-            left_out[left_out_note(part, error)] = None
-            last = error
-            continue
-        if result is None:
-            result = found
-        else:
-            result.merge(found)
-    if result is None:
-        raise last
-    result.reports |= left_out
+    return _merged(([part], attempted(sums_of, part)) for part in row)
+
+
+def _sums_of(new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[pa.Table]], part: LaunchPart) -> AnySums:
+    result = new()
+    for batch in one_ahead(read(part)):
+        result.add(batch)
     return result
 
 
-def in_batches(columns: Iterable[str] | Choice, launches: LaunchPart) -> Iterator[pa.Table]:
-    """Yield the launches of a part, a few row groups at a time, with those of `columns` that it has."""
-    return launches.batches(columns)
+def in_batches(columns: Iterable[str] | Choice) -> Callable[[LaunchPart], Iterator[pa.Table]]:
+    """Yields the launches of a part, a few row groups at a time, with those of `columns` that it has."""
+    return methodcaller("batches", columns)
 
 
 def batches_for_sums(launches: LaunchPart, others: Collection[str] = ()) -> Iterator[pa.Table]:

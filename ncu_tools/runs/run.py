@@ -20,7 +20,7 @@ from ncu_parsers.datasets.dataset_layout import RUN, Dataset, LogLine
 from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet import reader
-from ncu_parsers.parquet.reader import Beforehand, Choice, Columns
+from ncu_parsers.parquet.reader import Beforehand, Choice, Columns, Contents
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import own_names
 from ncu_parsers.schema.tables import (
@@ -33,7 +33,8 @@ from ncu_parsers.schema.tables import (
 )
 
 if TYPE_CHECKING:
-    from ncu_parsers.parquet.arrow_dataset import Scanned, ScannedFile
+    import pyarrow.dataset as ds
+    from ncu_parsers.parquet.arrow_dataset import ScannedFile
 
 Result = TypeVar("Result")
 
@@ -62,13 +63,10 @@ class PartInMemory:
         """The launches, whole: to take a part of them would spare no memory."""
         return self.table
 
-    def contents(self) -> tuple[list[str], int]:
-        """The names of all columns, and the number of rows."""
-        return list(self.table.column_names), len(self.table)
-
-    def filled(self) -> list[str]:
-        """The columns that are not entirely null."""
-        return [name for name in self.table.column_names if self.table.column(name).null_count < len(self.table)]
+    def contents(self) -> Contents:
+        """The columns and the number of rows."""
+        names, rows = list(self.table.column_names), len(self.table)
+        return Contents(names, [name for name in names if self.table.column(name).null_count < rows], rows)
 
     def scanned(self) -> None:
         """No file: a query engine gets the table."""
@@ -113,13 +111,9 @@ class PartInFile:
         found = [part(batch) for batch in self.batches(columns)]
         return pa.concat_tables(found).unify_dictionaries() if found else self.read(columns)
 
-    def contents(self) -> tuple[list[str], int]:
-        """The names of all columns, and the number of rows."""
+    def contents(self) -> Contents:
+        """The columns and the number of rows, by the statistics of the file."""
         return reader.contents(self.file)
-
-    def filled(self) -> list[str]:
-        """The columns that are not entirely null, by the statistics of the file."""
-        return reader.filled_columns(self.file)
 
     def scanned(self) -> ScannedFile:
         """What a query engine reads by itself."""
@@ -205,25 +199,30 @@ class Run:
         """`part` of each batch of the launches in files, with one batch in memory at a time."""
         return self._joined(methodcaller("in_parts", columns, part))
 
-    def contents(self) -> tuple[list[str], int]:
-        """The names of all columns, and the number of rows."""
-        found: list[tuple[list[str], int]] = self._each(methodcaller("contents"))[0]
-        return _united([names for names, _ in found]), sum(rows for _, rows in found)
+    def contents(self) -> Contents:
+        """The columns and the number of rows."""
+        found: list[Contents] = self._each(methodcaller("contents"))[0]
+        if len(found) == 1:
+            return found[0]
+        return Contents(
+            contract_first(name for one in found for name in one.names),
+            contract_first(name for one in found for name in one.filled),
+            sum(one.rows for one in found),
+        )
 
-    def filled(self) -> list[str]:
-        """The columns that are not entirely null: reading empty columns takes time too."""
-        return _united(self._each(methodcaller("filled"))[0])
+    def scanned(self) -> tuple[Callable[[], ds.Dataset | pa.Table], list[str]]:
+        """The launches for a query engine, which reads only what it needs, and the notes on them.
 
-    def scanned(self) -> Scanned:
-        """The launches for a query engine, which reads only what it needs; rows of a dataset have the column `run`."""
-        from ncu_parsers.parquet.arrow_dataset import Scanned, joined  # slow to import
+        Rows of a dataset have the column `run`.
+        """
+        from ncu_parsers.parquet.arrow_dataset import joined  # slow to import
 
         found, left_out = self._each(methodcaller("scanned"))
         parts = [one for one in found if one is not None]
         launches = joined(parts) if len(parts) == len(found) else None
         notes = [note for one in parts for note in notes_in(one.schema.empty_table())]
         said = self.told or list(dict.fromkeys([*self.notes_on_refused, *notes, *left_out]))
-        return Scanned(launches or self.read, said)
+        return launches or self.read, said
 
     def _joined(self, function: Callable[[LaunchPart], pa.Table]) -> pa.Table:
         """The tables that `function` makes of the parts, with their metadata merged."""
@@ -270,10 +269,6 @@ def pooled(runs: Sequence[Run]) -> Run:
         concatenated([run.table for run in runs]),
         [note for run in runs for note in run.notes],
     )
-
-
-def _united(names: Sequence[list[str]]) -> list[str]:
-    return names[0] if len(names) == 1 else contract_first(name for each in names for name in each)
 
 
 def notes_in(table: pa.Table) -> list[str]:

@@ -110,8 +110,8 @@ def _launches(run: Run) -> tuple[QueryTable, list[str]]:
     from ncu_tools.runs.sql_query import ComputedColumn, QueryTable
 
     of_name = ComputedColumn(CATEGORY, ("kernel_name", "operator"), category_of_rows)
-    found = run.scanned()
-    return QueryTable(found.launches, lambda: [*run.filled(), CATEGORY], of_name), found.notes
+    launches, notes = run.scanned()
+    return QueryTable(launches, lambda: [*run.contents().filled, CATEGORY], of_name), notes
 
 
 def _kernels(run: Run, machine: Machine | None) -> QueryTable:

@@ -251,7 +251,7 @@ def rule_sums(run: Run, group: str) -> RuleSums:
     Raises `NcuBenchError` as `sums_of_run` does.
     """
     columns = {*OF_SUMS, *OF_GROUPS[group], *(OF_OPERATORS if group == "operator" else ())}
-    return sums_of_run(run, partial(RuleSums, group), partial(in_batches, columns))
+    return sums_of_run(run, partial(RuleSums, group), in_batches(columns))
 
 
 # -------------------------------------------------------------------------------------------------------- as a table

@@ -25,14 +25,6 @@ _FORMAT = ds.ParquetFileFormat(
 
 
 @dataclass(frozen=True)
-class Scanned:
-    """How to get the launches, none of them read yet, and notes on the files."""
-
-    launches: Callable[[], ds.Dataset | pa.Table]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
 class ScannedFile:
     """A file of launches with its schema, and the run that it is of if it belongs to a dataset."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,19 +39,18 @@ ROWS_PER_BATCH = 16 * 1024
 """Row groups are combined to batches of at least this many rows."""
 
 
-def contents(path: File) -> tuple[list[str], int]:
+class Contents(NamedTuple):
+    """The columns of launches, those that are not entirely null (reading others takes time too), and their number."""
+
+    names: list[str]
+    filled: list[str]
+    rows: int
+
+
+def contents(path: File) -> Contents:
     """The columns of a table of launches and the number of its rows. Raises `NcuBenchError` if the file is damaged."""
-    with opened(path) as (file, _):
-        return list(file.schema_arrow.names), int(file.metadata.num_rows)
-
-
-def filled_columns(path: File) -> list[str]:
-    """Columns that are not entirely null, according to the file's statistics; reading empty columns takes time too.
-
-    Raises `NcuBenchError` if the file is damaged.
-    """
     with opened(path) as (file, found):
-        return _filled_of(file, found)
+        return Contents(list(file.schema_arrow.names), _filled_of(file, found), int(file.metadata.num_rows))
 
 
 def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:

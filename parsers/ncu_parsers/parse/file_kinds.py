@@ -101,8 +101,6 @@ KINDS: tuple[FileKind, ...] = (
 """The first matching kind reads the file; a file that matches none is text."""
 TIMELINES = frozenset(kind.origin for kind in KINDS if kind.origin)
 """The `source` of launches that come from a timeline."""
-KIND = "kind"
-"""The attribute of a source that holds its kind, once that is known."""
 GIT_LFS = b"version https://git-lfs.github.com/spec"
 """The beginning of a pointer of Git LFS, which has the name of the file that it stands for."""
 
@@ -184,9 +182,9 @@ def kind_of(source: Source) -> FileKind | None:
     Raises `NcuBenchError` if it cannot be opened.
     """
     known: dict[str, FileKind | None] = vars(source)
-    if KIND not in known:
-        known[KIND] = _kind_by_head(source)
-    return known[KIND]
+    if "kind" not in known:
+        known["kind"] = _kind_by_head(source)
+    return known["kind"]
 
 
 def _kind_by_head(source: Source) -> FileKind | None:

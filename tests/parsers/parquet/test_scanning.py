@@ -121,7 +121,7 @@ class TestADataset:
         table = read_launches(file)
         index = table.schema.get_field_index("context")
         write_table(table.set_column(index, "context", table.column(index).cast(pa.int32())), file)
-        assert isinstance(run_of(root).scanned().launches(), pa.Table)
+        assert isinstance(run_of(root).scanned()[0](), pa.Table)
         assert len(shown("query", str(root), "SELECT context FROM launches")["rows"]) == len(run_of(root).table)
 
     def test_may_be_at_a_url(self, root: Path) -> None:
