@@ -40,7 +40,7 @@ BYTES_OF_A_LAUNCH = 928
 KEEP = (
     "import sys; from pathlib import Path\n"
     "from ncu_parsers.parquet.reader import contents; from ncu_tools.kernels.kernel_cache import cache_kernels\n"
-    "cache_kernels(Path(sys.argv[1])); print(contents(Path(sys.argv[1]))[1])\n"
+    "cache_kernels(Path(sys.argv[1])); print(contents(Path(sys.argv[1])).rows)\n"
 )
 """A program that writes kernels.parquet beside a file, and prints the number of launches in the file."""
 

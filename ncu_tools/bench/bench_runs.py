@@ -51,7 +51,7 @@ def is_bench(path: str) -> bool:
     if not (file.is_file() and is_parquet(file)):
         return False
     try:
-        return set(contents(file)[0]) >= OWN_COLUMNS
+        return set(contents(file).names) >= OWN_COLUMNS
     except NcuBenchError:
         return False
 

@@ -49,8 +49,8 @@ from ncu_tools.compare.same_work import OtherWork, other_work
 from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_times import operators_note
-from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.row_sums import or_none
 from ncu_tools.numbers.statistics import (
     CONFIDENCE,
     Codes,
@@ -203,7 +203,7 @@ def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
 
 def _hotspots(side: SignatureSums, pairs: Codes) -> dict[int, Hotspot]:
     """The signatures of each pair summed to one kernel, by the index of the pair."""
-    return {int(row.kernel): row for row in kernels_of(side.sums.titled([str(pair) for pair in pairs.tolist()]))}
+    return {int(row.kernel): row for row in kernels_of(side.titled([str(pair) for pair in pairs.tolist()]))}
 
 
 def _kernels(
@@ -276,7 +276,7 @@ def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
 
 
 def _step_of_sum(run: SignatureSums, column: str) -> float:
-    return float((run.steps[column] * run.sums.of("launches")).sum())
+    return float((run.steps[column].values * run.launches.values).sum())
 
 
 def _interval_of_runs(
@@ -286,7 +286,7 @@ def _interval_of_runs(
 
     None if kernels without a known scatter take much of either.
     """
-    ours, theirs = (run.iterations.total(column, len(run.sums.titles)) for run in (base, new))
+    ours, theirs = (run.iterations.total(column, len(run.rows)) for run in (base, new))
     if ours is not None and theirs is not None:
         interval = ratio_interval(ours, theirs)
         return None if interval is None else (*interval, OF_ITERATIONS)
@@ -296,7 +296,7 @@ def _interval_of_runs(
         sums = []
         for run, of_pairs, of_strata in codes:
             of, count = (of_pairs, len(pairing.pairs)) if basis == OF_ALL else (of_strata, strata_count)
-            moments = run.moments[column].joined(of, count)
+            moments = run.scatter[column].moments.joined(of, count)
             sums.append(_as_others(moments) if basis == SINGLE_AS_OTHERS else _sum_of_run(moments))
         if all(math.isfinite(variance) for _, variance, _ in sums):
             interval = ratio_interval(sums[0], sums[1])

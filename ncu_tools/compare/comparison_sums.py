@@ -6,7 +6,6 @@ size can be compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -25,9 +24,10 @@ from ncu_tools.compare.matching.launch_signatures import (
 from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.model.layers.layers import drop_failed
+from ncu_tools.numbers.row_sums import Accumulator, Chosen, Family, Rows, Sum
 from ncu_tools.numbers.statistics import Estimate, Moments, mean_of, of_single_launches
-from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 SCATTERED = ("duration_ns", "dram_bytes")
 """The columns that scatter between launches of the same signature."""
@@ -51,48 +51,43 @@ def printed_steps(values: Floats) -> Floats:
 LAUNCHES = "launches"
 
 
-@dataclass
-class IterationSums:
+class IterationSums(Accumulator):
     """The sums of `SCATTERED` columns and the launches of each signature, by its number, in each iteration.
 
     Launches of an iteration are slow together, so that the scatter of whole iterations says more of a run's noise than
     that of its launches, taken one by one. Nothing is `known` if a launch has no iteration, or of too many of them.
     """
 
-    sums: dict[str, dict[tuple[int, int], float]] = field(
-        default_factory=lambda: {column: {} for column in (*SCATTERED, LAUNCHES)}
-    )
-    known: bool = True
+    def __init__(self) -> None:
+        self._rows: Rows[tuple[int, int]] = Rows()
+        self._sums = Family(partial(Sum, self._rows))
+        self.known = True
 
     def add(self, table: pa.Table, signatures: Codes) -> None:
         """Add launches with the signature of each."""
         named = tables.floats(table, "iteration")
-        if not self.known or np.isnan(named).any():
-            self._forget()
-            return
-        keys, place = np.unique(np.stack([signatures, named.astype(np.int64)]), axis=1, return_inverse=True)
-        of_each = [(int(signature), int(iteration)) for signature, iteration in keys.T.tolist()]
-        values = {column: of_single_launches(table, column) for column in SCATTERED}
-        for column, amounts in (values | {LAUNCHES: np.ones(len(table))}).items():
-            found = np.bincount(place.reshape(-1), amounts, len(of_each)).tolist()
-            self._take(column, dict(zip(of_each, found, strict=True)))
+        self.known &= not np.isnan(named).any()
+        if self.known:
+            keys, place = np.unique(np.stack([signatures, named.astype(np.int64)]), axis=1, return_inverse=True)
+            self._rows.use([(signature, iteration) for signature, iteration in keys.T.tolist()], place.reshape(-1))
+            for column in SCATTERED:
+                self._sums.made(column).add(of_single_launches(table, column))
+            self._sums.made(LAUNCHES).count(np.ones(len(table)))
+        self._forget_many()
 
     def merge(self, other: IterationSums, numbers: Codes) -> None:
         """Merge later launches into these; signature i of `other` is signature `numbers[i]` here."""
-        if not self.known or not other.known:
-            self._forget()
-            return
-        for column, more in other.sums.items():
-            self._take(column, {(int(numbers[signature]), at): amount for (signature, at), amount in more.items()})
+        self.known &= other.known
+        if self.known:
+            theirs = [(int(numbers[signature]), iteration) for signature, iteration in other._rows.numbers]
+            self._sums.merge(other._sums, self._rows.use(theirs))
+        self._forget_many()
 
-    def _take(self, column: str, more: dict[tuple[int, int], float]) -> None:
-        sums = self.sums[column]
-        sums |= {key: sums.get(key, 0.0) + amount for key, amount in more.items()}
-        if len(sums) > MOST_KEPT:
-            self._forget()
-
-    def _forget(self) -> None:
-        self.known, self.sums = False, {column: {} for column in self.sums}
+    def _forget_many(self) -> None:
+        self.known &= len(self._rows) <= MOST_KEPT
+        if not self.known:
+            self._rows = Rows()
+            self._sums = Family(partial(Sum, self._rows))
 
     def of_groups(self, column: str, groups: Codes, count: int, weights: Floats | None = None) -> Floats | None:
         """The sums of groups of signatures in each iteration: float64, shape (iterations, groups).
@@ -100,11 +95,11 @@ class IterationSums:
         `groups` has the group of each signature, of `count`, and `weights` what its launches are multiplied by. None
         unless there are two iterations or more.
         """
-        keys = np.array(list(self.sums[column]), np.int64).reshape(-1, 2)
+        keys = np.array(list(self._rows.numbers), np.int64).reshape(-1, 2)
         iterations, place = np.unique(keys[:, 1], return_inverse=True)
         if not self.known or len(iterations) < LEAST_ITERATIONS:
             return None
-        amounts = np.array(list(self.sums[column].values()))
+        amounts = self._sums[column].values
         if weights is not None:
             weight = weights[keys[:, 0]]
             amounts = np.where(weight > 0, amounts * weight, 0.0)
@@ -121,20 +116,36 @@ class IterationSums:
         return len(each) * mean, len(each) ** 2 * variance, freedom
 
 
-@dataclass
-class SignatureSums:
+class Scatter(Accumulator):
+    """The moments of a value of the launches of each signature."""
+
+    def __init__(self, rows: Rows[LaunchSignature]) -> None:
+        self._rows = rows
+        self.moments = Moments(*np.empty((3, 0)))
+
+    def add(self, moments: Moments, numbers: Codes) -> None:
+        """Add moments, of the signatures of these numbers."""
+        self.moments = self.moments.behind(moments, numbers, len(self._rows))
+
+    def merge(self, other: Scatter, numbers: Codes) -> None:
+        """See `Accumulator.merge`."""
+        self.add(other.moments, numbers)
+
+
+class SignatureSums(KernelSums[LaunchSignature]):
     """Totals and scatter per launch signature, in the order of first launches, and those of whole iterations.
 
-    Failed launches are left out. `observed` are the conditions of all launches. `steps` (float64, one per signature)
-    bounds the rounding of values printed with three digits; 0 if any value has more.
+    Failed launches are left out. `observed` are the conditions of all launches. `steps` bounds the rounding of values
+    printed with three digits, per signature; 0 if any value has more.
     """
 
-    sums: KernelSums[LaunchSignature] = field(default_factory=KernelSums)
-    moments: dict[str, Moments] = field(default_factory=lambda: {key: Moments(*np.empty((3, 0))) for key in SCATTERED})
-    steps: dict[str, Floats] = field(default_factory=lambda: {column: np.empty(0) for column in SCATTERED})
-    iterations: IterationSums = field(default_factory=IterationSums)
-    observed: Observed = field(default_factory=Observed)
-    reports: dict[str, None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.scatter = Family(partial(Scatter, self.rows))
+        self.steps = Family(partial(Chosen, self.rows, np.fmin.at))
+        self.iterations = IterationSums()
+        self.observed = Observed()
+        self.reports: dict[str, None] = {}
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
@@ -142,47 +153,27 @@ class SignatureSums:
         self.reports |= notes_of_reports(table)
         succeeded = drop_failed(table)
         codes, signatures = signatures_in(succeeded)
-        self.sums.add(Launches(succeeded, ceilings_of(succeeded)), codes, signatures)
-        numbers = self._numbers(signatures)
+        self.add_launches(Launches(succeeded, ceilings_of(succeeded)), codes, signatures)
+        numbers = self.rows.use(signatures)
         self.iterations.add(succeeded, numbers[codes])
-        for column, moments in self.moments.items():
-            new = Moments.of(of_single_launches(succeeded, column), codes, len(signatures))
-            self.moments[column] = moments.behind(new, numbers, len(self.sums.titles))
-            self._take_steps(column, numbers[codes], printed_steps(tables.floats(succeeded, column)))
-
-    def merge(self, other: SignatureSums) -> None:
-        """Merge the totals of later launches into these; see `KernelSums.merge`."""
-        self.sums.merge(other.sums)
-        numbers = self._numbers(other.sums.titles)
-        for column, moments in self.moments.items():
-            self.moments[column] = moments.behind(other.moments[column], numbers, len(self.sums.titles))
-            self._take_steps(column, numbers, other.steps[column])
-        self.iterations.merge(other.iterations, numbers)
-        self.observed.merge(other.observed)
-        self.reports |= other.reports
-
-    def _take_steps(self, column: str, numbers: Codes, steps: Floats) -> None:
-        known = self.steps[column]
-        self.steps[column] = np.concatenate([known, np.full(len(self.sums.titles) - len(known), np.inf)])
-        np.minimum.at(self.steps[column], numbers, steps)
-
-    def _numbers(self, signatures: list[LaunchSignature]) -> Codes:
-        return np.array([self.sums.number(signature) for signature in signatures], np.int64)
+        for column in SCATTERED:
+            moments = Moments.of(of_single_launches(succeeded, column), codes, len(signatures))
+            self.scatter.made(column).add(moments, numbers)
+            self.steps.made(column).add(numbers[codes], printed_steps(tables.floats(succeeded, column)))
 
     def totals(self, measure: str) -> Floats:
         """The sum of "time" (ns), "flops" or "dram_bytes", one per signature; NaN if a launch lacks it."""
         if measure == "time":
-            is_known = self.sums.of("timed") == self.sums.of("launches")
-            return np.where(is_known, self.sums.of("seconds") * 1e9, np.nan)
-        return self.sums.total({"flops": "flops", "dram_bytes": "dram"}[measure])
+            return self.times.whole(self.launches) * 1e9
+        return (self.flops if measure == "flops" else self.dram).whole(self.launches)
 
     @property
     def signatures(self) -> Signatures:
         """The signatures as columns."""
-        return signatures_of(self.sums.titles)
+        return signatures_of(self.titles)
 
 
-def signature_sums_of_run(run: OnDisk | Run) -> SignatureSums:
+def signature_sums_of_run(run: Run) -> SignatureSums:
     """The totals of a run; Parquet files are read in batches, and a dataset is summed by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.

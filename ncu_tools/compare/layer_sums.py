@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays
 
 from ncu_tools.compare.layer_work import LayerWork
@@ -19,8 +17,8 @@ from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
 from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK
 from ncu_tools.model.layers.layers import NEEDED, condensed
 from ncu_tools.numbers.merged_by_field import MergedByField
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
+from ncu_tools.runs.partition_sums import in_batches, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 OF_LAYERS = {*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz", "grid", "block"}
 
@@ -84,14 +82,14 @@ def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
     return pa.concat_tables([table, more], promote_options="permissive").unify_dictionaries().combine_chunks()
 
 
-def layers_of_run(run: OnDisk | Run) -> LayerSums:
+def layers_of_run(run: Run) -> LayerSums:
     """The layers of a run; Parquet files are read in batches, and a dataset is read by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    return sums_of_run(run, LayerSums, partial(launch_batches, columns=OF_LAYERS))
+    return sums_of_run(run, LayerSums, in_batches(OF_LAYERS))
 
 
-def categories_of_run(run: OnDisk | Run) -> CategorySums:
+def categories_of_run(run: Run) -> CategorySums:
     """The categories of a run, read as `layers_of_run` reads layers."""
-    return sums_of_run(run, CategorySums, partial(launch_batches, columns={*OF_LAYERS, *OF_CATEGORIES}))
+    return sums_of_run(run, CategorySums, in_batches({*OF_LAYERS, *OF_CATEGORIES}))

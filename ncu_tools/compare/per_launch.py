@@ -84,7 +84,7 @@ class _Side:
 
     def scatter(self, column: str, pairs: int, strata: int) -> dict[str, Totals]:
         """The weighted sum of each pair with its variance, from the scatter within strata, or of all its launches."""
-        moments = self.run.moments[column].only(self.weight > 0)
+        moments = self.run.scatter[column].moments.only(self.weight > 0)
         pair_of, weight_of = np.zeros(strata, np.int64), np.zeros(strata)
         pair_of[self.strata], weight_of[self.strata] = self.pair, self.weight
         within = moments.joined(self.strata, strata)
@@ -109,7 +109,7 @@ class Mix:
 
     def steps(self, column: str) -> Floats:
         """The largest effect of printed digits on the difference of each pair's means; float64, one per pair."""
-        found = [side.mean(side.run.steps[column] * side.launches, len(self.compares)) for side in self._sides]
+        found = [side.mean(side.run.steps[column].values * side.launches, len(self.compares)) for side in self._sides]
         return np.nan_to_num((found[0] + found[1]) / 2)
 
     def intervals(
@@ -175,7 +175,7 @@ def mix_of(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Mix:
     common[np.intersect1d(pairing.base_strata, pairing.new_strata)] = True
     sides = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
     strata = [np.where(common[own], own, strata_count + pair) for _, pair, own in sides]
-    launches = [run.sums.of("launches") for run, _, _ in sides]
+    launches = [run.launches.values for run, _, _ in sides]
     before, after = (np.bincount(of, count, strata_count + pairs) for of, count in zip(strata, launches, strict=True))
     weights = (after > 0).astype(np.float64), before / np.maximum(after, 1)
     weighed = [

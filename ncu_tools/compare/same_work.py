@@ -48,7 +48,7 @@ def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Oth
     pairs = len(pairing.pairs)
     sides = ((pairing.base, pairing.base_strata, base), (pairing.new, pairing.new_strata, new))
     strata = 1 + max((int(own.max(initial=-1)) for _, own, _ in sides), default=-1)
-    launches = [run.sums.of("launches") for _, _, run in sides]
+    launches = [run.launches.values for _, _, run in sides]
     before, after = (np.bincount(codes, count, pairs) for (codes, _, _), count in zip(sides, launches, strict=True))
     ours, theirs = (np.bincount(own, count, strata) for (_, own, _), count in zip(sides, launches, strict=True))
     differs = np.zeros(pairs, bool)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import rows_of
-from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, MOSTLY_KNOWN, OF_SEVERAL, title_and_device
+from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, OF_SEVERAL, title_and_device
 from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
@@ -42,8 +43,8 @@ from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.kernels.operator_work import WorkCoverage, with_work_of_operators
 from ncu_tools.numbers.merged_by_field import MergedByField
-from ncu_tools.numbers.named_sums import NamedSums, or_none
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.numbers.row_sums import MOSTLY_KNOWN, Family, RowSums, Sum, or_none
 
 FOLLOW_FROM = {
     "flops": ("flops_per_s", "unit"),
@@ -76,7 +77,6 @@ NEAR_ITS_LIMIT = 0.8
 
 Rows = tuple[npt.NDArray[np.int64], Sequence[str]]
 """The number of the row of each launch, and the keys of the rows (`kernel_row.row_key`)."""
-SEVERAL_REPORTS = ""
 
 
 def hotspots(
@@ -107,7 +107,6 @@ class RunSums(MergedByField):
         self._counts = _NoteCounts()
         self._uncategorised = Uncategorised() if group == CATEGORY else None
         self._ran = KernelsOfRows()
-        self._reports = _ReportsOfRows()
 
     def add(self, table: pa.Table, ceilings: Ceilings, rows: Rows | None = None) -> None:
         """Add launches with their ceilings; `rows` are other rows than those of the group."""
@@ -115,8 +114,7 @@ class RunSums(MergedByField):
             table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
         keys, titles = rows_of(table, self._group) if rows is None else rows
-        self._sums.add(launches, keys, titles)
-        self._reports.add(table, keys, titles)
+        self._sums.add_launches(launches, keys, titles)
         self._counts.add(launches)
         if self._known is not None:
             self._known.add(launches, keys, titles)
@@ -153,70 +151,45 @@ class RunSums(MergedByField):
     def _placed(self, row: Hotspot) -> Hotspot:
         """The row, which had its key for a title, with its device and report."""
         title, device = title_and_device(row.kernel)
-        return replace(row, kernel=title, device=device, report=self._reports.of_row(row.kernel))
+        reports = self._sums.from_reports.of(self._sums.number(row.kernel))
+        return replace(row, kernel=title, device=device, report=reports[0] if len(reports) == 1 else None)
 
 
-class _ReportsOfRows:
-    """The report that each row is from."""
-
-    def __init__(self) -> None:
-        self._report_of: dict[str, str] = {}
-
-    def add(self, table: pa.Table, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
-        """Add launches; `keys` is the index in `titles` of each launch's row."""
-        codes, names = tables.codes(table, "report")
-        for pair in np.flatnonzero(np.bincount(keys * len(names) + codes)).tolist():
-            name = names[pair % len(names)]
-            if name is not None:
-                self._take(titles[pair // len(names)], name)
-
-    def merge(self, other: _ReportsOfRows) -> None:
-        """Merge what is known of later launches."""
-        for row, report in other._report_of.items():
-            self._take(row, report)
-
-    def _take(self, row: str, report: str) -> None:
-        if self._report_of.setdefault(row, report) != report:
-            self._report_of[row] = SEVERAL_REPORTS
-
-    def of_row(self, row: str) -> str | None:
-        """The report of a row; None if there are several."""
-        return self._report_of.get(row) or None
-
-
-class _KnownTimes(MergedByField):
+class _KnownTimes(RowSums[tuple[str, str]]):
     """Of rows of several kernels, the share of a row's time that kernels take of which something is known.
 
     A kernel of which it is known for some launches counts whole, as in a row of its own.
     """
 
     def __init__(self) -> None:
-        self._sums: NamedSums[tuple[str, str]] = NamedSums()
-        """The sums of each row and kernel."""
+        super().__init__()
+        self._seconds = Sum(self.rows)
+        self._known = Family(partial(Sum, self.rows))
+        """The number of launches, by what is known of them."""
 
     def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's row."""
         codes, names = tables.codes(launches.table, "kernel_name")
         pairs, places = np.unique(keys * len(names) + codes, return_inverse=True)
         found = [(titles[pair // len(names)], names[pair % len(names)] or "?") for pair in pairs.tolist()]
-        self._sums.use(found, places.reshape(-1))
-        self._sums.add("seconds", launches.seconds * launches.weight, launches.running)
+        self.rows.use(found, places.reshape(-1))
+        self._seconds.add(launches.seconds * launches.weight, launches.running)
         flops, dram, least, traffic = (
             ~np.isnan(amount) & launches.running
             for amount in (launches.flops, launches.dram, launches.least, launches.traffic)
         )
         known = {"flops": flops, "dram": dram, "least": least, "flops and bytes": flops & traffic}
         for what, of_launches in (known | {"bound": launches.judged}).items():
-            self._sums.count([what], of_launches)
+            self._known.made(what).count(of_launches)
 
     def shares(self) -> dict[str, dict[str, float]]:
         """Of each row, the one with most time first, the share for each of `FOLLOW_FROM`; 0 in rows without time."""
         titles: dict[str, int] = {}
-        rows = np.array([titles.setdefault(row, len(titles)) for row, _ in self._sums.numbers], np.int64)
-        seconds = self._sums.of("seconds")
+        rows = np.array([titles.setdefault(row, len(titles)) for row, _ in self.rows.numbers], np.int64)
+        seconds = self._seconds.values
         whole = np.bincount(rows, seconds, len(titles))
         shares = {
-            what: np.bincount(rows, np.where(self._sums.of(what) > 0, seconds, 0.0), len(titles))
+            what: np.bincount(rows, np.where(self._known[what].values > 0, seconds, 0.0), len(titles))
             / np.where(whole > 0, whole, 1.0)
             for what in FOLLOW_FROM
         }
@@ -297,27 +270,26 @@ class KernelsOfRows(MergedByField):
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
     """A row per kernel, without its share of the run."""
-    count, partial = sums.of("launches"), sums.of("partial")
+    count, lower_bound = sums.launches.values, sums.partial.values
     bounds, units, flags, titles = _bounds(sums), sums.main_units(), sums.flags(), sums.titles
-    roofs, judged = sums.of("roof seconds"), sums.of("judged seconds")
-    all_timed = (sums.of("timed") == count) & (count > 0)
+    roofs, judged = sums.roof_seconds.values, sums.judged_seconds.values
     numbers = {
-        "time_total_ns": np.where(all_timed, sums.of("seconds"), np.nan) * 1e9,
-        "time_mean_ns": sums.mean_seconds() * 1e9,
-        "time_min_ns": sums.shortest_seconds() * 1e9,
-        "time_max_ns": sums.longest_seconds() * 1e9,
-        "time_std_ns": sums.deviation_seconds() * 1e9,
-        "flops": sums.total("flops"),
-        "flops_per_s": sums.rate("flops"),
-        "dram_bytes": sums.total("dram"),
-        "dram_bytes_per_s": sums.rate("dram"),
-        "least_bytes": sums.total("least"),
-        "least_bytes_per_s": sums.rate("least"),
-        "arithmetic_intensity": sums.intensity(),
-        "sm_busy": sums.busy("sm"),
-        "memory_busy": sums.busy("memory"),
+        "time_total_ns": sums.times.whole(sums.launches) * 1e9,
+        "time_mean_ns": sums.times.mean() * 1e9,
+        "time_min_ns": sums.times.shortest.values * 1e9,
+        "time_max_ns": sums.times.longest.values * 1e9,
+        "time_std_ns": sums.times.deviation() * 1e9,
+        "flops": sums.flops.whole(sums.launches),
+        "flops_per_s": sums.flops.rate.values,
+        "dram_bytes": sums.dram.whole(sums.launches),
+        "dram_bytes_per_s": sums.dram.rate.values,
+        "least_bytes": sums.least.whole(sums.launches),
+        "least_bytes_per_s": sums.least.rate.values,
+        "arithmetic_intensity": sums.intensity.values,
+        "sm_busy": sums.busy["sm"].mean_of_all(sums.launches),
+        "memory_busy": sums.busy["memory"].mean_of_all(sums.launches),
     }
-    work = {unit: sums.total(unit) for unit in sums.used_units()}
+    work = {unit: sums.work[unit].whole(sums.launches) for unit in sums.used_units()}
     rows = []
     for key in sums.kernels():
         row = Hotspot(
@@ -328,8 +300,8 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
             bound=bounds[key][0],
             bound_fraction=bounds[key][1],
             unit=units[key],
-            flops_basis=BETWEEN_BASES.join(sorted(sums.bases(key))) or None,
-            flops_lower_bound=bool(partial[key]) and not np.isnan(numbers["flops_per_s"][key]),
+            flops_basis=BETWEEN_BASES.join(sorted(sums.bases.of(key))) or None,
+            flops_lower_bound=bool(lower_bound[key]) and not np.isnan(numbers["flops_per_s"][key]),
             flag=flags.get(key),
             work={unit: or_none(amount[key]) for unit, amount in work.items()},
             **{name: or_none(values[key]) for name, values in numbers.items()},  # type: ignore[arg-type]
@@ -343,8 +315,8 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
 
     Without any FLOPs, DRAM is the bound where it is near its limit.
     """
-    partial, without_flops = sums.of("judged partial"), sums.of("flops known") == 0
-    least, measured = sums.of("dram least"), sums.of("dram measured")
+    partial, without_flops = sums.judged_partial.values, sums.flops.launches.values == 0
+    least, measured = sums.needs["dram"].least.values, sums.needs["dram"].measured.values
     result: list[tuple[str | None, float | None]] = []
     for kernel, bound in enumerate(sums.bounds()):
         if without_flops[kernel] and least[kernel] > 0 and least[kernel] >= NEAR_ITS_LIMIT * measured[kernel]:

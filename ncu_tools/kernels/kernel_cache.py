@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from ncu_launch.files.typed_json import record_of
 from ncu_launch.version import VERSION
-from ncu_parsers.datasets.dataset_layout import Dataset
-from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.checked_open import fingerprint
-from ncu_parsers.parquet.reader import contents, filled_columns, read_beside, read_launches
+from ncu_parsers.parquet.reader import read_beside
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import SCHEMA_VERSION
@@ -29,25 +27,24 @@ from ncu_tools.ceilings.machine_files import Machine, machine_files
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.kernels.kernel_row import NOT_OF_KERNELS, ORDERS, Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.numbers.merged_by_field import MergedByField
-from ncu_tools.runs.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.runs.partition_sums import (
     OF_GROUPS,
     batches_for_sums,
     decides_ceilings,
     needed,
     notes_of_reports,
-    sums_of_dataset,
-    sums_of_file,
+    sums_of_run,
 )
+from ncu_tools.runs.run import Run
 from ncu_tools.runs.varied_run import Values, by_point
 
 if TYPE_CHECKING:
     from ncu_tools.kernels.hotspots import Rows, RunSums
 
+KERNELS = "kernels.parquet"
 
-def hotspots_of(
-    run: OnDisk | Run, machine: Machine | None = None, *, by: str = "time", group: str = "name"
-) -> Hotspots:
+
+def hotspots_of(run: Run, machine: Machine | None = None, *, by: str = "time", group: str = "name") -> Hotspots:
     """The kernels of a run, as `hotspots` gives them for its whole table; the run's notes come first.
 
     Launches of a Parquet file are never all in memory; if its kernels are cached, launches are not read. Raises
@@ -57,23 +54,14 @@ def hotspots_of(
     points = by_point(run)
     if points:
         return _of_points(points, machine, by=by, group=group)
-    if not isinstance(run, OnDisk):
-        from ncu_tools.ceilings.ceilings import ceilings_of
-        from ncu_tools.kernels.hotspots import hotspots
-
-        result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
-        return replace(result, notes=[*run.notes, *result.notes])
-    if isinstance(run.file, Dataset):
-        whole = sums_of_dataset(run.file, partial(_sums_of, machine, group))
-        return whole.ranked([*run.notes, *whole.reports], run.file, by)
-    kept = None
-    if machine is None and group == "name" and isinstance(run.file, Path):
-        kept = cached_kernels(run.file)
+    kept = cached_kernels(run.path) if machine is None and group == "name" and run.path is not None else None
     if kept is not None:
         rows, about = kept
-        notes = [*(run.notes or about.said), *about.notes]
+        notes = [*(run.told or about.said), *about.notes]
         return ranked(rows, notes, by=by, time_title=about.time_title, devices=about.devices)
-    return _sums_of(machine, group, run.file).ranked(run.notes or notes_of(run.file), run.file, by)
+    summed = _sums_of(machine, group, run)
+    notes, whole = [*summed.reports, *summed.notes(run)], summed.run
+    return ranked(whole.kernels(), notes, by=by, time_title=whole.time_title, devices=whole.devices)
 
 
 def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *, by: str, group: str) -> Hotspots:
@@ -97,9 +85,9 @@ def cache_kernels(launches: Path) -> Path | None:
     Returns None if another process replaced the launches meanwhile, and so has to write the kernels. Raises
     `NcuBenchError` if a file cannot be read or written.
     """
-    made_of = _made_of(launches)
-    summed = _sums_of(None, "name", launches)
-    notes, said = summed.notes(launches), notes_of(launches)
+    made_of, run = _made_of(launches), Run.in_file(str(launches), launches)
+    summed = _sums_of(None, "name", run)
+    notes, said = summed.notes(run), run.notes
     if _made_of(launches) != made_of:
         return None
     path = launches.with_name(KERNELS)
@@ -188,17 +176,12 @@ class Summed(MergedByField):
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
         self.seen[tuple(ceilings.notes), from_file] = None
 
-    def ranked(self, said: Iterable[str], file: File | Dataset, by: str) -> Hotspots:
-        """The kernels, with the notes that are `said` of the file first."""
-        notes, run = [*said, *self.notes(file)], self.run
-        return ranked(run.kernels(), notes, by=by, time_title=run.time_title, devices=run.devices)
-
-    def notes(self, file: File | Dataset) -> list[str]:
-        """Notes on missing or unusual values of the launches, and on the sources of their ceilings.
+    def notes(self, run: Run) -> list[str]:
+        """Notes on missing or unusual values of the launches of `run`, and on the sources of their ceilings.
 
         Raises `NcuBenchError` if the file they were read from is damaged now.
         """
-        if isinstance(file, Dataset):
+        if len(run.parts) > 1:
             return [*self.run.notes(), *_merged(list(dict.fromkeys(note for notes, _ in self.seen for note in notes)))]
         if len(self.seen) == 1:
             # Medians that print alike in every batch print alike over all of them.
@@ -206,18 +189,22 @@ class Summed(MergedByField):
         else:
             from ncu_tools.ceilings.ceilings import ceilings_of
 
-            columns = needed((), contents(file)[0], filled_columns(file))
-            whole = read_launches(file, [name for name in columns if decides_ceilings(name)])
+            there = run.contents()
+            columns = needed((), there.names, there.filled)
+            whole = run.read([name for name in columns if decides_ceilings(name)])
             notes = tuple(ceilings_of(whole, self.machine).notes)
         return [*self.run.notes(), *notes]
 
 
-def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
+def _sums_of(machine: Machine | None, group: str, run: Run) -> Summed:
+    read = partial(batches_for_sums, others=OF_GROUPS[group])
+    return sums_of_run(run, partial(_no_sums, machine, group), read)
+
+
+def _no_sums(machine: Machine | None, group: str) -> Summed:
     from ncu_tools.kernels.hotspots import RunSums
 
-    return sums_of_file(
-        lambda: Summed(RunSums(group), machine), partial(batches_for_sums, others=OF_GROUPS[group]), launches
-    )
+    return Summed(RunSums(group), machine)
 
 
 def _merged(notes: Sequence[str]) -> list[str]:

@@ -33,9 +33,6 @@ NAMES_OF_KERNELS = frozenset({"name", "short", "grid"})
 
 OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location", "report", "device"})
 """Groupings whose rows may be several kernels: what some of them do says little of the others."""
-MOSTLY_KNOWN = 0.9
-"""Least share of the time of a row of several kernels in which something is known, for what follows from it."""
-
 FLAGS_NOTED = 3
 """The number of flagged kernels that notes name."""
 

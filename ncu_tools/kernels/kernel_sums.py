@@ -7,7 +7,8 @@ as its whole table, in memory that grows only with the number of kernels.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,25 @@ from ncu_tools.ceilings.work_by_unit import (
     total_of,
     work_by_unit,
 )
-from ncu_tools.numbers.named_sums import Keys, Mask, NamedSums, Title, extended, or_none, ratio
+from ncu_tools.numbers.row_sums import (
+    Accumulator,
+    Chosen,
+    Family,
+    Keys,
+    Mask,
+    Mean,
+    Quotient,
+    Rated,
+    Rows,
+    RowSums,
+    Seen,
+    Sum,
+    Title,
+    Total,
+    first_at,
+    or_none,
+    ratio,
+)
 from ncu_tools.runs.partition_sums import BUSY
 
 Other = TypeVar("Other", bound=Hashable)
@@ -108,48 +127,162 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
         return np.where(amount == 0, 0.0, amount / ceiling)
 
 
-class KernelSums(Generic[Title]):
-    """Sums over the launches of each kernel. Kernels are numbered in the order in which they are first seen.
+class Times(Total):
+    """The times of launches in s: their sum, extremes and spread."""
 
-    The title of a kernel is its key: a name, or whatever else launches are grouped by.
+    def __init__(self, rows: Rows[Any]) -> None:
+        super().__init__(rows)
+        self._first = Chosen(rows, first_at)
+        self.shortest, self.longest = Chosen(rows, np.fmin.at), Chosen(rows, np.fmax.at)
+        self._averaged, self._distance, self._squares = Sum(rows), Sum(rows), Sum(rows)
+
+    def add(self, launches: Launches, keys: Keys) -> None:
+        """Add times, and their distances from the row's first time: squares of distances keep enough digits."""
+        seconds, timed = launches.seconds, ~np.isnan(launches.seconds) & launches.succeeded
+        self.sum.add(seconds * launches.weight, timed)
+        self.launches.count(np.where(timed, launches.weight, 0.0))
+        self._averaged.count(launches.averaged & timed)
+        self._first.add(keys[timed], seconds[timed])
+        distance = seconds - self._first.values[keys]
+        self._distance.add(distance, timed)
+        self._squares.add(distance**2, timed)
+        self.shortest.add(keys[timed], np.fmin(seconds, launches.shortest)[timed])
+        self.longest.add(keys[timed], np.fmax(seconds, launches.longest)[timed])
+
+    def merge(self, other: Times, numbers: Keys) -> None:
+        """Merge later times; distances are then from the first launches here.
+
+        With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
+        """
+        self._first.merge(other._first, numbers)
+        step = np.nan_to_num(other._first.values - self._first.values[numbers])
+        count, distance = other.launches.values, other._distance.values
+        self._distance.add(distance + step * count)
+        self._squares.add(other._squares.values + 2 * step * distance + step**2 * count)
+        for mine, theirs in ((self.sum, other.sum), (self.launches, other.launches), (self._averaged, other._averaged)):
+            mine.merge(theirs, numbers)
+        for chosen, later in ((self.shortest, other.shortest), (self.longest, other.longest)):
+            chosen.merge(later, numbers)
+
+    def mean(self) -> Floats:
+        """The mean time of a launch, one per row; NaN without one."""
+        return ratio(self.sum.values, self.launches.values)
+
+    def deviation(self) -> Floats:
+        """The standard deviation of times, one per row; NaN for fewer than two, or for averages."""
+        timed = self.launches.values
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = np.maximum(self._squares.values - self._distance.values**2 / timed, 0.0)
+            deviation = np.sqrt(squares / (timed - 1))
+        return np.where((timed > 1) & (self._averaged.values == 0), deviation, np.nan)
+
+
+class Need(Accumulator):
+    """The least time in s that a resource needs, and of each row one launch above its ceiling.
+
+    `judged` is of launches for which every needed ceiling is known; `least` and the `measured` time are of those with a
+    known ceiling of this resource.
     """
 
+    def __init__(self, rows: Rows[Any]) -> None:
+        self.judged, self.least, self.measured = Sum(rows), Sum(rows), Sum(rows)
+        self.excesses: dict[int, Excess] = {}
+
+    def remember(self, resource: str, launches: Launches, keys: Keys, where: Mask) -> None:
+        """Keep the first launch of each row among those of `where`, which are above the ceiling."""
+        above = np.flatnonzero(where)
+        kernels, first = np.unique(keys[above], return_index=True)
+        for kernel, row in zip(kernels.tolist(), above[first].tolist(), strict=True):
+            if kernel not in self.excesses:
+                self.excesses[kernel] = _excess(resource, launches, row)
+
+    def merge(self, other: Need, numbers: Keys) -> None:
+        """See `Accumulator.merge`."""
+        super().merge(other, numbers)
+        for row, one in other.excesses.items():
+            self.excesses.setdefault(int(numbers[row]), one)
+
+
+class Needs(Family[Need]):
+    """The needs of all resources that any launch uses. A launch that does not use one needs no time of it."""
+
+    def __init__(self, rows: Rows[Any]) -> None:
+        super().__init__(partial(Need, rows))
+        self._running = Sum(rows)
+
+    def add(self, launches: Launches, keys: Keys) -> None:
+        """Add launches with the row of each."""
+        running = launches.seconds * launches.weight
+        for resource in RESOURCES:
+            needed = launches.needed.get(resource)
+            if needed is not None:
+                need = self._begun(resource)
+                known = ~np.isnan(needed) & launches.running
+                need.judged.add(needed * launches.weight, launches.judged)
+                need.least.add(needed * launches.weight, known)
+                need.measured.add(running, known)
+                need.remember(resource, launches, keys, known & (needed > launches.seconds))
+            elif resource in self.members:
+                self[resource].measured.add(running, launches.running)
+        self._running.add(running, launches.running)
+
+    def merge(self, other: Needs, numbers: Keys) -> None:
+        """See `Accumulator.merge`."""
+        for resource in (*self.members, *other.members):
+            self._begun(resource)
+            other._begun(resource)
+        super().merge(other, numbers)
+        self._running.merge(other._running, numbers)
+
+    def _begun(self, resource: str) -> Need:
+        need = self.made(resource)
+        need.measured.begin(self._running)
+        return need
+
+
+class KernelSums(RowSums[Title]):
+    """Sums over the launches of each kernel, or of whatever else launches are grouped by."""
+
     def __init__(self) -> None:
-        self._sums: NamedSums[Title] = NamedSums()
-        self._first = np.empty(0)
-        self._shortest = np.empty(0)
-        self._longest = np.empty(0)
-        self._bases: dict[int, set[str]] = {}
-        self._evidence: dict[str, list[_Evidence]] = {}
+        super().__init__()
+        rows = self.rows
+        self.seen, self.launches, self.partial = Sum(rows), Sum(rows), Sum(rows)
+        self.times = Times(rows)
+        self.flops, self.dram, self.least = Rated(rows), Rated(rows), Rated(rows)
+        self.busy = Family(partial(Mean, rows))
+        self.work = Family(partial(Total, rows))
+        self.counted = Family(partial(Sum, rows))
+        """FLOPs of each unit, over launches whose FLOPs are known."""
+        self.intensity = Quotient(rows)
+        """FLOPs per byte of memory."""
+        self.needs = Needs(rows)
+        self.roof_seconds, self.judged_seconds, self.judged_partial = Sum(rows), Sum(rows), Sum(rows)
+        self.bases: Seen[str] = Seen()
+        self.from_reports: Seen[str] = Seen(most=2)
 
-    def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
+    def add_launches(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's kernel."""
-        keys = self._sums.use(titles, keys)
-        self._sums.add("rows", np.ones(launches.rows))
-        self._sums.add("launches", launches.weight)
-        self._sums.add("succeeded", launches.succeeded)
-        self._sums.add("partial", launches.partial & launches.succeeded)
-        self._add_bases(launches, keys)
+        keys = self.rows.use(titles, keys)
+        self.seen.count(np.ones(launches.rows))
+        self.launches.count(launches.weight)
+        self.partial.count(launches.partial & launches.succeeded)
+        done = launches.succeeded
+        self.bases.add_codes(keys[done], launches.basis_codes[done], launches.bases)
+        self.from_reports.add_codes(keys, *tables.codes(launches.table, "report"))
         with np.errstate(invalid="ignore", divide="ignore"):
-            self._add_times(launches, keys)
-            self._add_amount(["flops"], launches.flops, launches, rated=True)
-            self._add_amount(["dram"], launches.dram, launches, rated=True)
-            self._add_amount(["least"], launches.least, launches, rated=True)
-            for part in BUSY:
-                self._add_busy(part, launches)
+            self.times.add(launches, keys)
+            self._add_rated(self.flops, launches.flops, launches)
+            self._add_rated(self.dram, launches.dram, launches)
+            self._add_rated(self.least, launches.least, launches)
+            for part, share in launches.busy.items():
+                known = ~np.isnan(share) & launches.succeeded
+                if known.any():
+                    self.busy.made(part).add(share, launches.weight, launches.seconds * launches.weight, known)
             for units, amount in _units_by_work(launches.work):
-                self._add_amount(units, amount, launches)
+                self._add_amount([self.work.made(unit) for unit in units], amount, launches)
             self._add_main_units(launches)
-            self._add_bounds(launches)
-            self._add_fractions(launches, keys)
-
-    def merge(self, other: KernelSums[Title]) -> None:
-        """Merge the sums of later launches; what is known of a kernel's first launch stays.
-
-        Sums are added in the order of the merges, so the same parts merged in the same order give the same digits. The
-        last digit may differ from adding all launches one by one.
-        """
-        self._take(other, other.titles)
+            self.needs.add(launches, keys)
+            self._add_roofs(launches)
 
     def titled(self, titles: Sequence[Other]) -> KernelSums[Other]:
         """Merge kernels: `titles` gives the new title of each, and kernels with the same title become one."""
@@ -157,222 +290,58 @@ class KernelSums(Generic[Title]):
         result._take(self, titles)
         return result
 
-    def _take(self, other: KernelSums[Any], titles: Sequence[Title]) -> None:
-        numbers = self._sums.use(titles)
-        moved = self._distance_moved(other, numbers)
-        theirs = {name: other.of(name) for name in other._sums.names} | moved
-        for resource in dict.fromkeys([*self._evidence, *other._evidence]):
-            self._sums.begin(f"{resource} measured", "running seconds")
-            theirs.setdefault(f"{resource} measured", other.of("running seconds"))
-        for name, amounts in theirs.items():
-            self._sums.add(name, amounts)
-        for key, bases in other._bases.items():
-            self._bases.setdefault(int(numbers[key]), set()).update(bases)
-        for resource, evidence in other._evidence.items():
-            for one in evidence:
-                self._keep_evidence(resource, one._replace(keys=numbers[one.keys]))
-
-    def _distance_moved(self, other: KernelSums[Any], numbers: Keys) -> dict[str, Floats]:
-        """Sums of times of `other`, shifted to the first launches here; also updates extremes and first launches.
-
-        With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
-        """
-        size = self._sums.kernels
-        self._first = extended(self._first, size, np.nan)
-        self._shortest, self._longest = extended(self._shortest, size, np.inf), extended(self._longest, size, -np.inf)
-        new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
-        self._first[numbers[new]] = other._first[new]  # of equal indices the last assignment wins: the first launch
-        np.minimum.at(self._shortest, numbers, other._shortest)
-        np.maximum.at(self._longest, numbers, other._longest)
-        step = np.nan_to_num(other._first - self._first[numbers])
-        count, distance = other.of("timed"), other.of("distance")
-        return {
-            "distance": distance + step * count,
-            "squares": other.of("squares") + 2 * step * distance + step**2 * count,
-        }
-
-    def _keep_evidence(self, resource: str, evidence: _Evidence) -> None:
-        """Keep the evidence of `other` for kernels without evidence here."""
-        known = self._evidence.setdefault(resource, [])
-        unseen = ~np.isin(evidence.keys, np.concatenate([one.keys for one in known] or [np.empty(0, np.int64)]))
-        if unseen.any():
-            known.append(evidence.only(np.flatnonzero(unseen)))
-
     # ------------------------------------------------------------------------------------------------- what is added
 
-    def _add_times(self, launches: Launches, keys: Keys) -> None:
-        """Add times, and their distances from the kernel's first time: squares of distances keep enough digits."""
-        timed = ~np.isnan(launches.seconds) & launches.succeeded
-        self._sums.add("seconds", launches.seconds * launches.weight, timed)
-        self._sums.add("timed", launches.weight, timed)
-        self._sums.add("averaged", launches.averaged & timed)
-        self._first = extended(self._first, self._sums.kernels, np.nan)
-        rows = np.flatnonzero(timed & np.isnan(self._first[keys]))[::-1]
-        self._first[keys[rows]] = launches.seconds[rows]  # of equal indices the last assignment wins: the first launch
-        distance = launches.seconds - self._first[keys]
-        self._sums.add("distance", distance, timed)
-        self._sums.add("squares", distance**2, timed)
-        self._shortest = extended(self._shortest, self._sums.kernels, np.inf)
-        self._longest = extended(self._longest, self._sums.kernels, -np.inf)
-        np.minimum.at(self._shortest, keys[timed], np.fmin(launches.seconds, launches.shortest)[timed])
-        np.maximum.at(self._longest, keys[timed], np.fmax(launches.seconds, launches.longest)[timed])
-
-    def _add_amount(self, names: Sequence[str], amount: Floats, launches: Launches, *, rated: bool = False) -> None:
-        """Add an amount per launch to several sums; with `rated` also to those of its rate."""
+    def _add_amount(self, totals: Sequence[Total], amount: Floats, launches: Launches) -> None:
+        """Add an amount per launch to several totals."""
         known = ~np.isnan(amount) & launches.succeeded
-        if not known.any():
-            return
-        self._sums.count([f"{name} known" for name in names], known)
-        for name in names if amount.any() else ():
-            self._sums.add(name, amount * launches.weight, known)
-        for name in names if rated else ():
-            both = known & ~np.isnan(launches.seconds)
-            self._sums.add(f"{name} timed", amount * launches.weight, both)
-            self._sums.add(f"{name} seconds", launches.seconds * launches.weight, both)
+        counted = self.rows.counted(np.where(known, launches.weight, 0.0))
+        for total in totals if known.any() else ():
+            total.launches.plus(counted)
+            if amount.any():
+                total.sum.add(amount * launches.weight, known)
 
-    def _add_busy(self, part: str, launches: Launches) -> None:
-        """Add how busy a part of the GPU was, weighted by time, and by launches for those without one."""
-        share = launches.busy[part]
-        known = ~np.isnan(share) & launches.succeeded
-        if not known.any():
-            return
-        self._sums.count([f"{part} busy known"], known)
-        for title, weight in (("busy", launches.weight), ("busy seconds", launches.seconds * launches.weight)):
-            self._sums.add(f"{part} {title}", share * weight, known)
-            self._sums.add(f"{part} {title} of", weight, known)
+    def _add_rated(self, total: Rated, amount: Floats, launches: Launches) -> None:
+        self._add_amount([total], amount, launches)
+        both = ~np.isnan(amount) & ~np.isnan(launches.seconds) & launches.succeeded
+        if both.any():
+            total.rate.add(amount * launches.weight, launches.seconds * launches.weight, both)
 
     def _add_main_units(self, launches: Launches) -> None:
         known = ~np.isnan(launches.flops) & launches.succeeded
         for unit in FLOAT_UNITS:
             if unit in launches.needed:
-                self._sums.add(f"{unit} counted", tables.or_zero(launches.work[unit]) * launches.weight, known)
+                self.counted.made(unit).add(tables.or_zero(launches.work[unit]) * launches.weight, known)
         both = known & ~np.isnan(launches.traffic)
-        self._sums.add("flops beside bytes", launches.flops * launches.weight, both)
-        self._sums.add("bytes beside flops", launches.traffic * launches.weight, both)
+        self.intensity.add(launches.flops * launches.weight, launches.traffic * launches.weight, both)
 
-    def _add_bounds(self, launches: Launches) -> None:
-        """Add the seconds that each resource and roof needs, over launches for which every needed ceiling is known."""
-        for resource, needed in launches.needed.items():
-            self._sums.add(f"{resource} needed", needed * launches.weight, launches.judged)
+    def _add_roofs(self, launches: Launches) -> None:
+        """Add the seconds that the highest roof needs, over launches for which every needed ceiling is known."""
         roof = np.fmax.reduce([np.zeros(launches.rows), *launches.needed.values()])  # of each launch its own
-        self._sums.add("roof seconds", np.fmin(roof, launches.seconds) * launches.weight, launches.judged)
-        self._sums.add("judged seconds", launches.seconds * launches.weight, launches.judged)
-        self._sums.add("judged partial", launches.partial & launches.judged)
-
-    def _add_fractions(self, launches: Launches, keys: Keys) -> None:
-        """Add the seconds that each resource needs and those measured, over launches with a known ceiling."""
-        for resource in RESOURCES:
-            needed = launches.needed.get(resource)
-            if needed is None:
-                continue
-            self._sums.begin(f"{resource} measured", "running seconds")
-            known = ~np.isnan(needed) & launches.running
-            self._sums.add(f"{resource} least", needed * launches.weight, known)
-            self._sums.add(f"{resource} measured", launches.seconds * launches.weight, known)
-            self._remember(resource, launches, keys, known & (needed > 0))
-        running = launches.seconds * launches.weight
-        for resource in self._evidence.keys() - launches.needed.keys():
-            self._sums.add(f"{resource} measured", running, launches.running)
-        self._sums.add("running seconds", running, launches.running)
-
-    def _remember(self, resource: str, launches: Launches, keys: Keys, where: Mask) -> None:
-        """Keep evidence of the first launch of each kernel that used a resource."""
-        evidence = self._evidence.setdefault(resource, [])
-        seen = np.zeros(self._sums.kernels, bool)
-        for earlier in evidence:
-            seen[earlier.keys] = True
-        rows = np.flatnonzero(where & ~seen[keys])
-        if rows.size:
-            kernels, at = np.unique(keys[rows], return_index=True)
-            evidence.append(_Evidence.of(launches, resource, kernels, rows[at]))
-
-    def _add_bases(self, launches: Launches, keys: Keys) -> None:
-        count = len(launches.bases)
-        both = keys[launches.succeeded] * count + launches.basis_codes[launches.succeeded]
-        seen = np.flatnonzero(np.bincount(both))
-        for key, code in zip((seen // count).tolist(), (seen % count).tolist(), strict=True):
-            basis = launches.bases[code]
-            if basis:
-                self._bases.setdefault(key, set()).add(basis)
+        self.roof_seconds.add(np.fmin(roof, launches.seconds) * launches.weight, launches.judged)
+        self.judged_seconds.add(launches.seconds * launches.weight, launches.judged)
+        self.judged_partial.count(launches.partial & launches.judged)
 
     # ------------------------------------------------------------------------------------------------------ results
 
-    @property
-    def titles(self) -> list[Title]:
-        """The titles of the kernels."""
-        return list(self._sums.numbers)
-
-    def number(self, title: Title) -> int:
-        """The index of a kernel by title. Raises `KeyError` if there is none."""
-        return self._sums.numbers[title]
-
     def kernels(self) -> list[int]:
         """The indices of the kernels that have launches."""
-        return np.flatnonzero(self._sums.of("rows") > 0).tolist()
-
-    def of(self, what: str) -> Floats:
-        """A sum by name (float64, one per kernel)."""
-        return self._sums.of(what)
-
-    def total(self, what: str) -> Floats:
-        """The total of an amount, one per kernel; NaN unless every launch that succeeded has it."""
-        known = self.of(f"{what} known")
-        return np.where((known > 0) & (known == self.of("succeeded")), self.of(what), np.nan)
-
-    def rate(self, what: str) -> Floats:
-        """An amount per second, one per kernel, over the launches that have both."""
-        return ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
-
-    def busy(self, part: str) -> Floats:
-        """How busy a part of the GPU was, a mean over time, one per kernel; NaN unless every launch knows it."""
-        known = self.of(f"{part} busy known")
-        over_time = ratio(self.of(f"{part} busy seconds"), self.of(f"{part} busy seconds of"))
-        over_launches = ratio(self.of(f"{part} busy"), self.of(f"{part} busy of"))
-        means = np.where(np.isnan(over_time), over_launches, over_time)
-        return np.where((known > 0) & (known == self.of("succeeded")), means, np.nan)
-
-    def intensity(self) -> Floats:
-        """FLOPs per byte of memory, one per kernel: a ratio of sums over the launches that have both."""
-        return ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
-
-    def mean_seconds(self) -> Floats:
-        """The mean time of a launch in s, one per kernel; NaN without one."""
-        return ratio(self.of("seconds"), self.of("timed"))
-
-    def deviation_seconds(self) -> Floats:
-        """The standard deviation of launch times in s, one per kernel; NaN for fewer than two, or for averages."""
-        timed, distance = self.of("timed"), self.of("distance")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            squares = np.maximum(self.of("squares") - distance**2 / timed, 0.0)
-            deviation = np.sqrt(squares / (timed - 1))
-        return np.where((timed > 1) & (self.of("averaged") == 0), deviation, np.nan)
-
-    def shortest_seconds(self) -> Floats:
-        """The time of the shortest launch in s, one per kernel."""
-        return np.where(np.isfinite(self._shortest), self._shortest, np.nan)
-
-    def longest_seconds(self) -> Floats:
-        """The time of the longest launch in s, one per kernel."""
-        return np.where(np.isfinite(self._longest), self._longest, np.nan)
-
-    def bases(self, kernel: int) -> set[str]:
-        """The bases of a kernel's FLOP counts."""
-        return self._bases.get(kernel, set())
+        return np.flatnonzero(self.seen.values > 0).tolist()
 
     def used_units(self) -> list[str]:
         """The units with any work, in the order of `UNIT_COLUMNS`."""
-        return [unit for unit in UNIT_COLUMNS if self.of(unit).any()]
+        return [unit for unit in UNIT_COLUMNS if self.work[unit].sum.values.any()]
 
     def main_units(self) -> list[str | None]:
         """The unit that did most of each kernel's FLOPs."""
         names = list(FLOAT_UNITS)
-        sums = np.stack([self.of(f"{name} counted") for name in names])
+        sums = np.stack([self.counted[name].values for name in names])
         return [names[int(np.argmax(each))] if each.max() > 0 else None for each in sums.T]
 
     def bounds(self) -> list[tuple[str, float] | None]:
         """For each kernel the resource that needs most time, and its share of the measured time; None if unknown."""
-        seconds = np.stack([self.of(f"{resource} needed") for resource in RESOURCES])
-        measured = self.of("judged seconds")
+        seconds = np.stack([self.needs[resource].judged.values for resource in RESOURCES])
+        measured = self.judged_seconds.values
         result: list[tuple[str, float] | None] = []
         for kernel, longest in enumerate(np.argmax(seconds, axis=0).tolist()):
             least = seconds[longest, kernel]
@@ -383,65 +352,34 @@ class KernelSums(Generic[Title]):
     def flags(self) -> dict[int, str]:
         """The flag of each kernel that is above a ceiling: for the resource with the largest excess."""
         farthest: dict[int, tuple[float, str]] = {}
-        for resource in self._evidence:
-            fractions = ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
+        for resource, need in self.needs.members.items():
+            fractions = ratio(need.least.values, need.measured.values)
             for kernel in np.flatnonzero(fractions > 1 + TOLERANCE).tolist():
                 farthest[kernel] = max(farthest.get(kernel, (0.0, "")), (float(fractions[kernel]), resource))
-        found = {kernel: flag(self._excess(kernel, *excess)) for kernel, excess in farthest.items()}
+        found = {
+            kernel: flag(self.needs[resource].excesses[kernel]._replace(fraction=fraction))
+            for kernel, (fraction, resource) in farthest.items()
+        }
         return {kernel: sentence for kernel, sentence in found.items() if sentence is not None}
 
-    def _excess(self, kernel: int, fraction: float, resource: str) -> Excess:
-        evidence = next(evidence for evidence in self._evidence[resource] if kernel in evidence.keys)
-        return evidence.excess(kernel, fraction, resource)
 
-
-class _Evidence(NamedTuple):
-    """What is known of one launch per kernel that may be above a ceiling."""
-
-    keys: Keys
-    origins: Objects
-    devices: Objects
-    capabilities: Objects
-    sources: Objects
-    clocks: Floats
-    sparse_shares: Floats
-    bytes_moved: Floats
-    l2_sizes: Floats
-
-    @classmethod
-    def of(cls, launches: Launches, resource: str, keys: Keys, rows: Keys) -> _Evidence:
-        """The evidence of the launches `rows`, one for each of `keys`."""
-        table, ceilings = launches.table, launches.ceilings
-        shares = device_attributes.sparse_shares(table).get(resource, np.full(launches.rows, np.nan))
-        return cls(
-            keys,
-            np.fromiter((ceilings.origins[one] for one in ceilings.origin_of[resource][rows].tolist()), object),
-            launches.texts_at("device_name", rows),
-            launches.texts_at("compute_capability", rows),
-            launches.texts_at("source", rows),
-            tables.floats(table, "sm_clock_hz")[rows],
-            shares[rows],
-            launches.traffic[rows],
-            device_attributes.l2_size(table)[rows],
-        )
-
-    def only(self, at: Keys) -> _Evidence:
-        """The evidence of some kernels, by their indices in `keys`."""
-        return _Evidence._make(values[at] for values in self)
-
-    def excess(self, kernel: int, fraction: float, resource: str) -> Excess:
-        """The excess of one kernel, as the rules of `above_ceiling.py` need it."""
-        at = int(np.flatnonzero(self.keys == kernel)[0])
-        return Excess(
-            resource,
-            fraction,
-            self.origins[at],
-            self.devices[at],
-            sm_clock_hz=or_none(self.clocks[at]),
-            sparse_share=or_none(self.sparse_shares[at]),
-            has_sparsity=counters.has_structured_sparsity(self.capabilities[at]),
-            bytes_of_a_launch=or_none(self.bytes_moved[at]),
-            l2_size=or_none(self.l2_sizes[at]),
-            from_operators=self.sources[at] in BY_OPERATOR or self.sources[at] == TRACE,
-            from_shapes=self.sources[at] == TRACE,
-        )
+def _excess(resource: str, launches: Launches, row: int) -> Excess:
+    """What is known of a launch above the ceiling of a resource."""
+    table, ceilings, at = launches.table, launches.ceilings, np.array([row])
+    shares = device_attributes.sparse_shares(table).get(resource)
+    device, capability, source = (
+        launches.texts_at(name, at)[0] for name in ("device_name", "compute_capability", "source")
+    )
+    return Excess(
+        resource,
+        float(launches.needed[resource][row] / launches.seconds[row]),
+        ceilings.origins[int(ceilings.origin_of[resource][row])],
+        device,
+        sm_clock_hz=or_none(tables.floats(table, "sm_clock_hz")[row]),
+        sparse_share=None if shares is None else or_none(shares[row]),
+        has_sparsity=counters.has_structured_sparsity(capability),
+        bytes_of_a_launch=or_none(launches.traffic[row]),
+        l2_size=or_none(device_attributes.l2_size(table)[row]),
+        from_operators=source in BY_OPERATOR or source == TRACE,
+        from_shapes=source == TRACE,
+    )

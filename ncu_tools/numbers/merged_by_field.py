@@ -17,17 +17,18 @@ class MergedByField:
     def merge(self, other: Any) -> None:
         """Merge the sums of later launches, of the same class, into these."""
         for name, later in vars(other).items():
-            setattr(self, name, _merged(getattr(self, name), later))
+            setattr(self, name, merged(getattr(self, name), later))
 
 
-def _merged(first: Any, later: Any) -> Any:
+def merged(first: Any, later: Any) -> Any:
+    """What a field becomes by the same field of later sums."""
     if isinstance(first, (bool, set)):
         return first | later
     if isinstance(first, (int, float, list, np.ndarray)):
         return first + later
     if isinstance(first, dict):
         for key, value in later.items():
-            first[key] = _merged(first[key], value) if key in first else value
+            first[key] = merged(first[key], value) if key in first else value
     elif hasattr(first, "merge"):
         first.merge(later)
     return first

@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
@@ -20,9 +19,10 @@ from ncu_tools.ceilings.levels import COLUMNS as COLUMNS_OF_LEVELS
 from ncu_tools.ceilings.levels import bytes_of, needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.ceilings.memory_clock import longest_launches
+from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.roofline.scene import Density
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import AnySums, sums_of_run
+from ncu_tools.runs.partition_sums import AnySums, in_batches, sums_of_run
+from ncu_tools.runs.run import Run
 
 DENSE_FROM = 10_000
 """From this number of launches on they are drawn as a density."""
@@ -54,17 +54,19 @@ class Extent:
     drawn: int = 0
     missing: int = 0
 
-    def joined(self, other: Extent) -> Extent:
-        """The extent of the launches of both."""
-        x, y = ((min(one[0], two[0]), max(one[1], two[1])) for one, two in ((self.x, other.x), (self.y, other.y)))
-        return Extent(x, y, self.drawn + other.drawn, self.missing + other.missing)
+    def merge(self, other: Extent) -> None:
+        """Merge the extent of other launches."""
+        self.x, self.y = (
+            (min(one[0], two[0]), max(one[1], two[1])) for one, two in ((self.x, other.x), (self.y, other.y))
+        )
+        self.drawn, self.missing = self.drawn + other.drawn, self.missing + other.missing
 
 
 @dataclass
-class Extents:
+class Extents(MergedByField):
     """The extent of launches at several memory levels, added in batches of launches."""
 
-    levels: Sequence[str]
+    levels: tuple[str, ...]
     definition: str
     found: dict[str, Extent] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
@@ -74,19 +76,11 @@ class Extents:
         for level in self.levels:
             x, y, weight, missing = _places(table, level, self.definition)
             ends = [(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))) for values in (x, y)]
-            self._join(level, Extent(ends[0], ends[1], int(weight.sum()), missing))
-
-    def merge(self, other: Extents) -> None:
-        """Merge the extents of later launches into these."""
-        for level, extent in other.found.items():
-            self._join(level, extent)
-
-    def _join(self, level: str, extent: Extent) -> None:
-        self.found[level] = self.found.get(level, Extent()).joined(extent)
+            self.found.setdefault(level, Extent()).merge(Extent(ends[0], ends[1], int(weight.sum()), missing))
 
 
 @dataclass
-class Counts:
+class Counts(MergedByField):
     """The number of launches in each cell of a grid over an extent, added in batches of launches."""
 
     level: str
@@ -102,18 +96,14 @@ class Counts:
         places = _cells(x, self.x, COLUMNS) * ROWS + _cells(y, self.y, ROWS)
         self.cells += np.bincount(places, weight, COLUMNS * ROWS)
 
-    def merge(self, other: Counts) -> None:
-        """Merge the counts of later launches into these."""
-        self.cells += other.cells
-
 
 class DenseLaunches:
     """The launches of a run for a density, read twice: for their extent, and into the grid that all runs share."""
 
-    def __init__(self, run: OnDisk | Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
+    def __init__(self, run: Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
         """Read the extent of the launches. Raises `NcuBenchError` as `sums_of_run` does."""
         self._run, self._definition = run, definition
-        self.extents = self._summed(partial(Extents, levels, definition)).found
+        self.extents = self._summed(partial(Extents, tuple(levels), definition)).found
 
     def counts(self, level: str, extent: Extent) -> Floats:
         """The number of launches in each cell of a grid over `extent`: float64 of shape (COLUMNS * ROWS,)."""
@@ -121,7 +111,7 @@ class DenseLaunches:
 
     def _summed(self, new: Callable[[], AnySums]) -> AnySums:
         columns = {*NEEDED, *COLUMNS_OF_LEVELS.values(), *needed_metrics(), "compute_capability"}
-        return sums_of_run(self._run, new, partial(launch_batches, columns=columns))
+        return sums_of_run(self._run, new, in_batches(columns))
 
 
 def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Density | None, int]:
@@ -131,7 +121,7 @@ def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Densit
     """
     extent = Extent()
     for run in runs:
-        extent = extent.joined(run.extents.get(level, Extent()))
+        extent.merge(run.extents.get(level, Extent()))
     if not extent.drawn:
         return None, extent.missing
     counts = sum((run.counts(level, extent) for run in runs), np.zeros(COLUMNS * ROWS))

@@ -13,11 +13,7 @@ from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import manifest_in
 from ncu_launch.files.typed_json import UNREADABLE
-from ncu_parsers.datasets.dataset_layout import Dataset
 from ncu_parsers.datasets.engine import Engine
-from ncu_parsers.datasets.remote_files import File
-from ncu_parsers.parquet.reader import contents, filled_columns, read_in_parts, read_launches
-from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.schema.vendors import VENDOR_COLUMN
 from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
@@ -30,8 +26,8 @@ from ncu_tools.roofline import density
 from ncu_tools.roofline.point_sums import Points, points_of
 from ncu_tools.roofline.roofline import Look
 from ncu_tools.roofline.scene import LAUNCHES, RUNS, short_names
-from ncu_tools.runs import partition_sums
-from ncu_tools.runs.loading import OnDisk, locate, with_compiled_lines
+from ncu_tools.runs import loading, partition_sums
+from ncu_tools.runs.run import notes_in
 from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import by_point, in_words, is_varied
 
@@ -78,7 +74,7 @@ def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Sele
 
 def _profiled_points(path: str, title: str, only: Selection | None) -> list[Loaded]:
     """Each point of a profile of several as a run of its own."""
-    run = locate(path)
+    run = loading.load(path)
     model = model_of(path)
     points = by_point(run if only is None else only.of(run))
     return [Loaded(f"{title}/{in_words(values)}", one.table, one.notes, model=model) for values, one in points]
@@ -113,33 +109,33 @@ def load_for(
     settings: Settings = NOT_SET,
     inductor: str = "",
 ) -> Loaded:
-    """Load the run that `path` names: from Parquet only the columns that `look` needs, else the whole run.
+    """Load the run that `path` names: its points, and only the columns that `look` needs.
 
     With `only`, all columns of the selected launches are read, as with `inductor`, which says the lines of generated
     kernels. Kernels come from their cache beside the launches if there is one. Raises `NcuBenchError` as
     `loading.load` does.
     """
-    run = locate(path, reading=reading, engine=engine, settings=settings)
+    run = loading.load(path, reading=reading, engine=engine, settings=settings)
     if only is not None:
         run = only.of(run)
     if inductor:
-        run = with_compiled_lines(run, inductor)
-    if not isinstance(run, OnDisk):
-        return Loaded(run.name, run.table, run.notes)
-    _, rows = contents(run.file)
+        run = loading.with_compiled_lines(run, inductor)
+    there = run.contents()
+    rows = there.rows
     summed = look.view != LAUNCHES or rows >= density.DENSE_FROM
-    wanted = _columns(run.file, look, summed=summed)
-    if summed:  # only the ceilings are needed, which are medians
-        table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
-    else:
-        table = read_launches(run.file, wanted)
-    notes = [*(run.notes or table_metadata(table).get("notes", []))]
+    wanted = _columns(there.filled, look, summed=summed)
+    # Of launches that are summed only the ceilings are needed, which are medians.
+    table = run.in_parts(wanted, partial(density.thinned, of=rows)) if summed else run.read(wanted)
+    notes = [*(run.told or notes_in(table))]
+    points = points_of(run, machine, look) if summed else None
+    if points is not None:  # what is said of reading the run stands once, behind what is said of its points
+        points.spots.notes = [note for note in points.spots.notes if note not in notes]
     if summed and len(table) < rows:
         notes.append(f"{run.name}: ceilings are medians of {len(table):,} of its {rows:,} launches, evenly taken")
-    return Loaded(run.name, table, notes, points_of(run, machine, look) if summed else None)
+    return Loaded(run.name, table, notes, points)
 
 
-def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
+def _columns(filled: Sequence[str], look: Look, *, summed: bool) -> list[str]:
     """The columns to read; those without any value would only take time."""
     wanted = {"source", "duration_ns", VENDOR_COLUMN}
     if not summed:
@@ -152,7 +148,7 @@ def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
     others = levels.needed_metrics() if by_level else ()
     return [
         name
-        for name in filled_columns(file)
+        for name in filled
         if name in wanted or name in others or name.startswith(partition_sums.DEVICE_PREFIXES) or name == "failed"
     ]
 

@@ -21,46 +21,36 @@ from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, ranked
 from ncu_tools.numbers.merged_by_field import MergedByField
+from ncu_tools.numbers.row_sums import Quotient, RowSums
 from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
 from ncu_tools.roofline.views import Look, is_of_several, seen_as, with_points
-from ncu_tools.runs.loading import OnDisk
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 
-@dataclass
-class Intensities:
-    """FLOPs and bytes of points at memory levels, over the launches that have both."""
+class Intensities(RowSums[tuple[str, str]]):
+    """FLOPs per byte of points at memory levels, over the launches that have both; rows are of a level and a point."""
 
-    sums: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self._found = Quotient(self.rows)
 
     def add(self, seen: pa.Table, look: Look) -> None:
         """Add launches from `views.seen_as`, whose kernel names are names of points."""
         codes, names = rows_of(seen, "name") if not is_of_several(look) else tables.codes(seen, "kernel_name")
         flops, weight = tables.floats(seen, "flops"), weights(seen)
         for level, moved in levels.bytes_of(seen, look.levels, look.definition).items():
+            self.rows.use([(level, name or "?") for name in names], codes)
             both = ~np.isnan(flops) & ~np.isnan(moved) & (weight > 0)
-            work, traffic = (
-                np.bincount(codes[both], (amounts * weight)[both], len(names)).tolist() for amounts in (flops, moved)
-            )
-            for place in np.unique(codes[both]).tolist():
-                self._add((level, names[place] or "?"), work[place], traffic[place])
-
-    def merge(self, other: Intensities) -> None:
-        """Merge the sums of later launches into these."""
-        for key, (work, traffic) in other.sums.items():
-            self._add(key, work, traffic)
-
-    def _add(self, key: tuple[str, str], work: float, traffic: float) -> None:
-        before = self.sums.get(key, (0.0, 0.0))
-        self.sums[key] = before[0] + work, before[1] + traffic
+            self._found.add(flops * weight, moved * weight, both)
 
     def places(self) -> dict[str, tuple[LevelPlace, ...]]:
         """For each point, by `Hotspot.key`, its intensities in FLOP per byte, where known and above 0."""
         found: dict[str, tuple[LevelPlace, ...]] = {}
-        for (level, name), (work, traffic) in self.sums.items():
-            if work > 0 and traffic > 0 and np.isfinite(intensity := work / traffic):
+        for (level, name), intensity in zip(self.titles, self._found.values.tolist(), strict=True):
+            if intensity > 0:
                 found[name] = (*found.get(name, ()), LevelPlace(level, intensity))
         return found
 
@@ -109,7 +99,7 @@ class _PointSums(MergedByField):
             self.signatures |= dict.fromkeys(signatures_in(table)[1])
 
 
-def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
+def points_of(run: Run, machine: Machine | None, look: Look) -> Points:
     """The points of a run in files, read in batches; the files of a dataset are read by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.
@@ -126,7 +116,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
         others |= {*OF_GROUPS["signature"]}
     sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
-    spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
+    spots = ranked(summed.kernels(), sums.kernels.notes(run), time_title=summed.time_title)
     places = sums.intensities.places()
     if is_of_several(look):
         places = where_known(places, spots.rows)

@@ -45,7 +45,7 @@ from ncu_tools.roofline.point_sums import Intensities, Points, where_known
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, RidgePoint, SceneRun
 from ncu_tools.roofline.views import Look as Look
 from ncu_tools.roofline.views import is_of_several, missing_names_note, noun_of, seen_as, with_points
-from ncu_tools.runs import loading
+from ncu_tools.runs.run import Run
 
 DRAM_BYTE = "DRAM byte"
 LEAST_BYTE = "byte of least traffic by shapes"
@@ -199,7 +199,7 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
     """The points of a whole table of launches; kernels if the launches are drawn as a density."""
     if dense:
         points = _points_in(table, ceilings, replace(look, view=KERNELS, group="name"), run, dense=False)
-        points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
+        points.launches = DenseLaunches(Run.held(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look, run)
     if is_of_several(look):  # it matters which kernels: their own names, which `seen` has not any more

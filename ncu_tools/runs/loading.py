@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -21,23 +21,24 @@ from ncu_launch.files.run_files import LOGS, REPORTS
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
-from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
+from ncu_parsers.datasets.dataset_layout import find_dataset
 from ncu_parsers.datasets.engine import Engine
-from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at
+from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parquet.footer import is_parquet
-from ncu_parsers.parquet.reader import Columns, read_launches
+from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import BENCH_FILE
-from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
+from ncu_parsers.schema.tables import SCHEMA_VERSION, table_metadata
 from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
 from ncu_parsers.sources.settings import NOT_SET, Settings
+
+from ncu_tools.runs.run import Run, notes_in
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
     from ncu_parsers.sources.sources import Source
 
 CACHED_FROM_BYTES = 4_000_000
-KERNELS = "kernels.parquet"
 ENDED_EARLY = Note("the run ended early; this is what it had collected until then", NoteKind.LOST)
 NO_TABLES = Note(
     "the run wrote no tables: it still runs, or was stopped before its end; this is what its reports hold",
@@ -45,74 +46,32 @@ NO_TABLES = Note(
 )
 
 
-@dataclass
-class Run:
-    """One run in memory: its name, its launches, and notes on reading it."""
-
-    name: str
-    table: pa.Table
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class OnDisk:
-    """A run whose launches are in a Parquet file or the files of a dataset.
-
-    The file is that of a run folder, an output of parse, or the cache of a big report.
-    """
-
-    name: str
-    file: File | Dataset
-    notes: list[str] = field(default_factory=list)
-
-    def read(self, columns: Columns = None) -> Run:
-        """The run with all columns, or those of `columns` that it has.
-
-        Raises `NcuBenchError` if the file is damaged or not ours, or no file of a dataset can be read.
-        """
-        table = read_launches(self.file, columns)
-        return Run(self.name, table, self.notes or _notes_of(table))
+def why_no_ncu_in(path: str) -> str:
+    """Why nothing more can be had of ncu for the run that `path` names, as it is of another vendor's; "" if it can."""
+    try:
+        return why_no_ncu_for(load(path).read([VENDOR_COLUMN]))
+    except NcuBenchError:
+        return ""
 
 
 def load(
     path: str,
     *,
     reading: Callable[[Source], None] = lambda source: None,
-    columns: Columns = None,
-    engine: Engine | None = None,
-    settings: Settings = NOT_SET,
-) -> Run:
-    """Load the run that `path` names; from Parquet only `columns`, a dataset by `engine`, reports with `settings`.
-
-    Raises `NcuBenchError` if nothing can be read; what could not be read of the rest is in the notes.
-    """
-    found = locate(path, reading=reading, engine=engine, settings=settings)
-    return found.read(columns) if isinstance(found, OnDisk) else found
-
-
-def why_no_ncu_in(path: str) -> str:
-    """Why nothing more can be had of ncu for the run that `path` names, as it is of another vendor's; "" if it can."""
-    try:
-        return why_no_ncu_for(load(path, columns=[VENDOR_COLUMN]).table)
-    except NcuBenchError:
-        return ""
-
-
-def locate(
-    path: str,
-    *,
-    reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
     ranges: bool = True,
     settings: Settings = NOT_SET,
-) -> OnDisk | Run:
-    """Find the run that `path` names; it is read only if its launches are not in Parquet. Raises as `load` does.
+) -> Run:
+    """Find the run that `path` names: columns of Parquet are read when asked for, reports are parsed now by `settings`.
 
     Not `ranges`: for what shows no NVTX ranges, threads, phases and modules, big timelines are read without them.
-    Raises `WrongUsage` for a report with an `engine`, which reads Parquet only.
+    Raises `NcuBenchError` if nothing can be read; what could not be read of the rest is in the notes. Raises
+    `WrongUsage` for a report with an `engine`, which reads Parquet only.
     """
     found = on_disk(path, engine)
-    if found is None and engine is not None:
+    if found is not None:
+        return found
+    if engine is not None:
         from ncu_parsers.parse.report_files import find_sources  # slow to import, as the readers are
 
         find_sources([path])  # raises if nothing is there
@@ -120,13 +79,12 @@ def locate(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",
         )
-    run = found or _parsed(path, reading, settings, ranges=ranges)
-    if found is None and (Path(path) / REPORTS).is_dir() and (Path(path) / LOGS).is_dir():
-        run.notes.insert(0, NO_TABLES)
-    return run
+    run = _parsed(path, reading, settings, ranges=ranges)
+    ended_early = (Path(path) / REPORTS).is_dir() and (Path(path) / LOGS).is_dir()
+    return replace(run, told=[NO_TABLES, *run.notes]) if ended_early else run
 
 
-def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
+def on_disk(path: str, engine: Engine | None = None) -> Run | None:
     """The run that `path` names if it is a run folder, a Parquet file or a dataset; None if reports must be parsed.
 
     Raises `NcuBenchError` for a URL that cannot be reached or holds none of these.
@@ -141,20 +99,15 @@ def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
     if isinstance(file, RemoteFile):
         return _remote(path, file, engine)
     if (file / LAUNCHES).is_file():
-        notes, file = _notes_of_an_early_end(file), file / LAUNCHES
-        return _in_file(path, file, engine, notes)
+        return Run.in_file(path, file / LAUNCHES, _notes_of_an_early_end(file), engine)
     if (file / BENCH_FILE).is_file():  # reading it raises the error that says what to do
-        return _in_file(path, file / BENCH_FILE, engine, [])
+        return Run.in_file(path, file / BENCH_FILE, engine=engine)
     if file.is_dir():
         dataset = find_dataset(path, engine)
-        return OnDisk(path, dataset) if dataset is not None else None
+        return Run.of_dataset(dataset) if dataset is not None else None
     if not (file.is_file() and is_parquet(file)):
         return None
-    return _in_file(path, file, engine, [])
-
-
-def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> OnDisk:
-    return OnDisk(path, file if engine is None else Dataset(path, [Partition(file)], engine=engine), notes)
+    return Run.in_file(path, file, engine=engine)
 
 
 def _notes_of_an_early_end(folder: Path) -> list[str]:
@@ -162,16 +115,18 @@ def _notes_of_an_early_end(folder: Path) -> list[str]:
     from ncu_launch.files.manifest import manifest_in
 
     manifest = manifest_in(folder)
-    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if manifest is not None and manifest.partial else []
+    if manifest is None or not manifest.partial:
+        return []
+    return [ENDED_EARLY, *notes_in(read_launches(folder / LAUNCHES, ()))]
 
 
-def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:
+def _remote(path: str, file: RemoteFile, engine: Engine | None) -> Run:
     dataset = find_dataset(path, engine)
     if dataset is not None:
-        return OnDisk(path, dataset)
+        return Run.of_dataset(dataset)
     for one in (file, file.joinpath(LAUNCHES)):
         if one.is_file():
-            return OnDisk(path, one if engine is None else Dataset(path, [Partition(one)], engine=engine))
+            return Run.in_file(path, one, engine=engine)
     raise NcuBenchError(
         f"There is no dataset and no Parquet file at {path}.",
         "Reports are read from disk only.",
@@ -179,59 +134,26 @@ def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:
     )
 
 
-def together(paths: Sequence[str], engine: Engine) -> OnDisk:
-    """Several runs as one dataset that `engine` reads; raises as `locate` does."""
-    found = [run.file for path in paths if isinstance(run := locate(path, engine=engine), OnDisk)]
-    datasets = [file for file in found if isinstance(file, Dataset)]
-    whole = replace(
-        datasets[0],
-        root=", ".join(paths),
-        partitions=[one for dataset in datasets for one in dataset.partitions],
-        refused=[one for dataset in datasets for one in dataset.refused],
-    )
-    return OnDisk(whole.root, whole)
-
-
-def notes_of(file: File | Dataset) -> list[str]:
-    """The notes stored in a Parquet file of launches. Raises `NcuBenchError` as `OnDisk.read` does."""
-    return _notes_of(read_launches(file, ()))
-
-
-def _notes_of(table: pa.Table) -> list[str]:
-    return list(table_metadata(table).get("notes", []))
-
-
-def load_all(
-    paths: Sequence[str],
-    *,
-    reading: Callable[[Source], None] = lambda source: None,
-    engine: Engine | None = None,
-    settings: Settings = NOT_SET,
-) -> Run:
-    """Load several runs as one, for commands that analyse all launches together."""
-    return pooled([load(path, reading=reading, engine=engine, settings=settings) for path in paths])
-
-
-def pooled(runs: Sequence[Run]) -> Run:
-    """The launches and notes of several runs as one run."""
-    if len(runs) == 1:
-        return runs[0]
-    return Run(
-        ", ".join(run.name for run in runs),
-        concatenated([run.table for run in runs]),
-        [note for run in runs for note in run.notes],
+def together(paths: Sequence[str], engine: Engine) -> Run:
+    """Several runs as one dataset that `engine` reads; raises as `load` does."""
+    found = [load(path, engine=engine) for path in paths]
+    return replace(
+        found[0],
+        name=", ".join(paths),
+        parts=[part for run in found for part in run.parts],
+        refused=[line for run in found for line in run.refused],
+        told=[],
     )
 
 
-def with_compiled_lines(run: OnDisk | Run, inductor: str) -> Run:
+def with_compiled_lines(run: Run, inductor: str) -> Run:
     """The run in memory, whose generated kernels have the lines that the folder or file `inductor` says."""
     from ncu_parsers.derived.operators import inductor_sources
 
-    run = run.read() if isinstance(run, OnDisk) else run
-    return replace(run, table=inductor_sources.with_compiled_lines(run.table, inductor))
+    return Run.held(run.name, inductor_sources.with_compiled_lines(run.table, inductor), run.notes)
 
 
-def _parsed(path: str, reading: Callable[[Source], None], settings: Settings, *, ranges: bool) -> OnDisk | Run:
+def _parsed(path: str, reading: Callable[[Source], None], settings: Settings, *, ranges: bool) -> Run:
     from ncu_parsers.parse.file_kinds import has_ranges_apart
     from ncu_parsers.parse.parse import parse
     from ncu_parsers.parse.report_files import find_sources
@@ -239,30 +161,28 @@ def _parsed(path: str, reading: Callable[[Source], None], settings: Settings, *,
     sources = find_sources([path], settings)
     kept = _cache_file(sources)
     if kept is not None and kept.is_file():
-        return OnDisk(path, kept, _kept_notes(kept))
+        return _in_cache(path, kept)
     if kept is not None and not ranges and len(sources) == 1 and has_ranges_apart(sources[0]):
         kept = kept.with_stem(f"{kept.stem}-gpu-work")
         if kept.is_file():
-            return OnDisk(path, kept, _kept_notes(kept))
+            return _in_cache(path, kept)
     else:
         ranges = True
-    streamed = _streamed(sources, kept, reading, ranges=ranges) if kept is not None else None
-    if kept is not None and streamed is not None:
-        return OnDisk(path, kept, _of_reports(streamed))
+    if kept is not None and _streamed(sources, kept, reading, ranges=ranges) is not None:
+        return _in_cache(path, kept)
     is_piped = sources[0].is_piped
     if is_piped and (read := _streamed_at_once(sources, reading)) is not None:
         return read
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
-    notes = [
-        *parsed.notes,
-        *(Note(f"{name} was left out: {error.what}", NoteKind.LOST, name) for name, error in parsed.refused.items()),
-    ]
-    notes += _of_reports(parsed)
+    left_out = (
+        Note(f"{name} was left out: {error.what}", NoteKind.LOST, name) for name, error in parsed.refused.items()
+    )
+    notes = [*parsed.notes, *left_out, *_of_reports(parsed.table)]
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
-    return Run(sources[0].name if is_piped else path, parsed.table, notes)
+    return Run.held(sources[0].name if is_piped else path, parsed.table, notes)
 
 
 def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
@@ -271,20 +191,21 @@ def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], Non
         return None
     with TemporaryDirectory() as folder:
         file = Path(folder) / LAUNCHES
-        streamed = _streamed(sources, file, reading)
-        return Run(sources[0].name, read_launches(file), _of_reports(streamed)) if streamed is not None else None
+        if _streamed(sources, file, reading) is None:
+            return None
+        table = read_launches(file)
+        return Run.held(sources[0].name, table, _of_reports(table))
 
 
-def _of_reports(parsed: Parsed) -> list[str]:
-    """Notes and losses of each report."""
-    return [note for report in parsed.reports for note in (*report.notes, *report.losses)]
+def _in_cache(path: str, kept: Path) -> Run:
+    about = read_launches(kept, ())
+    return Run.in_file(path, kept, [*notes_in(about), *_of_reports(about)])
 
 
-def _kept_notes(kept: Path) -> list[str]:
-    """Notes and losses of reports that are cached."""
-    metadata = table_metadata(read_launches(kept, ()))
-    of_reports = (report.get(key, []) for report in metadata.get("reports", []) for key in ("notes", "losses"))
-    return [*metadata.get("notes", []), *(note for notes in of_reports for note in notes)]
+def _of_reports(launches: pa.Table) -> list[str]:
+    """Notes and losses of each report that launches are from."""
+    reports = table_metadata(launches).get("reports", [])
+    return [note for report in reports for key in ("notes", "losses") for note in report.get(key, [])]
 
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:

@@ -7,18 +7,18 @@ their number only, so every engine gives the same digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from operator import methodcaller
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.datasets.dataset_layout import Dataset, Partition
-from ncu_parsers.datasets.remote_files import File
+from ncu_parsers.datasets.engine import attempted
 from ncu_parsers.derived.operators.python_locations import LOCATION_COLUMNS
 from ncu_parsers.derived.operators.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
-from ncu_parsers.parquet.reader import launch_batches, left_out_note, nothing_in
+from ncu_parsers.parquet.reader import Choice
 from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import LEAST_BYTES
@@ -27,7 +27,7 @@ from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_tools.ceilings import memory_clock
 from ncu_tools.ceilings.launch_devices import LAUNCHED_SM_COUNT
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.run import LaunchPart, Run, left_out_note
 
 DEVICE_PREFIXES = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
@@ -80,90 +80,69 @@ class Sums(Protocol):
 AnySums = TypeVar("AnySums", bound=Sums)
 
 
-def sums_of_run(run: OnDisk | Run, new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]]) -> AnySums:
-    """Sum the launches of a run; `read` yields those of a Parquet file in batches.
+def sums_of_run(run: Run, new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[pa.Table]]) -> AnySums:
+    """Sum the launches of a run; `read` yields those of a part in batches.
 
-    `new` makes empty sums; it and `read` are sent to workers. Raises `NcuBenchError` if a file is damaged or not ours,
-    or no file of a dataset can be read.
+    Parts that cannot be read are left out, with a note. `new` makes empty sums; it and `read` are sent to workers.
+    Raises `NcuBenchError` if no part can be read.
     """
-    if not isinstance(run, OnDisk):
-        result = new()
-        result.add(run.table)
-    elif isinstance(run.file, Dataset):
-        result = sums_of_dataset(run.file, partial(sums_of_file, new, read))
-    else:
-        result = sums_of_file(new, read, run.file)
-    if run.notes:
-        result.reports = dict.fromkeys(run.notes)
-    return result
+    rows = _in_rows(run.parts)
+    if not rows:
+        raise run.nothing_in_it()
+    whole = _merged(zip(rows, run.engine.map(partial(_sums_of_row, partial(_sums_of, new, read)), rows), strict=True))
+    whole.reports = dict.fromkeys(run.told or [*run.notes_on_refused, *whole.reports])
+    return whole
 
 
-def sums_of_file(new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]], launches: File) -> AnySums:
-    """Sum the launches of one file; see `sums_of_run`."""
+def _merged(found: Iterable[tuple[Sequence[LaunchPart], AnySums | NcuBenchError]]) -> AnySums:
+    """Merge the sums of several parts, with a note on each that cannot be read. Raises the last error if none can."""
+    whole: AnySums | None = None
+    lost: dict[str, None] = {}
+    for parts, one in found:
+        if isinstance(one, NcuBenchError):
+            lost |= dict.fromkeys(left_out_note(part, one) for part in parts)
+            error = one
+        elif whole is None:
+            whole = one
+        else:
+            whole.merge(one)
+    if whole is None:
+        raise error
+    whole.reports |= lost
+    return whole
+
+
+def _in_rows(parts: Sequence[LaunchPart]) -> list[list[LaunchPart]]:
+    """The parts of a run in order, in chunks of the same length, the last one shorter."""
+    length = max(1, min(MOST_IN_A_ROW, len(parts) // TASKS))
+    return [list(parts[start : start + length]) for start in range(0, len(parts), length)]
+
+
+def _sums_of_row(sums_of: Callable[[LaunchPart], AnySums], row: Sequence[LaunchPart]) -> AnySums:
+    """Sum some parts, one in memory at a time. Raises `NcuBenchError` if none of them can be read."""
+    return _merged(([part], attempted(sums_of, part)) for part in row)
+
+
+def _sums_of(new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[pa.Table]], part: LaunchPart) -> AnySums:
     result = new()
-    for batch in one_ahead(read(launches)):
+    for batch in one_ahead(read(part)):
         result.add(batch)
     return result
 
 
-def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> AnySums:
-    """Sum the launches of all files; files that cannot be read are left out, with a note.
-
-    `sums_of` sums one file, and is sent to workers. Raises `NcuBenchError` if no file can be read.
-    """
-    rows = _in_rows(dataset.partitions)
-    whole: AnySums | None = None
-    lost: dict[str, None] = {}
-    last_error: NcuBenchError | None = None
-    for row, found in zip(rows, dataset.engine.map(partial(_sums_of_row, sums_of), rows), strict=True):
-        if isinstance(found, NcuBenchError):
-            lost |= dict.fromkeys(left_out_note(one, found) for one in row)
-            last_error = found
-        elif whole is None:
-            whole = found
-        else:
-            whole.merge(found)
-    if whole is None:
-        raise last_error or nothing_in(dataset)
-    whole.reports = dict.fromkeys([*dataset.notes, *whole.reports, *lost])
-    return whole
+def in_batches(columns: Iterable[str] | Choice) -> Callable[[LaunchPart], Iterator[pa.Table]]:
+    """Yields the launches of a part, a few row groups at a time, with those of `columns` that it has."""
+    return methodcaller("batches", columns)
 
 
-def _in_rows(partitions: Sequence[Partition]) -> list[list[Partition]]:
-    """The files of a dataset in order, in chunks of the same length, the last one shorter."""
-    length = max(1, min(MOST_IN_A_ROW, len(partitions) // TASKS))
-    return [list(partitions[start : start + length]) for start in range(0, len(partitions), length)]
-
-
-def _sums_of_row(sums_of: Callable[[File], AnySums], row: Sequence[Partition]) -> AnySums:
-    """Sum some files, one in memory at a time. Raises `NcuBenchError` if none of them can be read."""
-    result: AnySums | None = None
-    left_out: dict[str, None] = {}
-    for partition in row:
-        try:
-            found = sums_of(partition.file)
-        except NcuBenchError as error:
-            left_out[left_out_note(partition, error)] = None
-            last = error
-            continue
-        if result is None:
-            result = found
-        else:
-            result.merge(found)
-    if result is None:
-        raise last
-    result.reports |= left_out
-    return result
-
-
-def batches_for_sums(launches: File, others: Collection[str] = ()) -> Iterator[pa.Table]:
-    """Yield the launches of a file, a few row groups at a time, with the columns that sums need, and `others`.
+def batches_for_sums(launches: LaunchPart, others: Collection[str] = ()) -> Iterator[pa.Table]:
+    """Yield the launches of a part, a few row groups at a time, with the columns that sums need, and `others`.
 
     Each batch has the memory clock of the whole file (`memory_clock.RUN_CLOCK`), so that its ceilings are those of the
     run. Raises `NcuBenchError` if the file is damaged or not ours.
     """
     clocks = memory_clock.MemoryClocks()
-    for batch in launch_batches(launches, partial(needed, others), (memory_clock.needed, clocks.add)):
+    for batch in launches.batches(partial(needed, others), (memory_clock.needed, clocks.add)):
         yield memory_clock.with_clock_of(clocks, batch)
 
 

@@ -6,7 +6,7 @@ The result is a run by itself: every share and total refers to the selected laun
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
-from ncu_parsers.datasets.dataset_layout import Dataset
-from ncu_parsers.parquet.reader import Columns, launch_batches
+from ncu_parsers.parquet.reader import Columns
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.own_columns import PREFIX, own_names
 from ncu_parsers.sources.settings import NOT_SET, Settings
@@ -24,7 +23,8 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.kernels.names.kernel_ids import kernel_id, of_ids
 from ncu_tools.kernels.names.readable_names import is_called
 from ncu_tools.numbers.number_format import counted, percent
-from ncu_tools.runs.loading import OnDisk, Run, load, locate
+from ncu_tools.runs.loading import load
+from ncu_tools.runs.run import Run, notes_in
 
 Mask = npt.NDArray[np.bool_]
 Point = tuple[tuple[str, str], ...]
@@ -73,19 +73,19 @@ class Selection:
         by_name = not self.kernels or is_called(name, self.kernels)
         return by_name and (not self.ids or kernel_id(name) in self.ids)
 
-    def of(self, run: OnDisk | Run) -> Run:
+    def of(self, run: Run) -> Run:
         """The selected launches of a run, in memory; a file is read a few row groups at a time.
 
         Raises `NcuBenchError` if nothing is left, or the run cannot be read.
         """
         parts, whole = [], _Amount()
-        for batch in _batches(run):
+        for batch in run.batches():
             parts.append(arrays.kept(batch, self._wanted(batch)))
             whole.add(batch)
         left = _with_used_texts(pa.concat_tables(parts))
         if not len(left):
             raise self._nothing_left(run)
-        return Run(run.name, left, [*_notes_of(run, left), self._note(left, whole)])
+        return Run.held(run.name, left, [*(run.told or notes_in(left)), self._note(left, whole)])
 
     def _wanted(self, table: pa.Table) -> Mask:
         wanted = np.ones(len(table), bool)
@@ -111,14 +111,14 @@ class Selection:
             "shares and sums are of these"
         )
 
-    def _nothing_left(self, run: OnDisk | Run) -> NcuBenchError:
+    def _nothing_left(self, run: Run) -> NcuBenchError:
         criteria = {
             "kernel_short": ("kernels", self.kernels), "phase": ("phases", self.phases),
             "module": ("layers", self.layers), "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
             POINT: ("points", self.points),
         }  # fmt: skip
         there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in criteria.items() if wanted}
-        for batch in _batches(run):
+        for batch in run.batches():
             for column, values in there.items():
                 values |= dict.fromkeys(_values(batch, column))
         for pattern in self.kernels:
@@ -141,9 +141,8 @@ def load_only(
 
     Raises `NcuBenchError` as `loading.load` and `Selection.of` do.
     """
-    if only is None:
-        return load(path, reading=reading, columns=columns, settings=settings)
-    return only.of(locate(path, reading=reading, settings=settings))
+    run = load(path, reading=reading, settings=settings)
+    return run.only(columns) if only is None else only.of(run)
 
 
 class _Amount:
@@ -189,13 +188,6 @@ def point_of(text: str) -> Point:
     return tuple((name, value) for name, _, value in pairs)
 
 
-def _batches(run: OnDisk | Run) -> Iterator[pa.Table]:
-    """Yield the launches of a run with all columns, from a file a few row groups at a time."""
-    if isinstance(run, OnDisk) and not isinstance(run.file, Dataset):
-        return launch_batches(run.file, lambda names, filled: list(names))
-    return iter([run.read().table if isinstance(run, OnDisk) else run.table])
-
-
 def _with_used_texts(table: pa.Table) -> pa.Table:
     """The table with dictionaries re-encoded, so that they hold no texts of launches that were left out."""
     for at, column in enumerate(table.schema):
@@ -203,10 +195,6 @@ def _with_used_texts(table: pa.Table) -> pa.Table:
             texts = arrays.cast(table.column(at), column.type.value_type)
             table = table.set_column(at, column, arrays.cast(arrays.encoded(texts), column.type))
     return table
-
-
-def _notes_of(run: OnDisk | Run, table: pa.Table) -> list[str]:
-    return run.notes or (list(tables.table_metadata(table).get("notes", [])) if isinstance(run, OnDisk) else [])
 
 
 def _holds(table: pa.Table, column: str, test: Callable[[str | None], bool]) -> Mask:

@@ -9,7 +9,8 @@ from ncu_launch.files.manifest import folder_of
 from ncu_launch.files.run_files import POINTS_FILE
 from ncu_parsers.schema.own_columns import PREFIX, own_names
 
-from ncu_tools.runs.loading import LAUNCHES, OnDisk, Run, locate
+from ncu_tools.runs.loading import LAUNCHES, load
+from ncu_tools.runs.run import Run
 from ncu_tools.runs.selection import Selection
 
 Values = dict[str, Any]
@@ -21,15 +22,13 @@ def is_varied(path: str) -> bool:
     return (folder_of(path) / POINTS_FILE).is_file() and (Path(path).is_dir() or Path(path).name == LAUNCHES)
 
 
-def by_point(run: OnDisk | Run) -> list[tuple[Values, Run]]:
+def by_point(run: Run) -> list[tuple[Values, Run]]:
     """The points of a run, each as a run of its own with its values; [] for a run in which nothing was varied.
 
     Raises `NcuBenchError` if its file is damaged.
     """
-    if isinstance(run, OnDisk):
-        if not (isinstance(run.file, Path) and run.file.with_name(POINTS_FILE).is_file()):
-            return []
-        run = run.read()
+    if not run.is_varied:
+        return []
     names = own_names(run.table)
     places: dict[tuple[Any, ...], list[int]] = {}
     columns = [run.table.column(name).to_pylist() for name in names]
@@ -38,7 +37,7 @@ def by_point(run: OnDisk | Run) -> list[tuple[Values, Run]]:
     found = []
     for key, rows in places.items():
         values = {name: value for name, value in zip(names, key, strict=True) if value is not None}
-        found.append((values, Run(f"{run.name}/{in_words(values)}", run.table.take(rows), run.notes)))
+        found.append((values, Run.held(f"{run.name}/{in_words(values)}", run.table.take(rows), run.notes)))
     return found
 
 
@@ -49,7 +48,7 @@ def points_summed(path: str, only: Selection | None) -> list[str]:
     """
     if not is_varied(path):
         return []
-    run = locate(path)
+    run = load(path)
     points = [in_words(values) for values, _ in by_point(run if only is None else only.of(run))]
     if len(points) < 2:
         return []

@@ -127,8 +127,8 @@ def _of_launches(path: str) -> Activity:
 
     from ncu_tools.runs.loading import load
 
-    run = load(path, columns=NEEDED)
-    return read_launches_activity(run.name, run.table)
+    run = load(path)
+    return read_launches_activity(run.name, run.read(NEEDED))
 
 
 def _several(path: str, found: list[str]) -> WrongUsage:

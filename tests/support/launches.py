@@ -95,4 +95,4 @@ def by_title(by_key: dict[str, Found]) -> dict[str, Found]:
 
 def number_of(sums: DiagnosisSums, title: str) -> int:
     """The number of a row by its title: of launches of one device."""
-    return by_title(sums.numbers)[title]
+    return by_title(sums.rows.numbers)[title]

@@ -17,7 +17,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.footer import DamagedFooter, columns_of
-from ncu_parsers.parquet.reader import read_in_parts, read_launches
+from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.sources import memory
@@ -29,6 +29,7 @@ from ncu_parsers.timelines.nsys.tables import open_ranges
 from ncu_parsers.timelines.nsys.tables.database import LONGEST_VALUE
 
 from ncu_tools.cli import run
+from ncu_tools.runs.run import Run
 from tests.conftest import SAMPLES
 from tests.support.limits import measured, wide, with_line, with_values
 from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed, table_of
@@ -298,7 +299,8 @@ class TestLaunchesInParquet:
     def test_are_read_if_the_needed_columns_fit(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "limit", lambda: 1000)
         assert read_launches(file, ["launch_id"]).num_rows == 8
-        assert read_in_parts(file, ["launch_id", "duration_ns"], lambda part: part.slice(0, 1)).num_rows == 1
+        run = Run.in_file("", file)
+        assert run.in_parts(["launch_id", "duration_ns"], lambda part: part.slice(0, 1)).num_rows == 1
 
 
 @pytest.mark.parametrize("element", ["f7", "f1", "f5", "fc"], ids=["doubles", "truths", "numbers", "structs"])

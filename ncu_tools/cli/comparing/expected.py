@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,13 +115,15 @@ def command(
     from ncu_tools.report.head import head_of
     from ncu_tools.report.html.expected_content import EXPECTED_COLUMNS
     from ncu_tools.runs.loading import load
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import of_phases, pattern_of
 
     workload = ran.workload(phases)
     with progress("Reading") as reading:
         measured = load(run, reading=reading)
     if ran.nvtx is not None:
-        measured = replace(measured, table=inside(measured.table, pattern_of(ran.nvtx, "--nvtx")))
+        left = inside(measured.table, pattern_of(ran.nvtx, "--nvtx"))
+        measured = Run.held(measured.name, left, measured.notes)
     head = head_of([run], measured.table, measured.notes)
     if workload is None and (passes := passes_in(run)):
         show_ranges(measured.table, passes, list(measured.notes), output_format, head)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.report.digest.statements import Digest
-    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.run import Run
 
 DEFAULT_BUDGET = 1500
 COLUMNS = (

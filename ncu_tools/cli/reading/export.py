@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ncu_parsers.parquet.reader import Columns
 
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
 FORMS = ("speedscope", "perfetto", "csv", "sections")
@@ -91,7 +91,7 @@ def command(
     from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
-    from ncu_tools.runs.loading import locate
+    from ncu_tools.runs.loading import load
     from ncu_tools.runs.varied_run import points_summed
 
     _require_used(form, of, depth, machine)
@@ -107,7 +107,7 @@ def command(
         _written(output, form, to_spreadsheet(table), len(table), notes, output_format)
         return
     with progress("Reading") as reading:
-        located = locate(run, reading=reading)
+        located = load(run, reading=reading)
         found = located if only is None else only.of(located)
         if form == "csv":
             if of == "launches":
@@ -193,11 +193,9 @@ def _points(run: str) -> pa.Table:
     return read_bench(file_of_points(run)).drop_columns(["samples_ns"])
 
 
-def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:
+def _read(run: Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:
     """The launches with all or some of their columns, and notes on reading them."""
-    from ncu_tools.runs.loading import OnDisk
-
-    whole = run.read(columns) if isinstance(run, OnDisk) else run
+    whole = run.only(columns)
     return whole.table, whole.notes
 
 
@@ -216,7 +214,7 @@ def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | 
     return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 
-def _kernels(run: OnDisk | Run, machine: Machine | None) -> tuple[pa.Table, list[str]]:
+def _kernels(run: Run, machine: Machine | None) -> tuple[pa.Table, list[str]]:
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.kernels.kernel_row import kernels_table
 

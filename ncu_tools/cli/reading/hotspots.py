@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.hotspots import Hotspot, Hotspots
     from ncu_tools.report.head import Head
-    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
 LOWER = "flops_lower_bound"
@@ -316,7 +316,7 @@ def _first_column(group: str) -> Column:
     return first if group in NAMES_OF_KERNELS else first._replace(kind="text", wide=True)
 
 
-def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> MetricColumns | None:
+def _chosen_columns(found: Run, wanted: Sequence[str], group: str) -> MetricColumns | None:
     """The columns of --columns; None without it."""
     if not wanted:
         return None
@@ -326,21 +326,16 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
 
 def _located(
     runs: Sequence[str], engine: Engine | None, only: Selection | None, settings: Settings, *, ranges: bool
-) -> OnDisk | Run:
+) -> Run:
     """All `runs` together, or the launches that `only` selects; not `ranges`: a big timeline without those."""
-    from ncu_tools.runs.loading import load_all, locate, on_disk, together
+    from ncu_tools.runs.loading import load, together
+    from ncu_tools.runs.run import pooled
 
-    found: OnDisk | Run | None = None
     if engine is not None:
         found = together(runs, engine)
-    elif len(runs) == 1:
-        found = on_disk(runs[0])
-    if found is None:
+    else:
         with progress("Reading") as reading:
-            if len(runs) == 1:
-                found = locate(runs[0], reading=reading, ranges=ranges, settings=settings)
-            else:
-                found = load_all(runs, reading=reading, settings=settings)
+            found = pooled([load(run, reading=reading, ranges=ranges, settings=settings) for run in runs])
     return found if only is None else only.of(found)
 
 
@@ -359,7 +354,7 @@ def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | Non
 
 
 def _kernels(
-    found: OnDisk | Run, machine: Machine | None, order: str, group: str, *, diagnose: bool
+    found: Run, machine: Machine | None, order: str, group: str, *, diagnose: bool
 ) -> tuple[Hotspots, DiagnosisSums | None]:
     """The kernels of the runs; with `diagnose` also its sums."""
     from ncu_tools.kernels.kernel_cache import hotspots_of
@@ -372,7 +367,7 @@ def _kernels(
     return result, sums_to_diagnose(found, group)
 
 
-def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, is_for_people: bool) -> Table:
+def _mix(found: Run, kernels: list[Hotspot], top: int | None, *, is_for_people: bool) -> Table:
     """What the instructions of each kernel do, the kernels in the order of the other tables.
 
     For people, kinds that no kernel has are left out, and places in which kernels do not differ.
@@ -380,12 +375,10 @@ def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, is_for
     from ncu_tools.kernels.grouping import with_keys_for_names
     from ncu_tools.kernels.source.instruction_mix import COLUMNS as COUNTS
     from ncu_tools.kernels.source.instruction_mix import kinds, mix_notes, mixes
-    from ncu_tools.runs.loading import OnDisk
     from ncu_tools.runs.partition_sums import OF_DEVICES
 
     needed = ("kernel_name", *OF_DEVICES, *COUNTS)
-    launches = found.read(needed).table if isinstance(found, OnDisk) else found.table
-    by_key = {mix.kernel: mix for mix in mixes(with_keys_for_names(launches))}
+    by_key = {mix.kernel: mix for mix in mixes(with_keys_for_names(found.read(needed)))}
     shown = [(row, by_key[row.key]) for row in kernels[:top] if row.key in by_key]
     rows = [
         {

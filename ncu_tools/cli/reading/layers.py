@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ncu_tools.model.layers.layers import Layer, Layers
     from ncu_tools.report.head import Head
-    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
 LOWER = "flops_lower_bound"

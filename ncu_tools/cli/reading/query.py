@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
     from ncu_tools.runs.sql_query import QueryTable
 
@@ -72,10 +72,10 @@ def command(run: str, sql: str, machine: Machine | None, output_format: str, onl
 
 def _of_launches(run: str, machine: Machine | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
     """The tables of a run of launches, or of some of them, and notes on reading it."""
-    from ncu_tools.runs.loading import locate
+    from ncu_tools.runs.loading import load
 
     with progress("Reading") as reading:
-        located = locate(run, reading=reading)
+        located = load(run, reading=reading)
         located = located if only is None else only.of(located)
     launches, notes = _launches(located)
     return {
@@ -104,24 +104,17 @@ def _points(run: str, machine: Machine | None, only: Selection | None) -> tuple[
     return {"points": held_in_memory(points_of(run))}, load_bench(run).notes
 
 
-def _launches(run: OnDisk | Run) -> tuple[QueryTable, list[str]]:
+def _launches(run: Run) -> tuple[QueryTable, list[str]]:
     """The launches, which DuckDB reads itself if they are in Parquet, and notes on reading them."""
-    from ncu_parsers.parquet.arrow_dataset import scanned
-    from ncu_parsers.parquet.reader import filled_columns
-
     from ncu_tools.kernels.names.categories import CATEGORY, category_of_rows
-    from ncu_tools.runs.loading import Run
-    from ncu_tools.runs.sql_query import ComputedColumn, QueryTable, held_in_memory
+    from ncu_tools.runs.sql_query import ComputedColumn, QueryTable
 
     of_name = ComputedColumn(CATEGORY, ("kernel_name", "operator"), category_of_rows)
-    if isinstance(run, Run):
-        held = held_in_memory(run.table)
-        return QueryTable(held.rows, lambda: [*held.held(), CATEGORY], of_name), run.notes
-    found = scanned(run.file)
-    return QueryTable(found.launches, lambda: [*filled_columns(run.file), CATEGORY], of_name), run.notes or found.notes
+    launches, notes = run.scanned()
+    return QueryTable(launches, lambda: [*run.contents().filled, CATEGORY], of_name), notes
 
 
-def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
+def _kernels(run: Run, machine: Machine | None) -> QueryTable:
     """The kernels of a run, summed when a query needs them."""
     from ncu_parsers.schema import arrays
 
@@ -140,17 +133,12 @@ def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
     return QueryTable(lambda: table().rows(), lambda: table().held())
 
 
-def _rules(run: OnDisk | Run) -> QueryTable:
+def _rules(run: Run) -> QueryTable:
     """The messages of NVIDIA's rules, read when a query needs them."""
     from ncu_tools.kernels.view.nvidia_rules import OF_TABLE, TABLE_COLUMNS, rules_table
-    from ncu_tools.runs.loading import OnDisk
     from ncu_tools.runs.sql_query import QueryTable
 
-    def table() -> pa.Table:
-        launches = run.read(OF_TABLE).table if isinstance(run, OnDisk) else run.table
-        return rules_table(launches)
-
-    return QueryTable(table, lambda: list(TABLE_COLUMNS))
+    return QueryTable(lambda: rules_table(run.read(OF_TABLE)), lambda: list(TABLE_COLUMNS))
 
 
 def _metrics(launches: QueryTable) -> QueryTable:

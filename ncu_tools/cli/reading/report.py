@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.source.inside_of_run import Inside
     from ncu_tools.report.html.html_content import ReportedRun
-    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
     from ncu_tools.timeline.timeline import Timeline
 
@@ -173,7 +173,7 @@ def _with_inside(
 
     from ncu_tools.kernels.source.inside_of_run import inside_of
     from ncu_tools.report.html.html_content import is_reported
-    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import load_only
 
     try:
@@ -191,7 +191,7 @@ def _with_inside(
     inside = inside_of(name, run.table.column_names, reading)
     read = [] if inside.instructions is None else inside.instructions.table["report"].unique().to_pylist()
     notes = [note for note in run.notes if kind_of(note) != NoteKind.LOST or subject_of(note) not in read]
-    return Run(run.name, run.table, notes), inside, True
+    return Run.held(run.name, run.table, notes), inside, True
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:

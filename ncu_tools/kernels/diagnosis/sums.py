@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import has_tensor_work_beside_the_pipe
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.metric_forms import MetricsInAnyForm, with_every_form
 from ncu_parsers.schema.tables import Floats
@@ -24,11 +23,11 @@ from ncu_tools.ceilings.machine_files import machine_of_device
 from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, quantities, stall_reasons
 from ncu_tools.kernels.grouping import rows_of
-from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
+from ncu_tools.kernels.kernel_row import OF_SEVERAL
 from ncu_tools.kernels.names.categories import category_of
-from ncu_tools.numbers.named_sums import NamedSums
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
+from ncu_tools.numbers.row_sums import Family, Mean, Seen, Sum, TimedSums, ratio
+from ncu_tools.runs.partition_sums import OF_GROUPS, in_batches, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 SECTORS_PER_REQUEST = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
@@ -133,26 +132,27 @@ class Inputs:
         return f"{self.type} (by {self.says})"
 
 
-class DiagnosisSums:
+class DiagnosisSums(TimedSums):
     """Sums over the launches of each kernel; `group` is one of `hotspots.GROUPS`."""
 
     def __init__(self, group: str) -> None:
+        super().__init__(of_several=group in OF_SEVERAL)
         self.reports: dict[str, None] = {}
         self._group = group
-        self._sums: NamedSums[str] = NamedSums()
-        self._inputs: dict[int, dict[Inputs, None]] = {}
-        self._of_ncu: set[int] = set()
+        self._values = Family(partial(Mean, self.rows))
+        self._inputs: Seen[Inputs] = Seen()
+        self._by_ncu = Sum(self.rows)
         self._behind: dict[str, tuple[str, ...]] = {}
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         self.reports |= notes_of_reports(table)
         places, titles = rows_of(table, self._group)
-        keys = self._sums.use(titles, places)
+        keys = self.rows.use(titles, places)
         weight = tables.launch_counts(table)
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
-        self._sums.add("launches", weight)
-        self._sums.add("time", seconds)
+        self.launches.count(weight)
+        self.seconds.add(seconds)
         metrics = MetricsInAnyForm(table)
         columns = {name: metrics.floats(name) for name in diagnosis_metrics() if metrics.behind(name)}
         columns |= {name: tables.floats(table, name) for name in SUMMED}
@@ -163,22 +163,9 @@ class DiagnosisSums:
             known = ~np.isnan(values)
             if known.any():
                 self._behind |= {name: metrics.behind(name)} if name in diagnosis_metrics() else {}
-                self._sums.add(name, values * weight, known)
-                self._sums.add(f"{name} known", weight, known)
-                self._sums.add(f"{name} by time", values * seconds, known)
-                self._sums.add(f"{name} time", seconds, known)
+                self._values.made(name).add(values, weight, seconds, known)
         self._note_inputs(table, keys)
-        by_ncu = np.array([(source or "").startswith("ncu") for source in tables.words(table, "source")], bool)
-        self._of_ncu.update(keys[by_ncu].tolist())
-
-    def merge(self, other: DiagnosisSums) -> None:
-        """Merge the sums of later launches into these."""
-        self.reports |= other.reports
-        self._behind |= other._behind
-        numbers = self._sums.merge(other._sums)
-        for key, inputs in other._inputs.items():
-            self._inputs.setdefault(int(numbers[key]), {}).update(inputs)
-        self._of_ncu.update(numbers[list(other._of_ncu)].tolist())
+        self._by_ncu.count(np.array([(one or "").startswith("ncu") for one in tables.words(table, "source")], bool))
 
     def _note_inputs(self, table: pa.Table, keys: npt.NDArray[np.int64]) -> None:
         """Record inputs from the operators' tensors if a trace has them, else from the kernels' names."""
@@ -190,22 +177,13 @@ class DiagnosisSums:
             inputs = of_names[code]
             if of_types[kind]:
                 inputs = replace(inputs, type=of_types[kind], says="the operator's tensors")
-            self._inputs.setdefault(key, {})[inputs] = None
+            self._inputs.add(key, [inputs])
 
     # ------------------------------------------------------------------------------------------------------ results
 
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The index of each row in every quantity, by `Hotspot.key`."""
-        return self._sums.numbers
-
-    def number(self, key: str) -> int:
-        """The index of a row in every quantity. Raises `KeyError` if it is unknown."""
-        return self.numbers[key]
-
     def is_of_ncu(self, place: int) -> bool:
         """True if ncu profiled a launch of the kernel."""
-        return place in self._of_ncu
+        return bool(self._by_ncu.values[place])
 
     def metrics(self) -> Mapping[str, Sequence[str]]:
         """Metric -> the columns of the report that it was taken from, for every one that some launch has."""
@@ -216,7 +194,7 @@ class DiagnosisSums:
 
         A row of several kernels is a product only if each of them is, since the time is that of all.
         """
-        found = list(self._inputs.get(place, ()))
+        found = self._inputs.of(place)
         if len({one.type for one in found}) != 1:
             return Inputs()
         is_product, is_vector = all(one.is_product for one in found), any(one.is_vector for one in found)
@@ -228,7 +206,7 @@ class DiagnosisSums:
         result |= {name: self._mean(name) for name in LAUNCH_QUANTITIES}
         result |= {name: self._total(name) for name in SUMMED}
         result |= self._of_small_grids()
-        result[PIPE] = np.where(np.isnan(self._total(PIPE)), np.nan, self._mean(PIPE))
+        result[PIPE] = self._mean_of_all(PIPE)
         with np.errstate(divide="ignore", invalid="ignore"):
             result |= self._of_memory()
             result |= self._of_instructions()
@@ -237,15 +215,16 @@ class DiagnosisSums:
         for reason in stall_reasons():
             result[f"stall {reason}"] = self._mean(STALL.format(reason))
             result[f"stalled {reason}"] = PER_CENT * self._mean(STALLED_SHARE.format(reason))
-        return result | {name: self._mean(name) for name in self._sums.names if name.endswith(BY_RULE)}
+        return result | {name: self._mean(name) for name in self._values.members if name.endswith(BY_RULE)}
 
     def _of_small_grids(self) -> dict[str, Floats]:
         """Launches with fewer blocks than SMs, of those whose blocks are known, and means over these alone."""
-        of = self._sums.of
-        with np.errstate(divide="ignore", invalid="ignore"):
-            means = {name: of(name) / of(f"{name} known") for name in OF_SMALL_GRIDS}
+        small, means = self._values["small"], {}
+        for name in OF_SMALL_GRIDS:
+            means[name] = ratio(self._values[name].sum.values, self._values[name].launches.values)
         spread = means.pop("squares_of_small") - means["blocks_of_small"] ** 2
-        return {"sized_launches": of("small known"), "small_launches": of("small"), "blocks_spread": spread, **means}
+        counts = {"sized_launches": small.launches.values, "small_launches": small.sum.values}
+        return {**counts, "blocks_spread": spread, **means}
 
     def _of_memory(self) -> dict[str, Floats]:
         total = self._total
@@ -279,8 +258,7 @@ class DiagnosisSums:
 
     def _per_request(self, access: str) -> Floats:
         sums = _share(self._total(SECTORS.format(access)), self._total(REQUESTS.format(access)))
-        ratio = SECTORS_PER_REQUEST.format(access)
-        return _first([sums, np.where(np.isnan(self._total(ratio)), np.nan, self._mean(ratio))])
+        return _first([sums, self._mean_of_all(SECTORS_PER_REQUEST.format(access))])
 
     def _of_instructions(self) -> dict[str, Floats]:
         total = self._total
@@ -296,8 +274,11 @@ class DiagnosisSums:
 
     def _total(self, name: str) -> Floats:
         """The sum of a metric, one per kernel; NaN unless every launch has it."""
-        of = self._sums.of
-        return np.where(of(f"{name} known") == of("launches"), of(name), np.nan)
+        return self._values[name].whole(self.launches)
+
+    def _mean_of_all(self, name: str) -> Floats:
+        """The mean of a metric, one per kernel; NaN unless every launch has it."""
+        return np.where(np.isnan(self._total(name)), np.nan, self._mean(name))
 
     def _mean_of_first(self, metrics: Iterable[tuple[str, float]]) -> Floats:
         return _first([self._mean(metric) * factor for metric, factor in metrics])
@@ -307,16 +288,7 @@ class DiagnosisSums:
 
         NaN for rows of several kernels in which launches with less than `MOSTLY_KNOWN` of the time have it.
         """
-        of = self._sums.of
-        timed = of("time") > 0
-        amounts = np.where(timed, of(f"{name} by time"), of(name))
-        have, every = (
-            np.where(timed, of(f"{name} time"), of(f"{name} known")),
-            np.where(timed, of("time"), of("launches")),
-        )
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = amounts / have
-        return np.where(have < MOSTLY_KNOWN * every, np.nan, means) if self._group in OF_SEVERAL else means
+        return self.means(self._values[name])
 
 
 LAUNCH_QUANTITIES = (
@@ -405,13 +377,13 @@ def _sm_counts(table: pa.Table) -> Floats:
     return np.array([float(one.sm_count) if one and one.sm_count else np.nan for one in machines], np.float64)[codes]
 
 
-def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
+def sums_to_diagnose(run: Run, group: str) -> DiagnosisSums:
     """Sum what a diagnosis needs of a run, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
     columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *SUMMED, *diagnosis_columns(), RULES}
-    return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_batches, columns=columns))
+    return sums_of_run(run, partial(DiagnosisSums, group), in_batches(columns))
 
 
 def _named(name: str) -> Inputs:

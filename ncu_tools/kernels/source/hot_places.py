@@ -19,7 +19,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.kernels.source.dependencies import Flow, flow_of, live_registers, producers
 from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.stalls import REASONS, dominant, stall_counts, stalls
-from ncu_tools.numbers.named_sums import or_none
+from ncu_tools.numbers.row_sums import or_none
 
 LINES, SASS, PTX, FUNCTIONS = VIEWS = ("lines", "sass", "ptx", "functions")
 

@@ -20,7 +20,8 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.load_instructions import RunInstructions
 from ncu_tools.kernels.source.source_pages_alone import run_of_source_pages
-from ncu_tools.runs.loading import Run, locate
+from ncu_tools.runs.loading import load
+from ncu_tools.runs.run import Run
 from ncu_tools.runs.selection import Selection
 
 Reading = Callable[[Source], None]
@@ -49,7 +50,7 @@ def launches_named(path: str, only: Selection, reading: Reading) -> LaunchesName
 
 def _left(path: str, only: Selection, reading: Reading) -> Run:
     try:
-        run = locate(str(launches_beside(Path(path)) or path), reading=reading)
+        run = load(str(launches_beside(Path(path)) or path), reading=reading)
     except NcuBenchError:
         alone = run_of_source_pages(path, reading)
         if alone is None:

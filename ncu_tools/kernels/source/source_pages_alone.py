@@ -13,7 +13,7 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.inside_of_run import Inside
 from ncu_tools.kernels.source.load_instructions import RunInstructions, load_instructions
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 
 WITHOUT_LAUNCHES = (
     "{}: a source page, which has counters of instructions and none of launches; for times and counters, put the raw "
@@ -30,7 +30,7 @@ def run_of_source_pages(path: str, reading: Callable[[Source], None]) -> tuple[R
     if not len(found.table):
         return None
     notes = [WITHOUT_LAUNCHES.format(path), *found.notes]
-    return Run(path, _launches(found), notes), Inside(found)
+    return Run.held(path, _launches(found), notes), Inside(found)
 
 
 def _launches(found: RunInstructions) -> pa.Table:

@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import title_and_device
 from ncu_tools.numbers.merged_by_field import MergedByField
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
+from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, in_batches, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 GLOBAL, LOCAL = "global", "local"
 INFORMATION = ("INF", "")
@@ -246,13 +245,13 @@ def first_sentence(message: str) -> str:
     return " ".join(message.split()).split(". ")[0].removesuffix(".")
 
 
-def rule_sums(run: OnDisk | Run, group: str) -> RuleSums:
+def rule_sums(run: Run, group: str) -> RuleSums:
     """Add up what rules say of a run, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
     columns = {*OF_SUMS, *OF_GROUPS[group], *(OF_OPERATORS if group == "operator" else ())}
-    return sums_of_run(run, partial(RuleSums, group), partial(launch_batches, columns=columns))
+    return sums_of_run(run, partial(RuleSums, group), in_batches(columns))
 
 
 # -------------------------------------------------------------------------------------------------------- as a table

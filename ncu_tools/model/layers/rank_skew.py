@@ -28,8 +28,8 @@ from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.names.uncategorised import notes_on_other
 from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
-from ncu_tools.numbers.named_sums import or_none
 from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.numbers.row_sums import or_none
 
 RANKS_NAMED = 4
 """The number of ranks whose steps a note counts."""

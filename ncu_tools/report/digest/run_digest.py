@@ -29,7 +29,7 @@ from ncu_tools.kernels.view.nvidia_rules import INFORMATION, first_sentence
 from ncu_tools.numbers.number_format import FORMATS, counted, duration, percent, scaled
 from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted_names
 from ncu_tools.report.table import printable
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 from ncu_tools.timeline.headline import first_sentence as first_of_timeline
 from ncu_tools.timeline.headline import headline, longest_waits, range_words
 from ncu_tools.timeline.timeline import Timeline

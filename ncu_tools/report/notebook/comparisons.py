@@ -21,7 +21,7 @@ from ncu_tools.model.expected.estimate import Estimate, estimates, failed, one_b
 from ncu_tools.model.expected.operators_of_layers import operators_of
 from ncu_tools.report.notebook.views import TableView
 from ncu_tools.report.table import Column, Table
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 
 COMPARED = (
     Column("kernel", "kernel", wide=True),

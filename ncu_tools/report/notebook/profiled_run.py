@@ -41,7 +41,7 @@ from ncu_tools.report.plot.layer_bars import draw_bars
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
 from ncu_tools.roofline.roofline import Look, roofline
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 from ncu_tools.runs.selection import pattern_of
 from ncu_tools.timeline.load_activity import load_activity, load_power
 from ncu_tools.timeline.timeline import timeline
@@ -224,7 +224,8 @@ class ProfiledRun:
         """
         from ncu_tools.report.notebook.comparisons import compared  # imports what runs models
 
-        return compared(Run(self.name, self._table, self.notes), Run(new.name, new._table, new.notes), anyway=anyway)
+        runs = [Run.held(one.name, one._table, one.notes) for one in (self, new)]
+        return compared(runs[0], runs[1], anyway=anyway)
 
     def timeline(self, *, step: str | None = None, trim: tuple[float, float] | None = None) -> TimelineView:
         """Where the time of a recording goes on each GPU, as `ncu-bench timeline`; `table` has the steps.

@@ -79,10 +79,16 @@ class RemoteFile:
             system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.put_file(str(file), path)
 
-    def remove(self) -> None:
+    def unlink(self, missing_ok: bool = False) -> None:
         """Delete the file. Raises `NcuBenchError` if it cannot be deleted."""
+        if missing_ok and not self.is_file():
+            return
         with _reached(self.url) as (system, path):
             system.rm_file(path)
+
+    def absolute(self) -> RemoteFile:
+        """The file itself: a URL depends on no current folder."""
+        return self
 
     def below(self) -> list[str]:
         """Relative paths of all files below, sorted; [] if the folder does not exist."""

@@ -1,21 +1,19 @@
 """Read launches and measured points from Parquet. The only reader of Parquet besides `arrow_dataset`.
 
-A dataset is read by its engine, file by file. Only requested columns are read, on disk and at URLs.
+Only requested columns are read, on disk and at URLs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.datasets.dataset_layout import RUN, Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.checked_open import DAMAGE, opened, parquet_file
 from ncu_parsers.parquet.footer import FooterColumns
@@ -26,17 +24,12 @@ from ncu_parsers.schema.tables import (
     SCHEMA_VERSION,
     Field,
     column_problem,
-    concatenated,
-    contract_first,
-    field_metadata,
     floats,
     metadata_problem,
     table_metadata,
-    with_metadata,
 )
 from ncu_parsers.sources import memory
 
-Result = TypeVar("Result")
 Columns = Iterable[str] | Callable[[str], bool] | None
 """Columns to read: names, a function that selects names, or None for all."""
 
@@ -46,32 +39,18 @@ ROWS_PER_BATCH = 16 * 1024
 """Row groups are combined to batches of at least this many rows."""
 
 
-def contents(path: File | Dataset) -> tuple[list[str], int]:
+class Contents(NamedTuple):
+    """The columns of launches, those that are not entirely null (reading others takes time too), and their number."""
+
+    names: list[str]
+    filled: list[str]
+    rows: int
+
+
+def contents(path: File) -> Contents:
     """The columns of a table of launches and the number of its rows. Raises `NcuBenchError` if the file is damaged."""
-    if isinstance(path, Dataset):
-        found = [one for _, one in each_partition(path, _contents)[0]]
-        return contract_first(name for names, _ in found for name in names), sum(rows for _, rows in found)
-    return _contents(Partition(path))
-
-
-def _contents(partition: Partition) -> tuple[list[str], int]:
-    with opened(partition.file) as (file, _):
-        return list(file.schema_arrow.names), int(file.metadata.num_rows)
-
-
-def filled_columns(path: File | Dataset) -> list[str]:
-    """Columns that are not entirely null, according to the file's statistics; reading empty columns takes time too.
-
-    Raises `NcuBenchError` if the file is damaged.
-    """
-    if isinstance(path, Dataset):
-        return contract_first(name for _, names in each_partition(path, _filled)[0] for name in names)
-    return _filled(Partition(path))
-
-
-def _filled(partition: Partition) -> list[str]:
-    with opened(partition.file) as (file, found):
-        return _filled_of(file, found)
+    with opened(path) as (file, found):
+        return Contents(list(file.schema_arrow.names), _filled_of(file, found), int(file.metadata.num_rows))
 
 
 def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:
@@ -87,21 +66,13 @@ def schema_of(path: File) -> pa.Schema:
         return schema
 
 
-def notes_of_all(schemas: Sequence[pa.Schema]) -> list[str]:
-    """The notes on reports in the metadata of these schemas."""
-    return [note for schema in schemas for note in table_metadata(schema.empty_table()).get("notes", [])]
-
-
-def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
+def read_launches(path: File, columns: Columns = None) -> pa.Table:
     """Read a table of launches; with `columns`, only those that it has.
 
     Raises `NcuBenchError` if the file is damaged, of another kind, of a newer schema version, or too large for the
-    memory limit. Files of a dataset are then left out with a note, unless all fail; rows of a dataset have the column
-    `run`.
+    memory limit.
     """
     wanted = columns if columns is None or callable(columns) else list(columns)
-    if isinstance(path, Dataset):
-        return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
     with opened(path) as (file, _):
         _require_launches(file.read(columns=[]), path)  # first: pages of other files may claim gigabytes
         chosen = _chosen(file.schema_arrow.names, wanted)
@@ -109,21 +80,6 @@ def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
         table = _require_valid_text(file.read(columns=None if wanted is None else chosen))
     _require_launches(table, path)
     return table
-
-
-def read_in_parts(path: File | Dataset, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """Apply `part` to each batch of the launches and concatenate the results, with one batch of `columns` in memory.
-
-    Raises `NcuBenchError` as `read_launches` does.
-    """
-    if isinstance(path, Dataset):
-        return _joined(path, *each_partition(path, partial(_partition_in_parts, columns, part)))
-    parts = [part(batch) for batch in launch_batches(path, columns)]
-    return pa.concat_tables(parts).unify_dictionaries() if parts else read_launches(path, columns)
-
-
-def _partition_in_parts(columns: Sequence[str], part: Callable[[pa.Table], pa.Table], partition: Partition) -> pa.Table:
-    return read_in_parts(partition.file, columns, part)
 
 
 def _require_memory(file: pq.ParquetFile, columns: Sequence[str], path: File) -> None:
@@ -202,66 +158,14 @@ def _require_known(table: pa.Table, path: File, newest: int, columns: Sequence[F
     _require_valid(column_problem(table.schema, columns), path, command)
 
 
-def _read_partition(columns: Columns, partition: Partition) -> pa.Table:
-    table = read_launches(partition.file, columns)
-    asked_for = callable(columns) or _chosen([RUN], columns)
-    if partition.run is None or RUN in table.column_names or not asked_for:
-        return table
-    run = arrays.repeated(partition.run, len(table))
-    meaning = field_metadata(meaning="the run that a report of a dataset belongs to")
-    return table.append_column(pa.field(RUN, run.type, metadata=meaning), run)
-
-
-def _joined(
-    dataset: Dataset, found: Sequence[tuple[Partition, pa.Table]], left_out: Sequence[tuple[Partition, NcuBenchError]]
-) -> pa.Table:
-    """Concatenate the tables of a dataset and merge their metadata."""
-    metadatas = [table_metadata(table) for _, table in found]
-    notes = [*dataset.notes, *(note for one in metadatas for note in one.get("notes", []))]
-    notes += [left_out_note(partition, error) for partition, error in left_out]
-    reports = [report for one in metadatas for report in one.get("reports", [])]
-    metadata = {"schema_version": SCHEMA_VERSION, "reports": reports, "notes": list(dict.fromkeys(notes))}
-    return with_metadata(concatenated([table for _, table in found]), metadata)
-
-
-def left_out_note(partition: Partition, error: NcuBenchError) -> str:
-    """The note on a file of a dataset that cannot be read."""
-    return f"{partition.file} was left out: {error.what}"
-
-
-def each_partition(
-    dataset: Dataset, function: Callable[[Partition], Result]
-) -> tuple[list[tuple[Partition, Result]], list[tuple[Partition, NcuBenchError]]]:
-    """Apply `function` to each partition; returns results of readable partitions, and errors of the others.
-
-    Raises the first error if all partitions fail.
-    """
-    found: list[tuple[Partition, Result]] = []
-    left_out = []
-    for partition, result in zip(
-        dataset.partitions, dataset.engine.map(function, dataset.partitions), strict=True
-    ):  # fmt: skip
-        if isinstance(result, NcuBenchError):
-            left_out.append((partition, result))
-        else:
-            found.append((partition, result))
-    if not found:
-        raise left_out[0][1] if left_out else nothing_in(dataset)
-    return found, left_out
-
-
-def nothing_in(dataset: Dataset) -> NcuBenchError:
-    """The error for a dataset that contains no report."""
-    reason = f"{len(dataset.refused)} reports were refused, the first because: {dataset.refused[0].reason}"
-    return NcuBenchError(f"{dataset} holds no launches.", reason if dataset.refused else "No report was read into it.")
-
-
 Choice = Callable[[Sequence[str], Sequence[str]], list[str]]
 """Selects columns, given all columns of a file and those that are not entirely null."""
+Beforehand = tuple[Choice, Callable[[pa.Table], None]]
+"""Selects columns, and takes them from each row group before the batches come."""
 
 
 def launch_batches(
-    path: File, columns: Iterable[str] | Choice, beforehand: tuple[Choice, Callable[[pa.Table], None]] | None = None
+    path: File, columns: Iterable[str] | Choice, beforehand: Beforehand | None = None
 ) -> Iterator[pa.Table]:
     """Yield the launches of a file in batches of row groups, in order, with those of `columns` that it has.
 

@@ -177,7 +177,17 @@ def read_with(sources: Sequence[Source]) -> str:
 
 
 def kind_of(source: Source) -> FileKind | None:
-    """The kind of a file by its first bytes and name; None for text. Raises `NcuBenchError` if it cannot be opened."""
+    """The kind of a file by its first bytes and name; None for text. The bytes of a source are looked at once.
+
+    Raises `NcuBenchError` if it cannot be opened.
+    """
+    known: dict[str, FileKind | None] = vars(source)
+    if "kind" not in known:
+        known["kind"] = _kind_by_head(source)
+    return known["kind"]
+
+
+def _kind_by_head(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
     if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts says what it is
         return None

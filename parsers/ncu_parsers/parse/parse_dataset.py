@@ -118,7 +118,7 @@ def _scratch(root: str) -> Iterator[str | None]:
 def reports_to_read(root: str, sources: Sequence[Source], run: str, scratch: str | None) -> list[ReportToRead]:
     """The reports, by absolute paths that every worker can read, with names that are unique per run and rank."""
     place = file_at(root)
-    target = str(place) if isinstance(place, RemoteFile) else str(place.absolute())
+    target = str(place.absolute())
     paths = [source.path if source.path == STANDARD_INPUT else str(Path(source.path).absolute()) for source in sources]
     runs = [run or run_of(path) for path in paths]
     names = _unique_names(paths, [(one, _rank_of(path)) for one, path in zip(runs, paths, strict=True)])
@@ -222,17 +222,9 @@ def _log_with(lines: Sequence[LogLine], log: File, run: File) -> bytes:
             if line.outcome == REFUSED:
                 line = LogLine(**{**vars(before), "reason": f"kept as it was read before; now: {line.reason}"})
             elif line.file != before.file:
-                _remove(run.joinpath(*before.file.split("/")))
+                run.joinpath(*before.file.split("/")).unlink(missing_ok=True)
         known[line.report] = line
     return log_bytes(sorted(known.values(), key=lambda line: line.report))
-
-
-def _remove(file: File) -> None:
-    if isinstance(file, RemoteFile):
-        if file.is_file():
-            file.remove()
-        return
-    file.unlink(missing_ok=True)
 
 
 def _shared(reports: Sequence[tuple[str, Ids]]) -> list[str]:

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.datasets.dataset_layout import LogLine, Partition, encoded, find_dataset, read_log
+from ncu_parsers.datasets.dataset_layout import LogLine, encoded, find_dataset, read_log
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
-from ncu_parsers.parquet.reader import contents, filled_columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.parse.parse_dataset import parse_into_dataset, reports_to_read, run_of
@@ -33,8 +32,9 @@ from ncu_tools.kernels.kernel_cache import hotspots_of
 from ncu_tools.roofline import density
 from ncu_tools.roofline.load_for_roofline import load_for
 from ncu_tools.roofline.roofline import Look, roofline
-from ncu_tools.runs.loading import OnDisk, load, on_disk
+from ncu_tools.runs.loading import load, on_disk
 from ncu_tools.runs.partition_sums import _in_rows
+from ncu_tools.runs.run import PartInFile, Run
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, sass, table, tensor
 from tests.support.nightly import one_in
@@ -279,7 +279,7 @@ class TestHotspotsOfADataset:
         parse_into_dataset(str(tmp_path / "fleet"), [*ranks, *others])
         run = on_disk(str(tmp_path / "fleet"))
         assert run is not None
-        whole = run.read().table
+        whole = run.table
         for group in GROUPS:
             result = hotspots_of(run, find_machine("h100-sxm"), group=group)
             expected = hotspots(whole, ceilings_of(whole, find_machine("h100-sxm")), group=group)
@@ -316,7 +316,7 @@ class TestHotspotsOfADataset:
             file.write_text("nothing", encoding="utf-8")
         run = on_disk(str(tmp_path / "fleet"))
         assert run is not None
-        for read in (hotspots_of, OnDisk.read):
+        for read in (hotspots_of, Run.read):
             with pytest.raises(NcuBenchError, match="could not be read as Parquet"):
                 read(run)
 
@@ -346,7 +346,7 @@ def test_sums_merged_in_order_equal_those_of_the_whole() -> None:
 
 def test_the_order_of_summation_depends_only_on_the_number_of_files() -> None:
     def lengths(files: int) -> set[int]:
-        rows = _in_rows([Partition(Path(str(n))) for n in range(files)])
+        rows = _in_rows([PartInFile(Path(str(n))) for n in range(files)])
         assert sum(map(len, rows)) == files
         return {len(row) for row in rows[:-1]}
 
@@ -415,10 +415,9 @@ class TestBehindAUrl:
         remote, local = (on_disk(root) for root in (store, str(tmp_path / "fleet")))
         assert remote is not None
         assert local is not None
-        assert remote.read().table.equals(local.read().table)
+        assert remote.table.equals(local.table)
         assert hotspots_of(remote) == hotspots_of(local)
-        assert contents(remote.file) == contents(local.file)
-        assert filled_columns(remote.file) == filled_columns(local.file)
+        assert remote.contents() == local.contents()
 
     def test_columns_that_are_not_needed_are_not_fetched(self, store: str, fetched: list[int], tmp_path: Path) -> None:
         values = np.random.default_rng(1).random(20_000)
@@ -431,7 +430,7 @@ class TestBehindAUrl:
         run.read()
         whole = sum(fetched)
         fetched.clear()
-        assert run.read(["duration_ns"]).table.column_names == ["duration_ns"]
+        assert run.read(["duration_ns"]).column_names == ["duration_ns"]
         assert sum(fetched) < 70_000 + whole / 20  # a footer is fetched with what lies in 64 kB before it
         assert whole > 2_000_000
 
@@ -441,7 +440,7 @@ class TestBehindAUrl:
         parse_into_dataset(store, ranks)
         run = on_disk(store)
         assert run is not None
-        assert contents(run.file)[1] == 3 * len(load(str(WIDE)).table)
+        assert run.contents().rows == 3 * len(load(str(WIDE)).table)
         assert len(fetched) <= 2 * 3  # the footer of each file, in one or two pieces
 
     def test_hotspots_open_each_file_once(
@@ -467,7 +466,7 @@ class TestBehindAUrl:
         for url in (store, f"{store}/launches.parquet"):
             run = on_disk(url)
             assert run is not None
-            assert hotspots_of(run).rows == hotspots_of(OnDisk("", tmp_path / "launches.parquet")).rows
+            assert hotspots_of(run).rows == hotspots_of(Run.in_file("", tmp_path / "launches.parquet")).rows
 
     def test_a_report_has_its_log(self, store: str, ranks: list[Source]) -> None:
         Path(ranks[1].path).write_text("no report\n", encoding="utf-8")
@@ -632,7 +631,8 @@ def sweeps(folder: Path) -> None:
 def test_the_error_for_a_dataset_of_refused_reports_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("no report\n", encoding="utf-8")
     parse_into_dataset(str(tmp_path / "fleet"), [Source(str(tmp_path / "bad.csv"))])
-    for read in (lambda: load(str(tmp_path / "fleet")), lambda: read_launches(find_dataset(str(tmp_path / "fleet")))):  # type: ignore[arg-type]
+    run = load(str(tmp_path / "fleet"))
+    for read in (run.read, run.contents, lambda: hotspots_of(run)):
         with pytest.raises(NcuBenchError, match="holds no launches"):
             read()
 

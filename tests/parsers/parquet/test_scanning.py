@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.datasets.dataset_layout import Dataset, find_dataset
-from ncu_parsers.parquet.arrow_dataset import scanned
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.parse.parse_dataset import parse_into_dataset
 from ncu_parsers.sources.sources import Source
 
+from ncu_tools.runs.loading import on_disk
+from ncu_tools.runs.run import Run
 from tests.conftest import SAMPLES
 from tests.parsers.datasets.test_datasets import bench, shown
 from tests.support.nightly import one_in
@@ -95,7 +95,7 @@ class TestADataset:
 
     def test_gives_the_same_answer_as_the_whole_table(self, root: Path) -> None:
         asked = "SELECT * FROM launches"
-        whole = read_launches(dataset_of(root))
+        whole = run_of(root).table
         rows = shown("query", str(root), asked)["rows"]
         assert len(rows) == len(whole)
         for name in ("run", "kernel_name", "grid", "duration_ns", "dram_bytes"):
@@ -121,10 +121,8 @@ class TestADataset:
         table = read_launches(file)
         index = table.schema.get_field_index("context")
         write_table(table.set_column(index, "context", table.column(index).cast(pa.int32())), file)
-        assert isinstance(scanned(dataset_of(root)).launches(), pa.Table)
-        assert len(shown("query", str(root), "SELECT context FROM launches")["rows"]) == len(
-            read_launches(dataset_of(root))
-        )
+        assert isinstance(run_of(root).scanned()[0](), pa.Table)
+        assert len(shown("query", str(root), "SELECT context FROM launches")["rows"]) == len(run_of(root).table)
 
     def test_may_be_at_a_url(self, root: Path) -> None:
         fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install '.[remote]')")
@@ -138,8 +136,8 @@ class TestADataset:
             system.rm("/scanned", recursive=True)
 
 
-def dataset_of(root: Path) -> Dataset:
-    found = find_dataset(str(root))
+def run_of(root: Path) -> Run:
+    found = on_disk(str(root))
     assert found is not None
     return found
 

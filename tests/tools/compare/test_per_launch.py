@@ -423,9 +423,9 @@ class TestIntervalsOfIterations:
         launches = self.run(1.0)
         whole, parts = taken(SignatureSums, table(*launches)), taken(SignatureSums, table(*launches[:25]))
         parts.merge(taken(SignatureSums, table(*launches[25:])))
-        one, other = (sums.iterations.total("duration_ns", len(sums.sums.titles)) for sums in (whole, parts))
+        one, other = (sums.iterations.total("duration_ns", len(sums.rows)) for sums in (whole, parts))
         assert one is not None
         assert other == pytest.approx(one)
         unknown = taken(SignatureSums, table(*several("gemm", 1.0)))
         parts.merge(unknown)
-        assert parts.iterations.total("duration_ns", len(parts.sums.titles)) is None
+        assert parts.iterations.total("duration_ns", len(parts.rows)) is None

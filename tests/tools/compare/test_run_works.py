@@ -106,7 +106,7 @@ class TestSignatureSums:
         assert run is not None
         monkeypatch.setattr(memory, "limit", lambda: 100)
         works = signature_sums_of_run(run)
-        assert [work.name for work in works.sums.titles] == ["kernel 0", "kernel 1", "kernel 2"]
+        assert [work.name for work in works.titles] == ["kernel 0", "kernel 1", "kernel 2"]
         assert list(works.reports) == ["it rained"]
         assert numbers(compared(works, works)) == numbers(
             compared(taken(SignatureSums, whole), taken(SignatureSums, whole))

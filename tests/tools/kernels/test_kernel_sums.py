@@ -11,8 +11,8 @@ import pytest
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.kernel_row import Hotspot, kernels_table, ranked, run_total
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches
-from ncu_tools.numbers.named_sums import NamedSums
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches, Times
+from ncu_tools.numbers.row_sums import Rows, Sum
 from tests.support.launches import launch, sass, table
 
 
@@ -21,7 +21,7 @@ def summed(found: pa.Table) -> KernelSums[str]:
     names = found.column("kernel_name").to_pylist()
     titles = list(dict.fromkeys(names))
     sums: KernelSums[str] = KernelSums()
-    sums.add(Launches(found, ceilings_of(found)), np.array([titles.index(name) for name in names]), titles)
+    sums.add_launches(Launches(found, ceilings_of(found)), np.array([titles.index(name) for name in names]), titles)
     return sums
 
 
@@ -36,29 +36,29 @@ class TestKernelSums:
     def test_are_totals_rates_and_spread_of_each_kernel(self) -> None:
         sums = summed(three())
         a = sums.number("a")
-        assert sums.total("flops")[a] == 60.0
-        assert sums.rate("dram")[a] == pytest.approx(120.0 / 900e-9)
-        assert sums.intensity()[a] == 0.5
-        assert sums.mean_seconds()[a] == pytest.approx(300e-9)
-        assert (sums.shortest_seconds()[a], sums.longest_seconds()[a]) == (100e-9, 500e-9)
-        assert sums.deviation_seconds()[a] == pytest.approx(np.std(TIMES, ddof=1) * 1e-9)
+        assert sums.flops.whole(sums.launches)[a] == 60.0
+        assert sums.dram.rate.values[a] == pytest.approx(120.0 / 900e-9)
+        assert sums.intensity.values[a] == 0.5
+        assert sums.times.mean()[a] == pytest.approx(300e-9)
+        assert (sums.times.shortest.values[a], sums.times.longest.values[a]) == (100e-9, 500e-9)
+        assert sums.times.deviation()[a] == pytest.approx(np.std(TIMES, ddof=1) * 1e-9)
 
     def test_of_one_launch_have_no_spread_and_without_counters_no_total(self) -> None:
         sums = summed(three())
         b = sums.number("b")
-        assert math.isnan(sums.deviation_seconds()[b])
-        assert math.isnan(sums.total("flops")[b])
-        assert math.isnan(sums.intensity()[b])
+        assert math.isnan(sums.times.deviation()[b])
+        assert math.isnan(sums.flops.whole(sums.launches)[b])
+        assert math.isnan(sums.intensity.values[b])
 
     def test_a_total_is_not_known_where_one_launch_lacks_it(self) -> None:
         sums = summed(table(launch("a", dram=10.0), launch("a")))
-        assert np.isnan(sums.total("dram")).all()
+        assert np.isnan(sums.dram.whole(sums.launches)).all()
 
     def test_failed_launches_have_a_row_and_no_weight(self) -> None:
         sums = summed(table(launch("a", ns=100.0, dram=10.0), launch("a", ns=9e9, dram=1e9, failed=True)))
-        assert (sums.of("rows").tolist(), sums.of("launches").tolist()) == ([2.0], [1.0])
-        assert sums.total("dram").tolist() == [10.0]
-        assert sums.longest_seconds().tolist() == [100e-9]
+        assert (sums.seen.values.tolist(), sums.launches.values.tolist()) == ([2.0], [1.0])
+        assert sums.dram.whole(sums.launches).tolist() == [10.0]
+        assert sums.times.longest.values.tolist() == [100e-9]
 
     def test_the_main_unit_did_most_of_the_flops(self) -> None:
         sums = summed(table(launch("a", sass(ffma=10, dfma=30)), launch("b")))
@@ -69,29 +69,31 @@ class TestKernelSums:
         whole, merged = summed(three()), summed(three().slice(0, 2))
         merged.merge(summed(three().slice(2)))
         assert merged.titles == whole.titles
-        for values in (KernelSums.mean_seconds, KernelSums.deviation_seconds, KernelSums.longest_seconds):
-            np.testing.assert_allclose(values(merged), values(whole), rtol=1e-12)
-        np.testing.assert_array_equal(merged.total("flops"), whole.total("flops"))
+        np.testing.assert_array_equal(merged.times.longest.values, whole.times.longest.values)
+        for values in (Times.mean, Times.deviation):
+            np.testing.assert_allclose(values(merged.times), values(whole.times), rtol=1e-12)
+        np.testing.assert_array_equal(merged.flops.whole(merged.launches), whole.flops.whole(whole.launches))
 
     def test_of_kernels_that_get_one_title_become_one(self) -> None:
         sums = summed(table(launch("a", dram=10.0), launch("b", dram=30.0))).titled(["ab", "ab"])
-        assert (sums.titles, sums.total("dram").tolist()) == (["ab"], [40.0])
+        assert (sums.titles, sums.dram.whole(sums.launches).tolist()) == (["ab"], [40.0])
 
     def test_of_kernels_that_become_one_have_the_spread_of_all_launches_that_have_a_time(self) -> None:
         launches = [launch("a"), launch("b", ns=100.0), launch("b", ns=300.0), launch("c", ns=500.0)]
         sums = summed(table(*launches)).titled(["one"] * 3)
-        assert sums.deviation_seconds().tolist() == [pytest.approx(200e-9)]
+        assert sums.times.deviation().tolist() == [pytest.approx(200e-9)]
         sums.merge(summed(table(launch("one", ns=700.0))))
-        assert sums.deviation_seconds().tolist() == [pytest.approx(np.std([100, 300, 500, 700], ddof=1) * 1e-9)]
+        assert sums.times.deviation().tolist() == [pytest.approx(np.std([100, 300, 500, 700], ddof=1) * 1e-9)]
 
 
-def test_named_sums_take_launches_of_kernels_that_are_seen_later() -> None:
-    sums: NamedSums[str] = NamedSums()
-    sums.use(["a"], np.array([0, 0]))
-    sums.add("amount", np.array([1.0, 2.0]))
-    sums.use(["b", "c", "a"], np.array([1, 2]))
-    sums.add("amount", np.array([5.0, 7.0]), np.array([True, False]))
-    assert sums.of("amount").tolist() == [3.0, 0.0, 5.0]
+def test_a_sum_takes_launches_of_rows_that_are_seen_later() -> None:
+    rows: Rows[str] = Rows()
+    amount = Sum(rows)
+    rows.use(["a"], np.array([0, 0]))
+    amount.add(np.array([1.0, 2.0]))
+    rows.use(["b", "c", "a"], np.array([1, 2]))
+    amount.add(np.array([5.0, 7.0]), np.array([True, False]))
+    assert amount.values.tolist() == [3.0, 0.0, 5.0]
 
 
 def kernel(name: str, **known: object) -> Hotspot:

@@ -25,7 +25,8 @@ from ncu_tools.cli.reading.hotspots import command
 from ncu_tools.kernels import kernel_cache
 from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
 from ncu_tools.kernels.kernel_cache import cache_kernels, cached_kernels, hotspots_of
-from ncu_tools.runs.loading import LAUNCHES, OnDisk, load
+from ncu_tools.runs.loading import LAUNCHES, load
+from ncu_tools.runs.run import Run
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import by_day, one_in
@@ -39,15 +40,15 @@ def parsed(path: Path) -> pa.Table | None:
     return parse([Source(str(path))]).table
 
 
-def kept_in(folder: Path, rows: pa.Table) -> OnDisk:
+def kept_in(folder: Path, rows: pa.Table) -> Run:
     """A file of launches in row groups of three."""
     path = folder / LAUNCHES
     write_table(with_metadata(rows, {"schema_version": 1, "notes": ["read so"]}), path)
-    return OnDisk(str(path), path)
+    return Run.in_file(str(path), path)
 
 
-def of_whole(run: OnDisk, **asked: Any) -> Hotspots:
-    whole = load(str(run.file)).table
+def of_whole(run: Run, **asked: Any) -> Hotspots:
+    whole = load(str(run.path)).table
     machine = asked.pop("machine", None)
     result = hotspots(whole, ceilings_of(whole, machine), **asked)
     return replace(result, notes=["read so", *result.notes])
@@ -220,7 +221,7 @@ class TestCachedKernels:
     @pytest.mark.parametrize("options", [[], ["--units"], ["--sort", "headroom"], ["--top", "2"], ["--diagnose"]])
     def test_do_not_change_the_output_of_the_command(self, tmp_path: Path, options: list[str]) -> None:
         run = kept_in(tmp_path, some_launches())
-        asked = [str(run.file), "--format", "json", *options]
+        asked = [str(run.path), "--format", "json", *options]
         before = CliRunner().invoke(command, asked)
         cache_kernels(tmp_path / LAUNCHES)
         after = CliRunner().invoke(command, asked)

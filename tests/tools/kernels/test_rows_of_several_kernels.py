@@ -22,10 +22,9 @@ from ncu_tools.ceilings.machine_files import machines
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
 from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE, Hotspots, hotspots
-from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
 from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
 from ncu_tools.kernels.view.columns.column_sums import ColumnSums
-from ncu_tools.numbers.named_sums import or_none
+from ncu_tools.numbers.row_sums import MOSTLY_KNOWN, or_none
 from ncu_tools.roofline.point_sums import points_of
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS, scene_from_json

@@ -28,7 +28,7 @@ from ncu_tools.profiling.collected_profile import keep_profile, nothing_collecte
 from ncu_tools.profiling.from_python import _with_arguments, profile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.planned_run import launches_when_warm
-from ncu_tools.runs.loading import locate
+from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
@@ -85,7 +85,7 @@ class TestWhatWasNotAskedFor:
         metrics = ["gpu__time_duration.sum", *(metric for one in asked for metric in self.ASKED[one])]
         result = keep_profile(launches, [], manifest(metrics=metrics), tmp_path)
         assert result.table is not None
-        for found in (hotspots(result.table, ceilings_of(result.table)), hotspots_of(locate(str(tmp_path)))):
+        for found in (hotspots(result.table, ceilings_of(result.table)), hotspots_of(load(str(tmp_path)))):
             advised = [note for note in found.notes if "ask ncu for" in note]
             assert [note.partition("have no ")[2].partition(";")[0] for note in advised] == list(asked)
 

@@ -22,7 +22,7 @@ from ncu_parsers.schema.bench_table import bench_table
 
 from ncu_tools.profiling import varied_profile
 from ncu_tools.profiling.varied_profile import varied_points
-from ncu_tools.runs.loading import locate
+from ncu_tools.runs.loading import load
 from ncu_tools.runs.varied_run import by_point, is_varied
 from tests.conftest import ROOT
 from tests.support.called_here import called_here
@@ -100,7 +100,7 @@ class TestWithoutAGpu:
         }
         assert is_varied(str(here / "run"))
         assert not is_varied(str(here / "run" / "n=8,kind=a"))
-        assert [values for values, _ in by_point(locate(str(here / "run")))][:2] == [
+        assert [values for values, _ in by_point(load(str(here / "run")))][:2] == [
             {"n": 8, "kind": kind, "alpha": 2} for kind in "ab"
         ]
 

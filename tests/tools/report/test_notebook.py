@@ -23,7 +23,7 @@ from ncu_tools.kernels.hotspots import GROUPS
 from ncu_tools.report.notebook.profiled_run import ProfiledRun
 from ncu_tools.report.notebook.views import SourceView
 from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
@@ -96,7 +96,9 @@ class TestNotebookViews:
     def test_of_hotspots_name_kernels_shortly_and_apart_and_whole_where_the_mouse_is(self) -> None:
         names = [f"void softmax_warp_forward<float, {size}>(float *)" for size in (6, 7)]
         page = (
-            ProfiledRun(Run("run", table(*(launch(name, {}, ns=1e5) for name in names))), None).hotspots()._repr_html_()
+            ProfiledRun(Run.held("run", table(*(launch(name, {}, ns=1e5) for name in names))), None)
+            .hotspots()
+            ._repr_html_()
         )
         for name, size in zip(names, (6, 7), strict=True):
             assert f'title="{html.escape(name)}">softmax_warp_forward fp32 ({size})</td>' in page

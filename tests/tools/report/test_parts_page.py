@@ -132,7 +132,7 @@ class TestTheWords:
         whole = table_of(TRITON)
         assert whole is not None
         write_table(whole, tmp_path / "launches.parquet")
-        read = load(str(tmp_path / "launches.parquet"), columns=is_reported).table
+        read = load(str(tmp_path / "launches.parquet")).read(is_reported)
         assert len(read.column_names) < len(whole.column_names)
         of_whole, of_read = (content([ReportedRun("run", one)]) for one in (whole, read))
         assert of_read["parts"] == of_whole["parts"]

@@ -17,7 +17,7 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run
-from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.run import Run
 from ncu_tools.runs.selection import Selection, pattern_of
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
@@ -41,8 +41,8 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "own.parquet")
 
 
-def left(only: Selection, of: OnDisk | Run | None = None) -> Run:
-    return only.of(of or Run("r", launches()))
+def left(only: Selection, of: Run | None = None) -> Run:
+    return only.of(of or Run.held("r", launches()))
 
 
 def names(only: Selection) -> list[str | None]:
@@ -63,7 +63,7 @@ class TestSelectedLaunches:
 
     def test_are_those_of_a_layer_and_of_all_below_it(self) -> None:
         modules = ["net", "net.layer1", "net.layer1.0.conv1", "net.layer10", "net.layer2.0.conv1", None]
-        run = Run("r", table(*(launch(str(module), module=module) for module in modules)))
+        run = Run.held("r", table(*(launch(str(module), module=module) for module in modules)))
 
         def of(*layers: str) -> list[str | None]:
             return tables.words(left(Selection(layers=layers), run).table, "module")
@@ -75,7 +75,7 @@ class TestSelectedLaunches:
             of("conv1")
 
     def test_are_of_layers_with_brackets_in_their_names(self) -> None:
-        run = Run("r", table(launch("a", module="net[0]"), launch("b", module="net0")))
+        run = Run.held("r", table(launch("a", module="net[0]"), launch("b", module="net0")))
         assert tables.words(left(Selection(layers=("net[0]",)), run).table, "module") == ["net[0]"]
 
     def test_have_no_names_of_other_kernels(self) -> None:
@@ -84,14 +84,16 @@ class TestSelectedLaunches:
 
     def test_count_averages_with_all_their_launches_and_failed_ones_never(self) -> None:
         rows = table(launch("a", ns=5, invocations=3), launch("b", ns=5), launch("c", ns=5, failed=True))
-        (note,) = left(Selection((re.compile("a"),)), Run("r", rows)).notes
+        (note,) = left(Selection((re.compile("a"),)), Run.held("r", rows)).notes
         assert "3 of 4 launches with 75.0 % of the time" in note
 
     def test_match_any_of_several_patterns(self) -> None:
         assert names(Selection((re.compile("relu"), re.compile("adam")))) == ["relu", "adam"]
 
     def test_have_the_pattern_in_the_name_of_the_report_or_in_that_of_tables(self) -> None:
-        run = Run("r", table(launch("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT"), launch("void relu<float>(int)")))
+        run = Run.held(
+            "r", table(launch("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT"), launch("void relu<float>(int)"))
+        )
         for pattern, place in (("gemm bf16", 0), ("nvjet", 0), ("void relu", 1)):
             found = left(Selection((re.compile(pattern),)), run)
             assert tables.words(found.table, "kernel_name") == tables.words(run.table, "kernel_name")[place : place + 1]
@@ -103,20 +105,20 @@ class TestSelectedLaunches:
         )
 
     def test_keep_the_notes_on_reading_the_run(self, file: str) -> None:
-        assert left(Selection(devices=(0,)), OnDisk(file, Path(file))).notes[0] == "read so"
+        assert left(Selection(devices=(0,)), Run.in_file(file, Path(file))).notes[0] == "read so"
 
     @given(st.lists(st.integers(0, 3), min_size=1))
     def test_of_all_devices_make_the_whole(self, devices: list[int]) -> None:
-        whole = Run("r", table(*(launch(f"k{at}", ns=at, device_id=device) for at, device in enumerate(devices))))
+        whole = Run.held("r", table(*(launch(f"k{at}", ns=at, device_id=device) for at, device in enumerate(devices))))
         parts = [left(Selection(devices=(device,)), whole).table for device in set(devices)]
         together = sorted(name or "" for part in parts for name in tables.words(part, "kernel_name"))
         assert together == sorted(f"k{at}" for at in range(len(devices)))
 
     def test_are_the_same_from_a_file_with_many_row_groups(self, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
         only = Selection((re.compile("gemm"),))
-        whole = left(only, OnDisk(file, Path(file))).table.to_pylist()
+        whole = left(only, Run.in_file(file, Path(file))).table.to_pylist()
         monkeypatch.setattr("ncu_parsers.parquet.reader.ROWS_PER_BATCH", 1)
-        assert left(only, OnDisk(file, Path(file))).table.to_pylist() == whole
+        assert left(only, Run.in_file(file, Path(file))).table.to_pylist() == whole
 
 
 class TestAnEmptySelection:
@@ -130,7 +132,7 @@ class TestAnEmptySelection:
     def test_lists_kernels_with_names_like_the_pattern_first(self) -> None:
         many = table(*(launch(f"kernel_{number}", ns=1) for number in range(20)), launch("softmax", ns=1))
         with pytest.raises(NcuBenchError, match=r"Its kernels are softmax, kernel_0, .* and 13 more\."):
-            Selection((pattern_of("sotfmax"),)).of(Run("r", many))
+            Selection((pattern_of("sotfmax"),)).of(Run.held("r", many))
 
     def test_an_invalid_pattern_is_refused_with_the_reason(self) -> None:
         with pytest.raises(WrongUsage, match=r"\( is no regular expression"):

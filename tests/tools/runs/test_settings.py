@@ -21,7 +21,7 @@ from ncu_parsers.sources.settings import Settings
 
 import ncu_tools
 from ncu_tools.runs import loading
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 from tests.parsers.derived.test_inductor_sources import KERNEL, graph_folder, trace_with
 from tests.parsers.timelines.test_graph_captures import capture_of_two_products, replay
 from tests.parsers.timelines.test_kineto import A100, call, gpu

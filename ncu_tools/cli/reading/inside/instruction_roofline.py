@@ -16,7 +16,7 @@ from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
 from ncu_tools.roofline.scene import LEVELS, Scene
-from ncu_tools.runs.loading import OnDisk, locate, with_compiled_lines
+from ncu_tools.runs.loading import load, with_compiled_lines
 from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import points_summed
 
@@ -75,9 +75,8 @@ def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRo
     tables, notes = {}, []
     with progress("Reading") as reading:
         for path in runs:
-            run = locate(path, reading=reading)
+            run = load(path, reading=reading)
             run = asked.only.of(run) if asked.only is not None else run
-            run = run.read() if isinstance(run, OnDisk) else run
             run = with_compiled_lines(run, asked.inductor) if asked.inductor else run
             tables[run.name] = run.table
             notes += [*points_summed(path, asked.only), *run.notes]

@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import folder_of, manifest_in
 from ncu_launch.notes import reworded
-from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.schema.own_columns import values_apart
 from ncu_parsers.schema.tables import short_name
 
@@ -46,7 +45,8 @@ from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.first_sentences import first_change
 from ncu_tools.report.head import Head, head_of
 from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_arguments
-from ncu_tools.runs.loading import OnDisk, Run, locate
+from ncu_tools.runs.loading import load
+from ncu_tools.runs.run import Run
 from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
 
 Known = TypeVar("Known", bound=SignatureSums | LayerSums)
@@ -213,11 +213,11 @@ def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
 # ------------------------------------------------------------------------------------------------------- the runs
 
 
-def _pairs(request: CompareRequest, read: Callable[[OnDisk | Run], Known]) -> list[tuple[_Side[Known], _Side[Known]]]:
+def _pairs(request: CompareRequest, read: Callable[[Run], Known]) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once they are known to be comparable; of runs of several points, point by point."""
     only = request.only
     with engine_of(request.dask) as engine, progress("Reading") as reading:
-        found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
+        found = ((path, load(path, reading=reading, engine=engine)) for path in request.runs)
         chosen = ((path, run if only is None else only.of(run)) for path, run in found)
         if any(map(is_varied, request.runs)):
             pairs = _pairs_of_points(list(chosen), read)
@@ -231,7 +231,7 @@ def _pairs(request: CompareRequest, read: Callable[[OnDisk | Run], Known]) -> li
 
 
 def _pairs_of_points(
-    runs: Sequence[tuple[str, OnDisk | Run]], read: Callable[[OnDisk | Run], Known]
+    runs: Sequence[tuple[str, Run]], read: Callable[[Run], Known]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
     """Each point of the base with the same point of each new run.
 
@@ -271,16 +271,16 @@ def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
-def _calls(found: OnDisk | Run) -> SignatureSums:
+def _calls(found: Run) -> SignatureSums:
     """A trace, summed by its calls of operators; all of its launches are in memory for that."""
-    table = found.table if isinstance(found, Run) else read_launches(found.file)
+    table = found.table
     if not knows_operators(table):
         raise NcuBenchError(
             f"No launch of {found.name} knows its operator.",
             "Operators come from traces of PyTorch's profiler, or its NVTX ranges.",
             "Profile with PyTorch's profiler, or compare kernels: leave --operators out.",
         )
-    return signature_sums_of_run(Run(found.name, calls_of_operators(table), found.notes))
+    return signature_sums_of_run(Run.held(found.name, calls_of_operators(table), found.notes))
 
 
 def _side(path: str, run: Known) -> _Side[Known]:

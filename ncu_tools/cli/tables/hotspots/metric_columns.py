@@ -17,7 +17,7 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.kernels.view.columns.column_names import ChosenColumn
     from ncu_tools.kernels.view.columns.column_sums import ColumnSums
-    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.run import Run
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -98,15 +98,17 @@ class MetricColumns:
         return KernelsWithColumns(table.command, columns, rows, notes, extra, asked=names)
 
 
-def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:
+def metric_columns(run: Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:
     """The columns that `wanted` names for the kernels of a run; those of `own` are passed through.
 
     Raises `WrongUsage` for a name that is none.
     """
+    from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
+
     from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, chosen
     from ncu_tools.kernels.view.columns.column_sums import column_sums
 
-    of_run = _names_in(run)
+    of_run = run.contents().filled
     own_by_name = {column.name: column for column in own}
     asked = chosen(wanted, of_run, own_by_name)
     new = [one for one in asked if not isinstance(one, str)]
@@ -121,21 +123,10 @@ def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Se
         own_by_name[one] if isinstance(one, str) else _column(one, titles[one.name], sums, values[one.name])
         for one in asked
     ]
-    missing = _missing(new, [*of_run, *FROM_NAMES], _why_no_ncu(run))
+    missing = _missing(new, [*of_run, *FROM_NAMES], why_no_ncu_for(run.read([VENDOR_COLUMN])))
     notes = [*missing, *_partly_summed(new, values, of_run), *_rare([one for one in new if sums.leaves_out(one)])]
     notes += _shortened(columns, own_by_name)
     return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
-
-
-def _names_in(run: OnDisk | Run) -> list[str]:
-    """The columns of the run's launches that have any value."""
-    from ncu_parsers.parquet.reader import filled_columns
-
-    from ncu_tools.runs.loading import OnDisk
-
-    if isinstance(run, OnDisk):
-        return filled_columns(run.file)
-    return [name for name in run.table.column_names if run.table.column(name).null_count < len(run.table)]
 
 
 def _column(one: ChosenColumn, title: str, sums: ColumnSums, values: dict[str, Any]) -> Column:
@@ -189,15 +180,6 @@ def combined_note(asked: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _why_no_ncu(run: OnDisk | Run) -> str:
-    """Why ncu cannot collect what a run lacks, since it is of another vendor's GPU; "" if it can."""
-    from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
-
-    from ncu_tools.runs.loading import OnDisk
-
-    return why_no_ncu_for((run.read([VENDOR_COLUMN]) if isinstance(run, OnDisk) else run).table)
-
-
 def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str], why_no_ncu: str) -> list[str]:
     """The notes on columns that the report has no metric for, with what collects them; [] if there are none."""
     from ncu_launch.counters.metric_groups import doubt_of
@@ -248,7 +230,7 @@ def _partly_summed(
 
 
 def _rare(columns: Sequence[ChosenColumn]) -> list[str]:
-    from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN
+    from ncu_tools.numbers.row_sums import MOSTLY_KNOWN
 
     names = ", ".join(one.name for one in columns)
     why = f"for rows where launches with less than {percent(MOSTLY_KNOWN)} of the time have it"

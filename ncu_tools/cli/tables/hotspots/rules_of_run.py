@@ -11,7 +11,7 @@ from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums, first_sentence, rule_sums
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import KERNEL, Column, Table
-from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.run import Run
 
 FOR_PEOPLE = (
     Column("estimated_saving_ns", "est. saving", "time", "ns", spare=0),
@@ -50,7 +50,7 @@ NO_RULES = (
 )
 
 
-def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
+def rules_of_run(run: Run, group: str, top: int | None, output_format: str) -> Table:
     """The table of --rules: a line for each message and kernel."""
     sums = rule_sums(run, group)
     found = sums.ranked()

@@ -27,7 +27,7 @@ from ncu_tools.kernels.view.part_rows import PARTS, written
 from ncu_tools.numbers.number_format import counted, percent
 from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table, printable
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 
 NEAR_NAMES, NAMED = 5, 6
 NUMBER = 13

@@ -7,37 +7,47 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.grouping import rows_of
-from ncu_tools.kernels.kernel_row import MOSTLY_KNOWN, OF_SEVERAL
+from ncu_tools.kernels.kernel_row import OF_SEVERAL
 from ncu_tools.kernels.names.categories import CATEGORY, with_categories
 from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, MEAN, MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
-from ncu_tools.numbers.named_sums import Keys, NamedSums, or_none, ratio
-from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
+from ncu_tools.numbers.row_sums import (
+    Accumulator,
+    Family,
+    Keys,
+    Mean,
+    Sum,
+    TimedSums,
+    or_none,
+    ratio,
+)
+from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, in_batches, notes_of_reports, sums_of_run
+from ncu_tools.runs.run import Run
 
 OF_LAUNCHES = ("source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", *OF_OPERATORS)
 NAME, VALUE = "name", "value"
 Value = float | str | None
 
 
-class ColumnSums:
+class ColumnSums(TimedSums):
     """Sums over the launches of each kernel for `columns`; `group` is one of `hotspots.GROUPS`.
 
     Failed launches are left out. `units` are those that the report gives metrics.
     """
 
     def __init__(self, columns: Sequence[ChosenColumn], group: str) -> None:
+        super().__init__(of_several=group in OF_SEVERAL)
         self.reports: dict[str, None] = {}
         self.units: dict[str, str] = {}
-        self._columns, self._group = columns, group
-        self._sums: NamedSums[str] = NamedSums()
-        self._occurrences: dict[str, _Occurrences] = {}
+        self._columns, self._group = tuple(columns), group
+        self._means = Family(partial(Mean, self.rows))
+        self._parts, self._overs = Family(partial(Mean, self.rows)), Family(partial(Sum, self.rows))
+        """Of each column that is a quotient, what is divided by what."""
+        self._occurrences = Family(_Occurrences)
         self._families: dict[str, dict[str, None]] = {}
 
     def add(self, table: pa.Table) -> None:
@@ -46,47 +56,35 @@ class ColumnSums:
         if any(one.needs(name) for one in self._columns for name in FROM_NAMES):
             table = with_categories(table)
         places, titles = rows_of(table, self._group)
-        keys = self._sums.use(titles, places)
+        keys = self.rows.use(titles, places)
         weight = np.where(tables.floats(table, "failed") > 0, 0.0, tables.launch_counts(table))
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
-        self._sums.add("launches", weight)
-        self._sums.add("seconds", seconds)
+        self.launches.count(weight)
+        self.seconds.add(seconds)
         added, counted = self._wanted(table.schema)
         for metric in added:
             self._add_amount(metric, tables.floats(table, metric), weight, seconds)
         for metric in counted:
-            occurrences = self._occurrences.setdefault(metric, _Occurrences())
-            occurrences.add(keys, *_coded(table, metric), weight, seconds)
+            self._occurrences.made(metric).add(keys, *_coded(table, metric), weight, seconds)
         for column in self._columns:
             if column.over:
                 self._add_quotient(column, table, weight, seconds)
-
-    def merge(self, other: ColumnSums) -> None:
-        """Merge the sums of later launches into these."""
-        self.reports |= other.reports
-        self.units = {**other.units, **self.units}
-        numbers = self._sums.merge(other._sums)
-        for metric, theirs in other._occurrences.items():
-            self._occurrences.setdefault(metric, _Occurrences()).merge(theirs, numbers)
-        for pattern, names in other._families.items():
-            self._families.setdefault(pattern, {}).update(names)
 
     def values(self, column: ChosenColumn) -> dict[str, Value]:
         """The value of a column by kernel; None where no launch has it, or of a sum not every one."""
         if column.largest_of:
             values = self._largest(column)
         elif column.by == RATIO:
-            quotients = ratio(self._sums.of(f"{column.name} part"), self._sums.of(f"{column.name} of"))
-            values = self._numbers_of(np.where(self._is_rare(column.name), np.nan, quotients))
+            part = self._parts[column.name]
+            quotients = ratio(part.sum.values, self._overs[column.name].values)
+            values = self._numbers_of(np.where(self.rare(part), np.nan, quotients))
         else:
-            values = [None] * self._sums.kernels
+            values = [None] * len(self.rows)
             for metric in column.metrics:
-                found = self._of(metric, column.by)
-                values = [other if one is None else one for one, other in zip(values, found, strict=True)]
-        has_launches = self._sums.of("launches") > 0
-        return {
-            kernel: value for kernel, value, has in zip(self._sums.numbers, values, has_launches, strict=True) if has
-        }
+                others = self._of(metric, column.by)
+                values = [other if one is None else one for one, other in zip(values, others, strict=True)]
+        has_launches = self.launches.values > 0
+        return {kernel: value for kernel, value, has in zip(self.titles, values, has_launches, strict=True) if has}
 
     def metrics_in_run(self, column: ChosenColumn) -> list[str]:
         """The metrics that a column is made of and some launch has, of alternatives the preferred first."""
@@ -98,7 +96,7 @@ class ColumnSums:
         return [name for name in column.metrics if name in known]
 
     def _has(self, metric: str) -> bool:
-        return bool(self._sums.of(f"{metric} known").any()) or metric in self._occurrences
+        return any(metric in family.members for family in (self._means, self._occurrences))
 
     def _wanted(self, schema: pa.Schema) -> tuple[dict[str, None], dict[str, None]]:
         """The metrics of a table whose amounts are added up, and those whose values are counted."""
@@ -117,51 +115,30 @@ class ColumnSums:
     def _add_amount(self, metric: str, values: Floats, weight: Floats, seconds: Floats) -> None:
         known = ~np.isnan(values) & (weight > 0)
         if known.any():
-            for name, amounts in (("by number", values * weight), ("known", weight), ("by time", values * seconds)):
-                self._sums.add(f"{metric} {name}", amounts, known)
-            self._sums.add(f"{metric} time", seconds, known)
+            self._means.made(metric).add(values, weight, seconds, known)
 
     def _add_quotient(self, column: ChosenColumn, table: pa.Table, weight: Floats, seconds: Floats) -> None:
         (metric,), over = column.metrics, tables.floats(table, column.over)
         part = tables.floats(table, metric)
         known = ~np.isnan(part) & (over > 0) & (weight > 0)
         if known.any():
-            self._sums.add(f"{column.name} part", part * weight, known)
-            self._sums.add(f"{column.name} of", over * weight, known)
-            self._sums.add(f"{column.name} known", weight, known)
-            self._sums.add(f"{column.name} time", seconds, known)
+            self._parts.made(column.name).add(part, weight, seconds, known)
+            self._overs.made(column.name).add(over * weight, known)
 
     def _of(self, metric: str, by: str) -> list[Value]:
         """A metric of every kernel, its launches combined; texts by the time that they have."""
-        if by in (MEDIAN, MOST_TIME) or not self._sums.of(f"{metric} known").any():
-            return self._occurrences.get(metric, _Occurrences()).combined(self._sums.kernels, by)
-        if by == SUM:
-            known = self._sums.of(f"{metric} known")
-            whole = (known > 0) & (known == self._sums.of("launches"))
-            return self._numbers_of(np.where(whole, self._sums.of(f"{metric} by number"), np.nan))
-        return self._numbers_of(self._mean(metric))
-
-    def _mean(self, metric: str) -> Floats:
-        """The mean by time, one per kernel; where no launch has a time, by number; NaN where none has the metric."""
-        by_time = ratio(self._sums.of(f"{metric} by time"), self._sums.of(f"{metric} time"))
-        by_number = ratio(self._sums.of(f"{metric} by number"), self._sums.of(f"{metric} known"))
-        return np.where(self._is_rare(metric), np.nan, np.where(np.isnan(by_time), by_number, by_time))
-
-    def _is_rare(self, what: str) -> npt.NDArray[np.bool_]:
-        """For each row whether it is several kernels, of which launches with most of its time lack a metric."""
-        if self._group not in OF_SEVERAL:
-            return np.zeros(self._sums.kernels, bool)
-        timed = self._sums.of("seconds") > 0
-        have = np.where(timed, self._sums.of(f"{what} time"), self._sums.of(f"{what} known"))
-        every = np.where(timed, self._sums.of("seconds"), self._sums.of("launches"))
-        return have < MOSTLY_KNOWN * every
+        if by in (MEDIAN, MOST_TIME) or metric not in self._means.members:
+            return self._occurrences[metric].combined(len(self.rows), by)
+        one = self._means[metric]
+        return self._numbers_of(one.whole(self.launches) if by == SUM else self.means(one))
 
     def leaves_out(self, column: ChosenColumn) -> bool:
         """True if a row has no mean or quotient, as launches with less than `MOSTLY_KNOWN` of its time have it."""
         if column.by not in (MEAN, RATIO):
             return False
-        made_of = [column.name] if column.by == RATIO else self.metrics_in_run(column)
-        return any(bool((self._is_rare(one) & (self._sums.of(f"{one} known") > 0)).any()) for one in made_of)
+        of_metrics = [self._means[name] for name in self.metrics_in_run(column)]
+        made_of = [self._parts[column.name]] if column.by == RATIO else of_metrics
+        return any(bool((self.rare(one) & (one.launches.values > 0)).any()) for one in made_of)
 
     def _largest(self, column: ChosenColumn) -> list[Value]:
         names, values = [], []
@@ -169,16 +146,14 @@ class ColumnSums:
             match = re.fullmatch(column.largest_of, metric)
             if match is not None and match[1] != column.but:
                 names.append(match[1].replace("_", " "))
-                values.append(self._mean(metric))
-        return [
-            _largest_of(names, [float(one[kernel]) for one in values], column) for kernel in self._sums.numbers.values()
-        ]
+                values.append(self.means(self._means[metric]))
+        return [_largest_of(names, [float(one[row]) for one in values], column) for row in range(len(self.rows))]
 
     def _numbers_of(self, values: Floats) -> list[Value]:
         return [or_none(value) for value in values]
 
 
-class _Occurrences:
+class _Occurrences(Accumulator):
     """How often each value of a metric occurs among the launches of each kernel, and for how long."""
 
     def __init__(self) -> None:
@@ -259,16 +234,16 @@ def _coded(table: pa.Table, name: str) -> tuple[Keys, Sequence[Value]]:
     return codes.astype(np.int64), texts
 
 
-def column_sums(run: OnDisk | Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:
+def column_sums(run: Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:
     """Sum what `columns` need of a run, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    read = partial(launch_batches, columns=partial(_needed, columns, group))
+    read = in_batches(partial(_needed, columns, group))
     return sums_of_run(run, partial(ColumnSums, columns, group), read)
 
 
-def categories_of_kernels(run: OnDisk | Run) -> dict[str, str]:
+def categories_of_kernels(run: Run) -> dict[str, str]:
     """The category of each kernel by `Hotspot.key`; of one with several operators, that of most of its time."""
     column = ChosenColumn(CATEGORY, CATEGORY, (CATEGORY,), MOST_TIME)
     found = column_sums(run, [column], "name").values(column)

@@ -15,7 +15,7 @@ from ncu_parsers.report_data.report import Launch
 from ncu_tools.cli.tables.kernel.against_table import _rows_of, compared
 from ncu_tools.kernels.view.against import KernelChange, ValueChange, against
 from ncu_tools.kernels.view.kernel_view import kernel_view
-from ncu_tools.runs.loading import Run
+from ncu_tools.runs.run import Run
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, table
 from tests.support.ran import ran
@@ -202,7 +202,7 @@ def test_the_factors_of_real_kernels_multiply_to_the_ratio_of_their_times(report
     """Time = instructions / (issue rate x schedulers x share of busy cycles x clock) holds within 5 %."""
     launches = table_of(report)
     assert launches is not None
-    run = Run("one", launches)
+    run = Run.held("one", launches)
     found = compared((run, run), (), pair, None, None)
     assert found.time is not None
     product = math.prod(one.factor for one in found.factors if not one.what.startswith("bytes"))
@@ -213,7 +213,7 @@ def test_the_factors_of_real_kernels_multiply_to_the_ratio_of_their_times(report
 
 
 def runs_of(base: pa.Table, new: pa.Table) -> tuple[Run, Run]:
-    return Run("before", base), Run("after", new)
+    return Run.held("before", base), Run.held("after", new)
 
 
 def test_a_kernel_is_matched_by_its_short_name_if_only_its_parameters_changed() -> None:
@@ -242,7 +242,7 @@ def test_launches_of_the_shape_with_the_most_time_are_compared_if_a_run_has_seve
     before, after = (table_of(path) for path in GPP)
     assert before is not None
     assert after is not None
-    found = compared((Run("before", before), Run("after", after)), (), None, None, None)
+    found = compared((Run.held("before", before), Run.held("after", after)), (), None, None, None)
     assert found.base.grids == found.new.grids == [(65535, 1, 1)]
     assert (found.base.other_shapes, found.new.other_shapes) == (1, 2)
     result = ran("kernel", str(GPP[0]), "--against", str(GPP[1]))

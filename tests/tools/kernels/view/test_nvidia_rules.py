@@ -28,7 +28,7 @@ from ncu_tools.kernels.view.nvidia_rules import (
     rules_table,
 )
 from ncu_tools.report.table import to_text
-from ncu_tools.runs.loading import locate
+from ncu_tools.runs.loading import load
 from sample_reports import dialects
 from sample_reports.dialects import Cell, Printed, Style
 from tests.conftest import SAMPLES, SHARED
@@ -237,7 +237,7 @@ def test_json_has_the_whole_message_and_says_that_speedups_are_nvidias_estimates
 
 
 def test_a_terminal_of_80_columns_has_a_line_for_each_message(estimates: str) -> None:
-    shown = rules_of_run(locate(estimates), "name", None, "text")
+    shown = rules_of_run(load(estimates), "name", None, "text")
     lines = to_text(shown, 80).splitlines()
     assert len(lines) == 2 + 2
     assert all(len(line) <= 80 for line in lines)
