@@ -610,12 +610,12 @@ class TestEveryCommand:
         sweeps(tmp_path)
         named = shown("scaling", str(tmp_path / "one"), str(tmp_path / "two"))
         assert len(named["rows"]) == 2
-        assert shown("scaling", str(tmp_path)) == named
+        assert shown("scaling", str(tmp_path))["rows"] == named["rows"]
         for name in ("one", "two"):
             RemoteFile(store).joinpath(name, "bench.parquet").write_bytes(
                 (tmp_path / name / "bench.parquet").read_bytes()
             )
-        assert shown("scaling", store) == named
+        assert shown("scaling", store)["rows"] == named["rows"]
 
     def test_scaling_reports_a_folder_without_sweep(self, tmp_path: Path) -> None:
         assert "bench.parquet does not exist" in bench("scaling", str(tmp_path)).stderr

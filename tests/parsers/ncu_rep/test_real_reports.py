@@ -318,7 +318,8 @@ def test_a_report_through_a_pipe_is_read_like_the_report() -> None:
     with report("josiahls__").open("rb") as stream:
         piped = subprocess.run([*command, "-"], stdin=stream, capture_output=True, text=True, check=True)
     named = subprocess.run([*command, str(report("josiahls__"))], capture_output=True, text=True, check=True)
-    assert json.loads(piped.stdout)["rows"] == json.loads(named.stdout)["rows"]
+    from_pipe, from_file = ([{**row, "report": ""} for row in json.loads(one.stdout)["rows"]] for one in (piped, named))
+    assert from_pipe == from_file
 
 
 def compressed_half(whole: bytes) -> bytes:

@@ -34,6 +34,7 @@ from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from ncu_tools.report.plot.scaling_plot import _needs_label
 from tests.support.nightly import one_in
+from tests.support.ran import below_head
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +92,7 @@ class TestExponents:
         write_table(bench_table(rows), tmp_path / "bench.parquet")
         assert run(["scaling", str(tmp_path)]) == 0
         shown = capsys.readouterr()
-        assert "of medians" in shown.out.splitlines()[0]
+        assert "of medians" in below_head(shown.out).splitlines()[0]
         assert "1 of 2 fits: fitting medians gives another exponent" in shown.err
         assert run(["scaling", str(tmp_path), "--format", "json"]) == 0
         assert [one["median_exponent"] for one in json.loads(capsys.readouterr().out)["rows"]] == pytest.approx([1, 1])
