@@ -52,8 +52,10 @@ def hotspots_of(run: Run, machine: Machine | None = None, *, by: str = "time", g
     and shares are of each point.
     """
     points = by_point(run)
-    if points:
-        return _of_points(points, machine, by=by, group=group)
+    return _of_points(points, machine, by, group) if points else _of_one(run, machine, by, group)
+
+
+def _of_one(run: Run, machine: Machine | None, by: str, group: str) -> Hotspots:
     kept = cached_kernels(run.path) if machine is None and group == "name" and run.path is not None else None
     if kept is not None:
         rows, about = kept
@@ -64,16 +66,11 @@ def hotspots_of(run: Run, machine: Machine | None = None, *, by: str = "time", g
     return ranked(whole.kernels(), notes, by=by, time_title=whole.time_title, devices=whole.devices)
 
 
-def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, *, by: str, group: str) -> Hotspots:
-    from ncu_tools.ceilings.ceilings import ceilings_of
-    from ncu_tools.kernels.hotspots import hotspots
-
-    each = [
-        (values, hotspots(one.table, ceilings_of(one.table, machine), by=by, group=group)) for values, one in points
-    ]
+def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, by: str, group: str) -> Hotspots:
+    each = [(values, _of_one(one, machine, by, group)) for values, one in points]
     rows = [replace(row, point=values, time_cumulative=None) for values, found in each for row in found.rows]
     rows.sort(key=lambda row: -(getattr(row, ORDERS[by]) or 0.0))
-    notes = dict.fromkeys([*points[0][1].notes, *(note for _, found in each for note in found.notes)])
+    notes = dict.fromkeys(note for _, found in each for note in found.notes)
     shares = [f"kernels of {len(points)} points are kept apart; shares are of the time of their point"]
     devices = list(dict.fromkeys(device for _, found in each for device in found.devices))
     return Hotspots(rows, [*notes, *(shares if len(points) > 1 else [])], each[0][1].time_title, devices)

@@ -55,7 +55,7 @@ class PartInMemory:
         """The launches."""
         return self.table
 
-    def batches(self, columns: Iterable[str] | Choice, beforehand: Beforehand | None = None) -> Iterator[pa.Table]:
+    def batches(self, columns: object = None, beforehand: Beforehand | None = None) -> Iterator[pa.Table]:
         """The launches at once."""
         yield self.table
 
@@ -95,16 +95,21 @@ class PartInFile:
     def read(self, columns: Columns = None) -> pa.Table:
         """Those of `columns` that the file has; rows of a dataset have the column `run`."""
         table = reader.read_launches(self.file, columns)
-        asked_for = columns is None or callable(columns) or RUN in columns
-        if self.run is None or RUN in table.column_names or not asked_for:
+        return self._with_run(table) if columns is None or callable(columns) or RUN in columns else table
+
+    def batches(
+        self, columns: Iterable[str] | Choice | None = None, beforehand: Beforehand | None = None
+    ) -> Iterator[pa.Table]:
+        """The launches, a few row groups at a time; see `reader.launch_batches`."""
+        found = reader.launch_batches(self.file, columns, beforehand)
+        return found if columns is not None else map(self._with_run, found)
+
+    def _with_run(self, table: pa.Table) -> pa.Table:
+        if self.run is None or RUN in table.column_names:
             return table
         run = arrays.repeated(self.run, len(table))
         meaning = field_metadata(meaning="the run that a report of a dataset belongs to")
         return table.append_column(pa.field(RUN, run.type, metadata=meaning), run)
-
-    def batches(self, columns: Iterable[str] | Choice, beforehand: Beforehand | None = None) -> Iterator[pa.Table]:
-        """The launches, a few row groups at a time; see `reader.launch_batches`."""
-        return reader.launch_batches(self.file, columns, beforehand)
 
     def in_parts(self, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """`part` of each batch, with one batch in memory at a time."""
@@ -172,11 +177,6 @@ class Run:
         return [f"left out of {self.name}: {line.reason}" for line in self.refused]
 
     @property
-    def is_varied(self) -> bool:
-        """True if its launches may be of several points."""
-        return len(self.parts) == 1 and self.parts[0].is_varied
-
-    @property
     def path(self) -> Path | None:
         """Its only file, if that is on disk."""
         return self.parts[0].path if len(self.parts) == 1 else None
@@ -193,7 +193,7 @@ class Run:
 
     def batches(self) -> Iterator[pa.Table]:
         """The launches with all columns, of a single file a few row groups at a time."""
-        return self.parts[0].batches(_all) if len(self.parts) == 1 else iter([self.table])
+        return self.parts[0].batches() if len(self.parts) == 1 else iter([self.table])
 
     def in_parts(self, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """`part` of each batch of the launches in files, with one batch in memory at a time."""
@@ -279,7 +279,3 @@ def notes_in(table: pa.Table) -> list[str]:
 def left_out_note(part: LaunchPart, error: NcuBenchError) -> str:
     """The note on a part of a dataset that cannot be read."""
     return f"{part} was left out: {error.what}"
-
-
-def _all(names: Sequence[str], filled: Sequence[str]) -> list[str]:
-    return list(names)

@@ -17,6 +17,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_parsers.parquet.reader import Columns
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.own_columns import PREFIX, own_names
+from ncu_parsers.schema.tables import Floats
 from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
 
@@ -78,10 +79,10 @@ class Selection:
 
         Raises `NcuBenchError` if nothing is left, or the run cannot be read.
         """
-        parts, whole = [], _Amount()
+        parts, whole = [], np.zeros(2)
         for batch in run.batches():
             parts.append(arrays.kept(batch, self._wanted(batch)))
-            whole.add(batch)
+            whole += _amount(batch)
         left = _with_used_texts(pa.concat_tables(parts))
         if not len(left):
             raise self._nothing_left(run)
@@ -102,14 +103,11 @@ class Selection:
             wanted &= np.any([_is_at(table, point) for point in self.points], axis=0)
         return wanted
 
-    def _note(self, left: pa.Table, whole: _Amount) -> str:
-        part = _Amount()
-        part.add(left)
-        share = f" with {percent(part.time / whole.time)} of the time" if whole.time else ""
-        return (
-            f"restricted to {self.title}: {part.launches:,} of {counted(whole.launches, 'launch', 'launches')}{share}; "
-            "shares and sums are of these"
-        )
+    def _note(self, left: pa.Table, whole: Floats) -> str:
+        (launches, time), (of_launches, of_time) = _amount(left).tolist(), whole.tolist()
+        share = f" with {percent(time / of_time)} of the time" if of_time else ""
+        every = counted(round(of_launches), "launch", "launches")
+        return f"restricted to {self.title}: {round(launches):,} of {every}{share}; shares and sums are of these"
 
     def _nothing_left(self, run: Run) -> NcuBenchError:
         criteria = {
@@ -145,18 +143,10 @@ def load_only(
     return run.only(columns) if only is None else only.of(run)
 
 
-class _Amount:
+def _amount(table: pa.Table) -> Floats:
     """The number of launches that did not fail, and their time in ns; a row of averages counts all its launches."""
-
-    def __init__(self) -> None:
-        self.launches = 0
-        self.time = 0.0
-
-    def add(self, table: pa.Table) -> None:
-        """Add launches."""
-        count = np.where(np.nan_to_num(tables.floats(table, "failed")) > 0, 0.0, tables.launch_counts(table))
-        self.launches += round(float(count.sum()))
-        self.time += float(np.nansum(tables.floats(table, "duration_ns") * count))
+    count = np.where(np.nan_to_num(tables.floats(table, "failed")) > 0, 0.0, tables.launch_counts(table))
+    return np.array([count.sum(), np.nansum(tables.floats(table, "duration_ns") * count)])
 
 
 def of_phases(run: Run, phases: tuple[str, ...]) -> Run:

@@ -27,7 +27,7 @@ def by_point(run: Run) -> list[tuple[Values, Run]]:
 
     Raises `NcuBenchError` if its file is damaged.
     """
-    if not run.is_varied:
+    if len(run.parts) != 1 or not run.parts[0].is_varied:
         return []
     names = own_names(run.table)
     places: dict[tuple[Any, ...], list[int]] = {}

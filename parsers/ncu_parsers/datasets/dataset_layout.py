@@ -43,9 +43,6 @@ class Partition:
     rank: int | None = None
     report: str | None = None
 
-    def __str__(self) -> str:
-        return str(self.file)
-
 
 @dataclass(frozen=True)
 class LogLine:
@@ -70,14 +67,6 @@ class Dataset:
     partitions: list[Partition]
     refused: list[LogLine] = field(default_factory=list)
     engine: Engine = field(default_factory=InOrder, repr=False, compare=False)
-
-    def __str__(self) -> str:
-        return self.root
-
-    @property
-    def notes(self) -> list[str]:
-        """One sentence per refused report."""
-        return [f"left out of {self.root}: {line.reason}" for line in self.refused]
 
 
 def find_dataset(root: str, engine: Engine | None = None) -> Dataset | None:

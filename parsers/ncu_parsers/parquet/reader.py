@@ -165,7 +165,7 @@ Beforehand = tuple[Choice, Callable[[pa.Table], None]]
 
 
 def launch_batches(
-    path: File, columns: Iterable[str] | Choice, beforehand: Beforehand | None = None
+    path: File, columns: Iterable[str] | Choice | None, beforehand: Beforehand | None = None
 ) -> Iterator[pa.Table]:
     """Yield the launches of a file in batches of row groups, in order, with those of `columns` that it has.
 
@@ -175,7 +175,7 @@ def launch_batches(
     with opened(path) as (file, found):
         _require_launches(file.read(columns=[]), path)
         known = file.schema_arrow.names
-        names = columns(known, _filled_of(file, found)) if callable(columns) else _chosen(known, list(columns))
+        names = columns(known, _filled_of(file, found)) if callable(columns) else _chosen(known, columns)
         batches = _batches_of_row_groups(file)
         if beforehand is not None and len(batches) > 1:
             choose, take = beforehand

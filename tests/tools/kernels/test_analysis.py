@@ -208,6 +208,11 @@ class TestFlags:
         assert one(fast).flag is None, "its ceiling is that of its clock"
         assert "its 20 MB fit in the 40 MB of L2" in (one(launch("k", NAME | l2, ns=1e4, dram=2e7)).flag or "")
 
+    def test_the_evidence_is_that_of_a_launch_above_the_ceiling(self) -> None:
+        l2 = {"device__attribute_l2_cache_size": metric(40e6)}
+        slow, fast = launch("k", NAME | l2, ns=1e3, dram=1e3), launch("k", NAME | l2, ns=1e4, dram=2e7)
+        assert "its 20 MB fit in the 40 MB of L2" in (spots(slow, fast).rows[0].flag or "")
+
     def test_integer_operations_are_compared_with_their_own_ceiling(self) -> None:
         int8 = {"sm__ops_path_tensor_src_int8.sum": metric(1248e9 * 1.5)}
         assert "of the tensor INT8 ceiling" in (one(launch("k", NAME | int8, ns=1e6)).flag or "")
