@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ncu_parsers.report_data.operator_records import DIALECT, TRACE
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import LEAST_BYTES
@@ -263,6 +264,7 @@ def test_rows_and_notes_are_the_same_from_parts_of_a_file_and_from_sums_of_sever
         ({"dram_bytes": 500.0, "flops": 1.0, "flops_fp32": 1.0}, PARTIAL, ("DRAM", 0.5)),
         ({"dram_bytes": 499.0, "flops": 1.0, "flops_fp32": 1.0}, PARTIAL, (None, None)),
         ({"dram_bytes": 499.0, "flops": 1.0, "flops_fp32": 1.0}, FULL, ("DRAM", 0.499)),
+        ({"dram_bytes": 0.0, "flops": 0.0, "flops_fp32": 0.0}, FULL, (None, None)),
         ({"dram_bytes": 1.0, "flops": 300.0, "flops_fp32": 300.0}, PARTIAL, ("FP32", 0.3)),
     ],
 )  # fmt: skip
@@ -280,3 +282,37 @@ def test_flops_of_no_known_unit_leave_no_bound_beyond_a_millionth(more: float, b
     measures = {"duration_ns": 1e3, "flops": 1e12 + more, "flops_fp32": 1e12, "dram_bytes": 1.0}
     made = table(launch("k", measures=measures | {"peak_flops_fp32": 2e18, "peak_dram_bytes": 1e9}))
     assert hotspots(made, ceilings(made)).rows[0].bound == bound
+
+
+def test_a_resource_that_a_later_part_of_a_file_does_not_use_is_measured_over_all_of_its_time() -> None:
+    """The averages of the second part stand for five launches."""
+    peaks = {"duration_ns": 100.0, "peak_dram_bytes": 1e9, "peak_flops_fp32": 1e9, "dram_bytes": 1.0}
+    above = launch("k", measures={**peaks, "flops": 300.0, "flops_fp32": 300.0})
+    idle = launch("k", measures={**peaks, "flops": 0.0, "flops_fp32": 0.0}, invocations=5)
+    assert [row.flag for row in shown(summed([table(above), table(idle)])).rows] == [None]
+    assert [row.flag is None for row in shown(summed([table(above)])).rows] == [False]
+
+
+def test_a_title_without_a_launch_is_no_row() -> None:
+    made = table(launch("k", ns=1.0))
+    found = hotspots(made, ceilings(made), rows=(np.array([1]), ["unused", "used"]))
+    assert [row.kernel for row in found.rows] == ["used"]
+
+
+@pytest.mark.parametrize(
+    ("source", "measures", "reason"),
+    [
+        ("ncu", {"dram_bytes": 300.0}, "bytes and time come from different passes"),
+        (DIALECT, {"dram_bytes": 300.0}, "the bytes are inputs, weights and outputs of operators"),
+        (TRACE, {"dram_bytes": 300.0}, "the bytes are inputs, weights and outputs of operators"),
+        (DIALECT, {"flops": 300.0, "flops_fp32": 300.0, "dram_bytes": 1.0}, "operations and time come from"),
+        (TRACE, {"flops": 300.0, "flops_fp32": 300.0, "dram_bytes": 1.0}, "its FLOPs follow from shapes"),
+    ],
+)
+def test_a_flag_gives_the_reason_that_fits_what_the_launches_come_from(
+    source: str, measures: dict[str, float], reason: str
+) -> None:
+    peaks = {"duration_ns": 100.0, "peak_dram_bytes": 1e9, "peak_flops_fp32": 1e9}
+    made = table(launch("k", measures=measures | peaks))
+    made = made.set_column(made.schema.get_field_index("source"), "source", arrays.dictionary([source]))
+    assert reason in (hotspots(made, ceilings(made)).rows[0].flag or "")
