@@ -10,13 +10,10 @@ import click
 from ncu_launch.errors import WrongUsage, near_names
 
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
-COLUMNS = (
-    Column("command", "command"),
-    Column("schema_version", "version", "count"),
-    Column("required", "always there", wide=True),
-)
+COLUMNS = columns("command schema_version required")
 
 
 def commands_with_schema() -> list[str]:
