@@ -89,10 +89,6 @@ def keep_texts_of_instructions() -> None:
     )
 
 
-def pytest_unconfigure() -> None:
-    PRINTED[0].leave()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Nine thousand tests are kept to the end: a tenth of the suite's time went by in looking for garbage among them.

@@ -12,6 +12,7 @@ from ncu_parsers.schema import instance_table, instructions_table
 from ncu_parsers.schema.tables import COLUMNS, Field
 
 from ncu_tools.kernels.view.columns.column_names import COMBINED, sets, short_names
+from ncu_tools.report.columns.registry import SUBJECTS, entries_of
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
 from tests.support import mistakes
@@ -80,6 +81,31 @@ def with_short_names(text: str) -> str:
     return before + start + short_names_table() + end + after
 
 
+OUTPUT_COLUMNS = ROOT / "docs" / "output-columns.md"
+OUTPUT_COLUMNS_HEAD = """# Columns of the tables that commands print
+
+Text, Markdown and pages show titles; JSON and CSV have the names. A name means the same in every command; one that means
+two things has the second as `subject.name` here, and without the subject in JSON and CSV. Shares are of 1. Null is what is
+not known or was not collected, and what the last column says. `ncu-bench schema COMMAND` says which of them a command has.
+Columns of metrics, of varied arguments and of SQL are those of the run.
+
+<!-- written by python -m tests.update_expectations from ncu_tools/report/columns/ -->
+"""
+
+
+def output_columns_page() -> str:
+    """The registry of columns as a page, a table for each of its files."""
+    parts = [OUTPUT_COLUMNS_HEAD]
+    for subject, title in SUBJECTS.items():
+        rows = [f"## {title}", "", "| column | title | unit | meaning | null |", "|---|---|---|---|---|"]
+        rows += [
+            f"| `{name}` | {one.title} | {one.unit} | {one.meaning} | {one.null} |"
+            for name, one in entries_of(subject).items()
+        ]
+        parts.append("\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
 def write_mistakes() -> None:
     """What is printed for the most likely mistakes, tried in a folder of their own."""
     with TemporaryDirectory() as folder:
@@ -91,6 +117,7 @@ def write_mistakes() -> None:
 def main() -> None:
     columns_page = ROOT / "docs" / "columns.md"
     columns_page.write_text(with_short_names(columns_page.read_text("utf-8")), encoding="utf-8")
+    OUTPUT_COLUMNS.write_text(output_columns_page(), encoding="utf-8")
     for name, columns in PAGES.items():
         page = ROOT / "docs" / name
         page.write_text(with_columns(page.read_text("utf-8"), columns), encoding="utf-8")

@@ -15,8 +15,8 @@ from ncu_tools.kernels.source.kernel_code import KernelCode
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.source.stalls import REASONS, stall_counts, stalls
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.head import Head, head_of
-from ncu_tools.report.table import Column
 
 RANKED_BY = {
     "samples": "samples of warps",
@@ -27,31 +27,13 @@ RANKED_BY = {
 WHOLE_KERNEL = 3
 """Stall reasons of the whole kernel that a note explains."""
 
-COLUMNS = (
-    Column("place", "place"),
-    Column("share", "share", "fraction", spare=0),
-    Column("samples", "samples", "count", spare=2),
-    Column("stall", "stall", spare=0),
-    Column("stall_share", "of stalls", "fraction", spare=1),
-    Column("executed", "executed", "number", "inst", spare=3),
-    Column("sectors", "L2 sectors", "number", "sector", spare=4),
-    Column("sectors_over_ideal", "x ideal", "number", spare=4),
-    Column("conflicts_over_ideal", "shared x ideal", "number", spare=4),
-    Column("live_registers", "live", "count", "register", spare=5),
-    Column("text", "text", wide=True),
-    Column("inline_of", "inlined at", wide=True),
-    Column("waits_for", "waits for", wide=True),
+COLUMNS = columns(
+    "place share~0 samples~2 stall~0 stall_share~1 executed~3 sectors~4 sectors_over_ideal~4 "
+    "conflicts_over_ideal~4 live_registers~5 source.text inline_of waits_for"
 )
-MACHINE_READABLE = (
-    Column("file", "file"),
-    Column("line", "line", "count"),
-    Column("function", "function"),
-    Column("offset", "offset", "count", "byte"),
-    Column("instructions", "instructions", "count"),
-    Column("samples_not_issued", "not issued", "count"),
-    Column("sectors_ideal", "ideal sectors", "number", "sector"),
-    Column("shared_wavefronts", "shared wavefronts", "number"),
-    Column("shared_wavefronts_ideal", "ideal wavefronts", "number"),
+MACHINE_READABLE = columns(
+    "file line function offset source.instructions samples_not_issued sectors_ideal shared_wavefronts "
+    "shared_wavefronts_ideal"
 )
 
 

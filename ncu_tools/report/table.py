@@ -14,17 +14,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from ncu_tools.kernels.names.distinct_names import cut_end, distinct_names, fitted_names
 from ncu_tools.numbers.number_format import FORMATS
 from ncu_tools.numbers.text_width import text_width
 from ncu_tools.report.cell_styles import painted, style_of
+from ncu_tools.report.columns.column import KERNEL as KERNEL
+from ncu_tools.report.columns.column import Column as Column
 
 JSON_SCHEMA_VERSION = 1
-
-KERNEL = "kernel"
-"""Kind of the columns that hold full names of kernels."""
 
 TOTAL = "is_total"
 """The cell that is true in the rows of sums, which are no kernels."""
@@ -47,37 +46,6 @@ _CONTROL_IN_JSON = rf"[{_ACTS}]"
 
 _FORMULA = r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])"
 """Start of a cell that a spreadsheet evaluates, also behind separators of other countries (OWASP, CSV Injection)."""
-
-
-class Column(NamedTuple):
-    """One column: name and unit in machine-readable forms, title and kind of number in text.
-
-    `lower_bound_if` names a column that, where true, makes the value a lower bound, shown with "≥" in front.
-
-    Columns of the kind "kernel" hold full names of kernels, which text and Markdown show by readable names. In text,
-    these and names in `wide` columns may be cut, and sentences in `prose` are wrapped. `spare` ranks columns to drop if
-    there is no room: 0 never, else the highest number first and equal ones together, until names have half of the
-    width; columns without it go last, from the right, and names and `prose` stay.
-    """
-
-    name: str
-    title: str
-    kind: str = "text"
-    unit: str = ""
-    wide: bool = False
-    lower_bound_if: str = ""
-    prose: bool = False
-    spare: int | None = None
-
-    @property
-    def is_number(self) -> bool:
-        """True if values are set flush right."""
-        return self.kind not in ("text", KERNEL)
-
-    @property
-    def is_wide(self) -> bool:
-        """True for names, which are cut in the middle where there is no room."""
-        return self.wide or self.kind == KERNEL
 
 
 def columns_of_arguments(

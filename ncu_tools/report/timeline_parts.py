@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ncu_tools.numbers.number_format import duration
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import Column, Table
 from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN, cause_column
 from ncu_tools.timeline.step_energy import StepEnergy
@@ -15,9 +16,9 @@ from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 Row = dict[str, Any]
 
-GPU = Column("gpu", "GPU", "count", spare=0)
-PROCESS = Column("process", "process", "text", spare=9)
-DEVICE_NAME = Column("device_name", "device", "text", spare=9)
+GPU = column("gpu", spare=0)
+PROCESS = column("process", spare=9)
+DEVICE_NAME = column("device_name", spare=9)
 SAMPLED = tuple(one.name for one in fields(StepEnergy))
 OTHERS = 2
 """So many parts of a step beside the one that bounds it are named."""
@@ -44,10 +45,6 @@ class PartOfTimeline:
         if not whole:
             rows.sort(key=lambda row: bool(row.get("is_whole")))
         return Table("timeline", columns, rows)
-
-
-def _time(name: str, title: str, spare: int | None = 0) -> Column:
-    return Column(name, title, "time", "ns", spare=spare)
 
 
 def _of_gpu(gpu: GpuTimeline) -> Row:
@@ -160,110 +157,78 @@ PARTS_OF_TIMELINE = {
     "steps": PartOfTimeline(
         "Where the time goes: gaps and what no kernel hides add up to the span",
         (
-            GPU, Column("name", "step", wide=True), _time("span_ns", "span"),
-            Column("busy_share", "busy", "fraction", spare=0), _time("compute_ns", "kernels"),
-            _time("exposed_communication_ns", "comm.", 3), _time("exposed_copies_ns", "copies", 2),
-            _time("idle_ns", "idle"), Column("energy_j", "~energy", "joule", "J", spare=4),
-            Column("power_w", "~power", "watt", "W", spare=5), Column("shown_bound", "bound by"),
-        ),
+    GPU,
+    *columns(
+        "step.name span_ns~0 busy_share~0 compute_ns~0 exposed_communication_ns~3 exposed_copies_ns~2 "
+        "idle_ns~0 energy_j~4 power_w~5 shown_bound"
+    ),
+),
         (
-            PROCESS, DEVICE_NAME, _time("start_ns", "start"), Column("is_whole", "whole"), _time("busy_ns", "busy"),
-            _time("communication_ns", "communication"), _time("hidden_communication_ns", "hidden communication"),
-            _time("copies_ns", "all copies"), _time("hidden_copies_ns", "hidden copies"),
-            Column("kernels", "kernels", "count"), Column("computing_kernels", "kernels that compute", "count"),
-            Column("memsets", "memsets", "count"), Column("graphs", "graphs", "count"),
-            Column("copies", "copies", "count"), Column("collectives", "collectives", "count"),
-            Column("gaps", "gaps", "count"),
-            *(_time(cause_column(cause), cause) for cause in CAUSES), Column("bound", "bound"), Column("why", "why"),
-            _time("saving_ns", "saving"), Column("readings", "readings", "count"),
-            Column("sampled_s", "sampled", "number", "s"), Column("sm_clock_hz", "SM clock", "number", "hz"),
-            Column("temperature_c", "temperature", "number", "degree Celsius"),
-        ),
+    PROCESS,
+    DEVICE_NAME,
+    *columns(
+        "start_ns~0 is_whole busy_ns~0 communication_ns~0 hidden_communication_ns~0 copies_ns~0 "
+        "hidden_copies_ns~0 kernels computing_kernels memsets graphs copies collectives gaps"
+    ),
+    *columns(" ".join(map(cause_column, CAUSES))),
+    *columns("bound why saving_ns~0 readings sampled_s sm_clock_hz temperature_c"),
+),
         _steps,
     ),
     "verdicts": PartOfTimeline(
         "What bounds each step, what could save most first",
-        (
-            GPU, Column("name", "step", wide=True), Column("shown_bound", "bound by"), _time("bound_ns", "time"),
-            Column("others", "then", wide=True, spare=1), Column("evidence", "evidence", prose=True),
-        ),
-        (
-            PROCESS, DEVICE_NAME, Column("is_whole", "whole"), Column("bound", "bound"), _time("saving_ns", "saving"),
-            Column("why", "why"),
-        ),
+        (GPU, *columns("step.name shown_bound bound_ns~0 others~1 evidence")),
+        (PROCESS, DEVICE_NAME, *columns("is_whole bound saving_ns~0 why")),
         _verdicts,
     ),
     "gaps": PartOfTimeline(
         "Gaps by what the host did",
-        (
-            GPU, Column("cause", "cause", spare=0), _time("time_ns", "time"),
-            Column("share", "share", "fraction", spare=0), Column("gaps", "gaps", "count", spare=2),
-            Column("host_range", "longest in", wide=True),
-        ),
+        (GPU, *columns("cause~0 time_ns~0 share~0 gaps~2 host_range")),
         (PROCESS, DEVICE_NAME),
         _gaps,
     ),
     "longest": PartOfTimeline(
         "The longest gaps",
-        (
-            GPU, _time("start_ns", "at"), _time("duration_ns", "gap"), Column("cause", "cause", spare=0),
-            Column("host_range", "the host was in", wide=True), _time("late_ns", "call began", 3),
-            Column("after_wait", "after", wide=True), Column("next_operation", "next", wide=True, spare=4),
-        ),
-        (PROCESS, DEVICE_NAME, _time("cause_ns", "of the cause"), Column("call", "call"), _time("call_ns", "call took"),
-         Column("covered", "covered", "fraction")),
+        (GPU, *columns("start_ns~0 duration_ns~0 cause~0 host_range late_ns~3 after_wait next_operation~4")),
+        (PROCESS, DEVICE_NAME, *columns("cause_ns~0 call call_ns~0 covered")),
         _longest,
     ),
     "copies": PartOfTimeline(
         "Copies",
-        (
-            GPU, Column("direction", "direction"), Column("memory", "memory", spare=1),
-            Column("count", "copies", "count", spare=4), Column("bytes", "bytes", "byte", "byte"),
-            _time("busy_ns", "time"), _time("exposed_ns", "not hidden", 2),
-            Column("bytes_per_s", "rate", "byte/s", "byte/s"), Column("link_share", "of link", "fraction"),
-        ),
-        (PROCESS, DEVICE_NAME, Column("source_memory", "from"), Column("destination_memory", "to")),
+        (GPU, *columns("direction memory~1 count~4 bytes busy_ns~0 exposed_ns~2 bytes_per_s link_share")),
+        (PROCESS, DEVICE_NAME, *columns("source_memory destination_memory")),
         _copies,
     ),
     "collectives": PartOfTimeline(
         "Communication",
         (
-            GPU, Column("name", "collective"), Column("count", "count", "count", spare=3),
-            Column("bytes", "bytes", "byte", "byte"), Column("ranks", "ranks", "count", spare=4),
-            _time("time_ns", "time"), _time("median_ns", "median"), _time("longest_ns", "longest", 1),
-            Column("bus_bytes_per_s", "bus", "byte/s", "byte/s"), Column("outliers", "outliers", "count", spare=2),
-        ),
-        (PROCESS, DEVICE_NAME, Column("kernel", "kernel"), _time("longest_start_ns", "longest at")),
+    GPU,
+    *columns(
+        "collective.name count~3 bytes ranks~4 time_ns~0 median_ns~0 longest_ns~1 bus_bytes_per_s outliers~2"
+    ),
+),
+        (PROCESS, DEVICE_NAME, *columns("kernel longest_start_ns~0")),
         _collectives,
     ),
     "waits": PartOfTimeline(
         "API calls in which the host waits, allocates or loads code",
-        (
-            Column("call", "call"), Column("host_range", "in", wide=True), Column("count", "calls", "count", spare=3),
-            _time("time_ns", "time"), _time("idle_ns", "GPU idle", 1), _time("behind_ns", "gaps behind", 2),
-        ),
-        (Column("kind", "kind"), PROCESS),
+        columns("call host_range count~3 time_ns~0 idle_ns~1 behind_ns~2"),
+        (column("kind"), PROCESS),
         _waits,
     ),
     "streams": PartOfTimeline(
         "Streams",
-        (
-            GPU, Column("stream", "stream"), Column("kernels", "kernels", "count", spare=2),
-            Column("copies", "copies", "count", spare=2), _time("busy_ns", "busy"), _time("alone_ns", "alone"),
-            _time("in_line_ns", "in line"),
-        ),
-        (PROCESS, DEVICE_NAME, Column("operations", "operations", "count")),
+        (GPU, *columns("stream kernels~2 copies~2 busy_ns~0 alone_ns~0 in_line_ns~0")),
+        (PROCESS, DEVICE_NAME, column("operations")),
         _streams,
     ),
     "launches": PartOfTimeline(
         "Launches of kernels, medians",
-        (
-            GPU, Column("kernels", "kernels", "count"), Column("calls", "API calls", "count"), _time("call_ns", "call"),
-            _time("delay_ns", "to start"), _time("kernel_ns", "kernel"),
-            Column("shorter", "longer than kernels", "fraction"),
-        ),
+        (GPU, *columns("kernels calls call_ns~0 delay_ns~0 kernel_ns~0 shorter")),
         (PROCESS, DEVICE_NAME),
         _launches,
     ),
 }  # fmt: skip
 """Every part, in the order in which they are shown."""
+COLUMNS = [(*part.columns, *part.more) for part in PARTS_OF_TIMELINE.values()]
+"""The columns of every part."""

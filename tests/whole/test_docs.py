@@ -18,8 +18,8 @@ from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
 from tests.support.pages import first_steps
 from tests.support.pages.printed_outputs import with_outputs
+from tests.update_expectations import OUTPUT_COLUMNS, output_columns_page, with_columns, with_short_names
 from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
-from tests.update_expectations import with_columns, with_short_names
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +138,10 @@ def test_the_columns_on_a_page_are_those_of_the_code(page: str) -> None:
     columns = COLUMNS_ON_PAGES[page]
     assert with_columns(text, columns) == text
     assert f"`{columns[-1].name}`" in text
+
+
+def test_the_page_of_output_columns_is_the_registry() -> None:
+    assert OUTPUT_COLUMNS.read_text("utf-8") == output_columns_page()
 
 
 def test_the_short_names_on_the_page_of_columns_are_those_of_the_code() -> None:

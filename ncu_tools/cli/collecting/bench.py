@@ -46,41 +46,18 @@ from ncu_tools.cli.options import (
     vary_option,
 )
 from ncu_tools.numbers.number_format import counted, digits, duration
-from ncu_tools.report.table import Column, Table, columns_of_arguments, raw_column
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table, columns_of_arguments, raw_column
 
 COLUMNS = (
-    Column("target", "model", wide=True),
-    Column("device", "device"),
-    Column("dtype", "type"),
-    Column("mode", "mode"),
-    Column("phase", "phase"),
-    Column("batch_size", "batch", "count", spare=0),
-    Column("input_size", "image", "count"),
-    Column("sequence_length", "tokens", "count"),
-    Column("latency_mean_ns", "mean", "time", "ns", spare=0),
-    Column("plus_minus", "95 %", "fraction"),
-    Column("latency_median_ns", "median", "time", "ns"),
-    Column("latency_p95_ns", "p95", "time", "ns"),
-    Column("latency_p99_ns", "p99", "time", "ns"),
-    Column("iterations", "iterations", "count"),
-    Column("processes", "processes", "count"),
-    Column("rate", "throughput", spare=0),
-    Column("first_token_ns", "first token", "time", "ns"),
-    Column("output_token_ns", "per output token", "time", "ns"),
-    Column("sequence_throughput", "token/s of a sequence", "number", "token/s"),
-    Column("memory_peak_bytes", "peak memory", "byte", "byte"),
-    Column("weight_bytes", "weights", "byte", "byte"),
-    Column("kv_cache_bytes", "KV cache", "byte", "byte"),
-    Column("activation_bytes", "activations", "byte", "byte"),
-    Column("mfu", "MFU", "fraction"),
-    Column("mbu", "MBU", "fraction"),
-    Column("of_the_roof", "% of roof", "fraction"),
+    *columns(
+        "target device dtype mode phase batch_size~0 input_size sequence_length latency_mean_ns~0 plus_minus "
+        "latency_median_ns latency_p95_ns latency_p99_ns iterations processes rate~0 first_token_ns "
+        "output_token_ns sequence_throughput memory_peak_bytes weight_bytes kv_cache_bytes activation_bytes "
+        "mfu mbu of_the_roof"
+    ),
     *COUNTERS,
-    Column("self_cpu_time_ns", "self CPU", "time", "ns"),
-    Column("self_gpu_time_ns", "self GPU", "time", "ns"),
-    Column("throttling", "throttling"),
-    Column("outcome", "outcome", spare=0),
-    Column("reason", "reason", prose=True),
+    *columns("self_cpu_time_ns self_gpu_time_ns throttling outcome~0 reason"),
 )
 SIZE = click.IntRange(min=1)
 NOT_SHOWN = ("samples_ns", "process_means_ns", "notes", "language_facts")

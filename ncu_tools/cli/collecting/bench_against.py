@@ -23,34 +23,16 @@ from ncu_launch.files.run_folder import begin_sweep, end_sweep
 from ncu_tools.cli.collecting.bench_notes import notes_on_cpu
 from ncu_tools.cli.options import MACHINE_FORMATS, show, status_and_lines
 from ncu_tools.numbers.number_format import counted, duration
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
-COLUMNS = (
-    Column("target", "function", wide=True),
-    Column("arguments", "arguments", spare=0),
-    Column("batch_size", "batch", "count"),
-    Column("input_size", "image", "count"),
-    Column("sequence_length", "tokens", "count"),
-    Column("dtype", "type"),
-    Column("phase", "phase"),
-    Column("mine_ns", "time", "time", "ns", spare=0),
-    Column("reference_ns", "reference", "time", "ns", spare=0),
-    Column("ratio", "speedup", "number", spare=0),
-    Column("low", "95 % from", "number", spare=0),
-    Column("high", "to", "number", spare=0),
-    Column("verdict", "results", spare=0),
-    Column("max_abs", "largest difference", "number"),
-    Column("max_rel", "relative", "number"),
-    Column("reason", "reason", prose=True),
+COLUMNS = columns(
+    "against.target arguments~0 batch_size input_size sequence_length dtype phase mine_ns~0 reference_ns~0 "
+    "ratio~0 low~0 high~0 verdict~0 max_abs max_rel reason"
 )
 VARIED = ("dtype", "phase")
 """Columns of text that are shown where their values differ."""
-FURTHER = (
-    Column("reference", "reference"),
-    Column("point", "point"), Column("device", "device"), Column("device_name", "device name"), Column("mode", "mode"),
-    Column("outcome", "outcome"), Column("agrees", "agrees"), Column("tolerance", "tolerance"),
-    Column("rounds", "rounds"), Column("processes", "processes"), Column("torch", "torch"),
-)  # fmt: skip
+FURTHER = columns("reference point device device_name mode outcome agrees tolerance rounds processes torch")
 WITHIN = "intervals hold the scatter within a process; --processes 3 measures that between processes too"
 SPEEDUP = (
     "speedup is the reference's time / the function's, the geometric mean of rounds: above 1 the function is faster"

@@ -8,18 +8,14 @@ import click
 from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_launch.profile.doctor import Check
 
 LOOPS = "reading big reports"
-COLUMNS = (
-    Column("check", "check"),
-    Column("status", "status"),
-    Column("found", "found", prose=True),
-    Column("advice", "what to do", prose=True),
-)
+COLUMNS = columns("check status found advice")
 
 
 def check_loops(*, is_compiled: bool) -> Check:

@@ -21,7 +21,8 @@ from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show, status_a
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER as TYPES
 from ncu_tools.numbers.number_format import counted, scaled
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
@@ -29,47 +30,14 @@ if TYPE_CHECKING:
 
 LOWER = "flops_operators_lower_bound"
 
-COLUMNS = (
-    Column("target", "model", wide=True),
-    Column("batch_size", "batch", "count", spare=0),
-    Column("input_size", "image", "count", spare=9),
-    Column("sequence_length", "tokens", "count", spare=9),
-    Column("dtype", "type"),
-    Column("weights_type", "weights as"),
-    Column("cache_type", "cache as"),
-    Column("phase", "phase", spare=0),
-    Column("prompt_length", "prompt", "count", spare=0),
-    Column("context_length", "context", "count", spare=0),
-    Column("new_tokens", "new", "count"),
-    Column("head", "LM head", spare=8),
-    Column("parameters", "parameters", "count"),
-    Column("flops", "FLOPs", "flop", "FLOP", spare=0),
-    Column("flops_operators", "FLOPs (operators)", "flop", "FLOP", lower_bound_if=LOWER),
-    Column("integer_operations", "integer OPs", "op", "OP"),
-    Column("bytes_model", "bytes (model)", "byte", "byte"),
-    Column("weights_read_bytes", "weights read", "byte", "byte", spare=1),
-    Column("cache_read_bytes", "KV cache read", "byte", "byte", spare=1),
-    Column("cache_written_bytes", "written", "byte", "byte"),
-    Column("activation_bytes", "activations", "byte", "byte"),
-    Column("bytes_per_token", "bytes/token", "byte", "byte", spare=0),
-    Column("bytes_operators", "bytes (operators)", "byte", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
-    Column("integer_intensity", "OP/B", "number", "OP/byte"),
-    Column("whole_bytes", "of bytes"),
-    Column("machine", "machine", spare=0),
-    Column("time_model_ns", "at best", "time", "ns", spare=0),
-    Column("bound", "bound"),
-    Column("time_operators_ns", "per operator", "time", "ns"),
-    Column("least_token_ns", "least per token", "time", "ns", spare=0),
-    Column("tokens_per_s", "token/s at most", "number", "token/s", spare=1),
-    Column("sequence_tokens_per_s", "of a sequence", "number", "token/s"),
-    Column("compute_bound_batch", "compute bound from batch", "count", spare=1),
-    Column("cache_outweighs_context", "cache > weights from context", "count", spare=1),
-    Column("cached_bytes_per_token", "KV/token", "byte", "byte"),
-    Column("weights_resident_bytes", "weights resident", "byte", "byte"),
-    Column("cache_resident_bytes", "KV cache resident", "byte", "byte"),
-    Column("unknown_operators", "not known"),
-    Column("failed", "failed", prose=True),
+COLUMNS = columns(
+    "target batch_size~0 input_size~9 sequence_length~9 dtype weights_type cache_type phase~0 prompt_length~0 "
+    "context_length~0 new_tokens head~8 parameters flops~0 flops_operators integer_operations bytes_model "
+    "weights_read_bytes~1 cache_read_bytes~1 cache_written_bytes activation_bytes bytes_per_token~0 "
+    "bytes_operators arithmetic_intensity integer_intensity whole_bytes machine~0 time_model_ns~0 bound "
+    "time_operators_ns least_token_ns~0 estimate.tokens_per_s~1 sequence_tokens_per_s compute_bound_batch~1 "
+    "cache_outweighs_context~1 cached_bytes_per_token weights_resident_bytes cache_resident_bytes "
+    "unknown_operators failed"
 )
 HEAD = {True: "yes", False: "no", None: None}
 NOT_RUN = "nothing was run: times are what the roofline allows at best for the bytes that are counted"
@@ -105,13 +73,8 @@ IN_TF32 = (
     "without TF32, --dtype tf32 with it for both"
 )
 NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
-MACHINE_READABLE = (
-    Column("flops_arithmetic", "FLOPs by arithmetic", "flop", "FLOP"),
-    Column("uncounted_operators", "not counted"),
-    Column(LOWER, "lower bound"),
-    Column("conv_dtype", "type of convolutions"),
-    Column("least_memory_bytes", "memory at least", "byte", "byte"),
-    Column("exceeds_memory", "exceeds memory"),
+MACHINE_READABLE = columns(
+    "flops_arithmetic uncounted_operators flops_operators_lower_bound conv_dtype least_memory_bytes exceeds_memory"
 )
 
 

@@ -25,41 +25,16 @@ from ncu_tools.ceilings.machine_files import (
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
 from ncu_tools.cli.options import FILE, format_option, show, status_and_lines
 from ncu_tools.numbers.number_format import scaled
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
-LIST_COLUMNS = (
-    Column("id", "machine"),
-    Column("name", "name", wide=True),
-    Column("compute_capability", "CC"),
-    Column("fp64", "FP64", "flop/s", "FLOP/s"),
-    Column("fp32", "FP32", "flop/s", "FLOP/s", spare=0),
-    Column("tensor_fp16", "tensor FP16", "flop/s", "FLOP/s"),
-    Column("tensor_fp8", "tensor FP8", "flop/s", "FLOP/s"),
-    Column("dram", "DRAM", "byte/s", "byte/s", spare=0),
-    Column("memory_bytes", "memory", "byte", "byte"),
-)
-CHECK_COLUMNS = (Column("id", "machine"), Column("problem", "problem", prose=True))
-RATE_COLUMNS = (
-    Column("unit", "unit"),
-    Column("dense", "dense", spare=0),
-    Column("sparse", "sparse"),
-    Column("value", "", unit="FLOP/s, OP/s or byte/s"),
-    Column("sparse_value", "", unit="FLOP/s or OP/s"),
-    Column("source", "source", prose=True),
-    Column("note", "note", prose=True),
-)
+LIST_COLUMNS = columns("id name compute_capability fp64 fp32~0 tensor_fp16 tensor_fp8 dram~0 memory_bytes")
+CHECK_COLUMNS = columns("id problem")
+RATE_COLUMNS = columns("unit dense~0 sparse machines.value sparse_value source note")
 
 
 MEASURE = "measure"
-SAMPLE_COLUMNS = (
-    Column("what", "work"),
-    Column("by", "by"),
-    Column("size", "size", "count"),
-    Column("rate", "best", unit="FLOP/s, OP/s or byte/s"),
-    Column("sustained", "sustained", unit="FLOP/s, OP/s or byte/s"),
-    Column("rate_unit", "unit of rates"),
-    Column("spread", "spread", "fraction"),
-)
+SAMPLE_COLUMNS = columns("machines.what by size machines.rate sustained rate_unit spread")
 
 
 @click.command()

@@ -14,24 +14,14 @@ from ncu_launch.profilers.command_line import Version
 from ncu_launch.profilers.installed_tools import find_tool, gpus, listed_metrics
 
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table
 
 TENSOR_TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
-PASSES = (
-    Column("metrics", "metrics", "count"),
-    Column("passes", "passes", "count"),
-    Column("passes_in_ncu", "in ncu", "count"),
-)
-GROUP_COLUMNS = (Column("group", "group"), *PASSES, Column("meaning", "what it is", prose=True))
-CHIP_COLUMNS = (Column("chip", "chip"), Column("compute_capability", "CC"), Column("group", "group"), *PASSES)
-METRIC_COLUMNS = (
-    Column("metric", "metric", wide=True),
-    Column("group", "group"),
-    Column("unit", "unit"),
-    Column("per", "one is"),
-    Column("collected_by", "by", spare=1),
-    Column("meaning", "what it is", prose=True),
-)
+PASSES = columns("metrics passes passes_in_ncu")
+GROUP_COLUMNS = (column("group"), *PASSES, column("meaning"))
+CHIP_COLUMNS = (*columns("chip compute_capability group"), *PASSES)
+METRIC_COLUMNS = columns("metric group value.unit per collected_by~1 meaning")
 
 
 @click.command()

@@ -12,32 +12,19 @@ from ncu_launch.targets.varied_arguments import variants_of
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, hidden_rows, rows_shown, show
 from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table, columns_of_arguments, raw_column
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table, columns_of_arguments, raw_column
 
 if TYPE_CHECKING:
     from ncu_tools.profiling.listener import Listener
     from ncu_tools.profiling.profile_request import ProfileRequest
 
-COUNTERS = (
-    Column("profiled_launches", "launches", "count", spare=3),
-    Column("profiled_time_ns", "profiled time", "time", "ns", spare=1),
-    Column("profiled_flops", "counted FLOPs", "flop", "FLOP", spare=0),
-    Column("profiled_dram_bytes", "counted DRAM", "byte", "byte", spare=0),
-    Column("profiled_dram_fraction", "of DRAM peak", "fraction", spare=2),
-    Column("profiled_operator_bytes", "operator bytes", "byte", "byte", spare=0),
-    Column("profiled_by", "counted by", spare=1),
+COUNTERS = columns(
+    "profiled_launches~3 profiled_time_ns~1 profiled_flops~0 profiled_dram_bytes~0 profiled_dram_fraction~2 "
+    "profiled_operator_bytes~0 profiled_by~1"
 )
-IDENTITY = (
-    Column("target", "model", wide=True),
-    Column("device", "device", spare=4),
-    Column("dtype", "type", spare=3),
-    Column("mode", "mode", spare=5),
-    Column("phase", "phase", spare=4),
-    Column("batch_size", "batch", "count", spare=0),
-    Column("input_size", "image", "count", spare=0),
-    Column("sequence_length", "tokens", "count", spare=0),
-)
-OUTCOME = (Column("failure", "outcome", spare=0), Column("reason", "reason", prose=True))
+IDENTITY = columns("target device~4 dtype~3 mode~5 phase~4 batch_size~0 input_size~0 sequence_length~0")
+OUTCOME = columns("failure~0 reason")
 BY_FORMULA = "FLOPs and bytes counted by operators are formulas for each operator, not measured by hardware"
 
 Row = dict[str, Any]

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ncu_launch.bench.gpu.iteration_energy import ENERGY, FLOPS_PER_J, UNIT_OF
+from ncu_launch.bench.gpu.iteration_energy import UNIT_OF
 
 from ncu_tools.numbers.number_format import digits
-from ncu_tools.report.table import Column
+from ncu_tools.report.columns.registry import columns
 
-SHOWN = (
-    Column(ENERGY, "~energy", "joule", "J", spare=1),
-    Column(FLOPS_PER_J, "~FLOP/J", "flop/j", "FLOP/J", spare=3),
-    Column("power_w", "~power", "watt", "W", spare=2),
-    Column("gpm_tensor_active_pct", "~tensor", "percent", "%", spare=5),
-    Column("gpm_dram_pct", "~DRAM", "percent", "%", spare=4),
-)
-EVERY = tuple(Column(name, name, unit=unit) for name, unit in UNIT_OF.items())
+SHOWN = columns("energy_j~1 flops_per_j~3 power_w~2 gpm_tensor_active_pct~5 gpm_dram_pct~4")
+EVERY = columns(" ".join(UNIT_OF))
 
 Row = dict[str, Any]
 

@@ -38,19 +38,15 @@ from ncu_tools.cli.tables.compare.shared import (
     CompareOptions,
     CompareRequest,
 )
-from ncu_tools.report.table import Column, Table, printable
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table, printable
 
 if TYPE_CHECKING:
     from ncu_tools.compare.gate import GateOutcome
     from ncu_tools.runs.selection import Selection
 
-GATE_COLUMNS = (
-    RUN,
-    Column("gate", "gate", wide=True),
-    Column("outcome", "outcome", spare=0),
-    Column("reason", "numbers", prose=True),
-)
-SUMMARY = Column("sentence", "summary")
+GATE_COLUMNS = (RUN, *columns("gate outcome~0 reason"))
+SUMMARY = column("sentence")
 ROWS = Words(
     (KERNEL, LAYER, OPERATOR, CATEGORY, *PLACES),
     "What a row is: a kernel, layer, call of an operator or category of kernels, or in one kernel a line, opcode or "

@@ -26,7 +26,8 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
-FITTING = Column("fitting", "what fits", prose=True)
-MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"), Column(ALL_LOWER, "all lower bound"))
+FITTING = column("fitting")
+MACHINE_READABLE = columns("causes flops_lower_bound all_flops_lower_bound")
 NOT_THE_SAME_BYTES = Note(
     "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
     "tiles that read inputs again make it greater, so their ratio is not judged",

@@ -33,32 +33,14 @@ from ncu_tools.model.language.measured_phases import (
     on_steps,
     steps_in,
 )
+from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.head import Head
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Table
 
-COLUMNS = (
-    Column("phase", "phase"),
-    Column("engine", "engine"),
-    Column("batch_size", "batch", "count"),
-    Column("prompt_length", "prompt", "count"),
-    Column("context_length", "context", "count"),
-    Column("steps", "steps", "count"),
-    Column("tokens", "tokens/step", "count"),
-    Column("time_ns", "time/step", "time", "ns"),
-    Column("tokens_per_s", "token/s", "number", "token/s"),
-    Column("measured_flops", "FLOPs", "flop", "FLOP"),
-    Column("arithmetic_flops", "by arithmetic", "flop", "FLOP"),
-    Column("flops_ratio", "ratio", "number"),
-    Column("measured_bytes", "DRAM", "byte", "byte"),
-    Column("read_bytes", "bytes as read", "byte", "byte"),
-    Column("bytes_ratio", "ratio of bytes", "number"),
-    Column("weights_read_bytes", "weights", "byte", "byte"),
-    Column("cache_read_bytes", "KV cache", "byte", "byte"),
-    Column("cache_written_bytes", "written", "byte", "byte"),
-    Column("activation_bytes", "activations", "byte", "byte"),
-    Column("mfu", "MFU", "fraction"),
-    Column("mbu", "MBU", "fraction"),
-    Column("of_the_roof", "% of roof", "fraction"),
+COLUMNS = columns(
+    "phase engine batch_size prompt_length context_length steps generation.tokens generation.time_ns "
+    "tokens_per_s measured_flops arithmetic_flops flops_ratio measured_bytes read_bytes bytes_ratio "
+    "weights_read_bytes cache_read_bytes cache_written_bytes activation_bytes mfu mbu of_the_roof"
 )
 NO_PEAKS = "MFU and MBU need a machine: name it with --machine"
 

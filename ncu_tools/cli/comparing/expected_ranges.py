@@ -10,22 +10,15 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.cli.options import show
 from ncu_tools.model.expected.user_ranges import Pass, compare_ranges
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.head import Head
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Table
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
-    Column("range", "range", wide=True),
-    Column("passes", "passes", "count"),
-    Column("launches", "launches", "count"),
-    Column("time_ns", "time", "time", "ns"),
-    Column("wall_ns", "by the clock", "time", "ns", spare=1),
-    Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
-    Column("expected_flops", "expected", "flop", "FLOP"),
-    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
-    Column("measured_bytes", "bytes", "byte", "byte"),
-    Column("expected_bytes", "expected bytes", "byte", "byte"),
-    Column("bytes_ratio", "ratio of bytes", "number"),
+    *columns("range passes launches time_ns wall_ns~1 measured_flops expected_flops"),
+    column("flops_ratio", lower_bound_if="flops_lower_bound"),
+    *columns("measured_bytes expected_bytes bytes_ratio"),
 )
 PER_PASS = "every value is that of one pass; expected is your own formula, given to ncu_tools.range"  # noqa: S105
 BY_COUNTERS = "FLOPs and bytes were counted by hardware: bytes are DRAM traffic, which caches make smaller"

@@ -18,15 +18,10 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.report.table import KERNEL, Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
-COLUMNS = (
-    Column("outcome", "outcome"),
-    Column("launches", "launches", "count"),
-    Column("time_ns", "time", "time", "ns"),
-    Column("share", "share", "fraction"),
-    Column("kernel", "kernel", KERNEL),
-)
+COLUMNS = columns("outcome launches time_ns share kernel")
 
 LACKING_SHOWN = 10
 

@@ -24,6 +24,7 @@ from ncu_tools.cli.options import (
 )
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.pictures import format_of, note_on_boxes
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
@@ -31,50 +32,18 @@ if TYPE_CHECKING:
     from ncu_tools.bench.scaling import Correlation, Series
 
 IDENTITY = (
-    Column("target", "model", wide=True),
-    Column("device_name", "device", wide=True),
-    Column("dtype", "type"),
-    Column("mode", "mode"),
-    Column("phase", "phase"),
-    Column("varied", "varied", spare=0),
-    Column("batch_size", "batch", "count"),
-    Column("input_size", "image", "count"),
-    Column("sequence_length", "tokens", "count"),
-    Column("points", "points", "count"),
-    Column("smallest", "from", "count"),
-    Column("largest", "to", "count"),
-    Column("exponent", "exponent", "number", spare=0),
+    column("target"),
+    column("device_name", wide=True),
+    *columns("dtype mode phase varied~0 batch_size input_size sequence_length points smallest largest exponent~0"),
 )
 AT = 9
 """Where the columns of arguments are: behind the sizes."""
-FOR_PEOPLE = (Column("interval", "95 %"),)
-FOR_MACHINES = (
-    Column("exponent_low", "low", "number"),
-    Column("exponent_high", "high", "number"),
-    Column("r_squared", "R²", "number"),
-    Column("weighted", "weighted"),
+FOR_PEOPLE = columns("interval")
+FOR_MACHINES = columns("exponent_low exponent_high r_squared weighted")
+VERDICTS = columns(
+    "median_exponent~0 last_exponent verdict~0 knee knee_why_not~2 best_batch best_throughput throughput_unit"
 )
-VERDICTS = (
-    Column("median_exponent", "of medians", "number", spare=0),
-    Column("last_exponent", "at the end", "number"),
-    Column("verdict", "latency is", spare=0),
-    Column("knee", "knee", "count"),
-    Column("knee_why_not", "no knee", spare=2),
-    Column("best_batch", "best at", "count"),
-    Column("best_throughput", "best", "number"),
-    Column("throughput_unit", ""),
-)
-PAIR_COLUMNS = (
-    Column("group", "group"),
-    Column("one", "one"),
-    Column("other", "other"),
-    Column("models", "models", "count"),
-    *(
-        Column(f"{kind}{end}", f"{kind}{end}", "number")
-        for kind in ("spearman", "pearson")
-        for end in ("", "_low", "_high")
-    ),
-)
+PAIR_COLUMNS = columns("group one other models spearman spearman_low spearman_high pearson pearson_low pearson_high")
 MOST_SAID = 6
 Row = dict[str, Any]
 
@@ -201,8 +170,8 @@ def _matrices(pairs: list[Correlation]) -> list[Table]:
             for pair in some:
                 value = getattr(pair, kind)
                 rows[names.index(pair.one)][pair.other] = rows[names.index(pair.other)][pair.one] = value
-            columns = [Column("quantity", f"{kind}: {group}"), *(Column(name, name, "number") for name in names)]
-            tables.append(Table("scaling", columns, rows))
+            quantity = column("quantity", title=f"{kind}: {group}")
+            tables.append(Table("scaling", [quantity, *(Column(name, name, "number") for name in names)], rows))
     return tables
 
 

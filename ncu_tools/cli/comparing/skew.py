@@ -11,33 +11,19 @@ from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import KERNEL, Column, Table
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import KERNEL, Table
 
 if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 RANKS = (
-    Column("rank", "rank", "count"),
-    Column("host", "host"),
-    Column("device", "device", wide=True),
-    Column("launches", "launches", "count"),
-    Column("time_ns", "time", "time", "ns"),
-    Column("collective_ns", "in collectives", "time", "ns"),
-    Column("work_ns", "outside", "time", "ns"),
-    Column("excess_ns", "above median", "time", "ns"),
+    *columns("rank host"),
+    column("device", wide=True),
+    *columns("launches time_ns collective_ns work_ns excess_ns"),
 )
-ACROSS = (
-    Column("name", "name", wide=True),
-    Column("ranks", "ranks", "count"),
-    Column("launches", "launches", "count"),
-    Column("min_ns", "min", "time", "ns", spare=1),
-    Column("median_ns", "median", "time", "ns"),
-    Column("max_ns", "max", "time", "ns"),
-    Column("slowest", "slowest rank", "count", spare=0),
-    Column("skew_ns", "max - median", "time", "ns", spare=0),
-    Column("excess_ns", "slowest of run - median", "time", "ns", spare=2),
-)
-COLLECTIVE = Column("is_collective", "collective")
+ACROSS = columns("name ranks launches min_ns~1 median_ns max_ns slowest~0 skew_ns~0 excess_ns~2")
+COLLECTIVE = column("is_collective")
 
 
 @click.command()

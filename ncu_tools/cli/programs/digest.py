@@ -12,7 +12,8 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import machine_option, progress
 from ncu_tools.cli.options import show as show_table
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_launch.files.manifest import Manifest
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
     from ncu_tools.runs.run import Run
 
 DEFAULT_BUDGET = 1500
-COLUMNS = (
-    Column("section", "section"),
-    Column("kernel_id", "kernel id"),
-    Column("kind", "kind"),
-    Column("text", "statement", prose=True),
-    Column("tokens", "tokens", "count"),
-    Column("values", "values"),
-)
+COLUMNS = columns("section kernel_id kind text tokens values")
 
 
 @click.command()

@@ -1,8 +1,15 @@
-"""ncu-bench schema: the JSON Schema of what each command prints with --format json."""
+"""ncu-bench schema: the JSON Schema of what each command prints with --format json.
+
+Columns of rows are those of the command's tables, as the registry describes them. All other keys, and which columns are
+always there, are in `json_keys.txt`: a key a line, below the key that holds it, with * if it is always there, [] if it
+holds a list, its types with ? if it may be null, and its unit. A column of the registry has the type that it has there.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -10,34 +17,186 @@ import click
 from ncu_launch.errors import WrongUsage, near_names
 
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import Entry, columns, entry, table_columns
+from ncu_tools.report.table import JSON_SCHEMA_VERSION, Column, Table
 
-COLUMNS = (
-    Column("command", "command"),
-    Column("schema_version", "version", "count"),
-    Column("required", "always there", wide=True),
+COLUMNS = columns("command schema_version required")
+KEYS = "json_keys.txt"
+BENCH = "cli.collecting.bench cli.collecting.profiled_points cli.collecting.sampled_power cli.collecting.bench_against"
+HOTSPOTS = (
+    "cli.reading.hotspots cli.tables.hotspots.places cli.tables.hotspots.locations "
+    "cli.tables.hotspots.compiled_kernels cli.tables.hotspots.rules_of_run"
 )
+TABLES = {
+    "bench": BENCH,
+    "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
+    "cli.tables.compare.places",
+    "digest": "cli.programs.digest",
+    "doctor": "cli.collecting.doctor",
+    "estimate": "cli.collecting.estimate",
+    "expected": "cli.comparing.expected cli.comparing.expected_ranges cli.comparing.expected_generation "
+    "report.html.expected_content",
+    "export": "cli.reading.export",
+    "hotspots": HOTSPOTS,
+    "join": "cli.comparing.join",
+    "kernel": "cli.reading.inside.kernel cli.tables.kernel.against_table cli.tables.kernel.explanation_table",
+    "layers": "cli.reading.layers",
+    "machines": "cli.collecting.machines",
+    "metrics": "cli.collecting.metrics",
+    "parse": "cli.reading.parse cli.tables.binary_report",
+    "profile": f"{HOTSPOTS} {BENCH}",
+    "query": "",
+    "roofline": "cli.reading.roofline cli.reading.inside.instruction_roofline",
+    "samples": "cli.reading.inside.samples cli.tables.sampled_gpus",
+    "scaling": "cli.comparing.scaling",
+    "schema": "cli.programs.schema",
+    "series": "cli.reading.series",
+    "skew": "cli.comparing.skew",
+    "source": "report.source_table",
+    "timeline": "report.timeline_parts",
+}
+"""Command -> the modules whose columns its rows can have."""
+ERROR = {
+    "type": "object",
+    "required": ["command", "error", "schema_version"],
+    "properties": {
+        "schema_version": {"const": JSON_SCHEMA_VERSION},
+        "command": {"type": "string"},
+        "error": {
+            "type": "object",
+            "required": ["cause", "code", "kind", "message", "to_type"],
+            "properties": {
+                "code": {"type": "integer", "description": "the exit code"},
+                "kind": {"enum": ["failed", "wrong_usage"]},
+                "message": {"type": "string"},
+                "cause": {"type": ["null", "string"]},
+                "to_type": {"type": ["null", "string"]},
+            },
+        },
+    },
+}
+OF_EVERY_ANSWER = {
+    "schema_version": {"const": JSON_SCHEMA_VERSION},
+    "command": {"type": "string"},
+    "columns": {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "description": "the columns of the rows, each with its unit; empty without one",
+    },
+    "notes": {"type": "array", "items": {"type": "string"}},
+}
+
+Schema = dict[str, Any]
 
 
-def commands_with_schema() -> list[str]:
-    """The commands whose JSON has a schema."""
-    found = files(__package__).joinpath("schemas").iterdir()
-    return sorted(one.name.removesuffix(".json") for one in found if one.name.endswith(".json"))
-
-
-def schema_of(command: str) -> dict[str, Any]:
+def schema_of(command: str) -> Schema:
     """The JSON Schema (draft 2020-12) of a command's JSON. Raises `WrongUsage` for a command without one."""
-    known = commands_with_schema()
-    if command not in known:
-        near = near_names(command, known)
+    if command not in TABLES:
+        near = near_names(command, TABLES)
         raise WrongUsage(
             f"There is no schema of {command!r}.",
             f"Near names: {', '.join(near)}." if near else "It is no command that prints a table.",
             "ncu-bench schema lists all.",
         )
-    text = files(__package__).joinpath("schemas", f"{command}.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    answer = listed_keys(files(__package__).joinpath(KEYS).read_text("utf-8"))[command]
+    answer["properties"] |= OF_EVERY_ANSWER
+    answer["required"] = sorted({*answer["required"], *OF_EVERY_ANSWER})
+    rows = answer["properties"]["rows"]["items"]
+    rows["properties"] = _described(columns_in(TABLES[command].split()), rows.get("properties", {}))
+    if command == "kernel":  # its hotspot is a row of hotspots
+        hotspot = answer["properties"]["hotspot"]
+        hotspot["properties"] = _described(table_columns("hotspots"), hotspot["properties"])
+    if command in ("bench", "profile"):
+        _add_columns_of_points(rows["properties"])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"ncu-bench {command} --format json",
+        "anyOf": [{"$ref": "#/$defs/answer"}, {"$ref": "#/$defs/error"}],
+        "$defs": {"answer": answer, "error": ERROR},
+    }
+
+
+def columns_in(modules: Iterable[str]) -> Iterator[Column]:
+    """The columns of the registry that tables of modules of `ncu_tools` have, as often as they have them."""
+    for module in modules:
+        for value in vars(import_module(f"ncu_tools.{module}")).values():
+            yield from (one for one in _columns_of(value) if one.key)
+
+
+def _columns_of(value: Any) -> Iterator[Column]:
+    if isinstance(value, Column):
+        yield value
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _columns_of(one)
+    elif isinstance(value, dict):
+        yield from _columns_of(list(value.values()))
+
+
+def _described(found: Iterable[Column], listed: dict[str, Schema]) -> dict[str, Schema]:
+    """The columns as properties of a row; `listed` are those whose types the list of keys has.
+
+    One that has several units has none: the `columns` of each answer say which.
+    """
+    result: dict[str, Schema] = {}
+    for one in found:
+        of_column = schema_of_column(entry(one.key))
+        known = result.setdefault(one.name, of_column | listed.get(one.name, {}))
+        if known.get("unit") != of_column.get("unit"):
+            known.pop("unit", None)
+    return dict(sorted((listed | result).items()))
+
+
+def schema_of_column(known: Entry) -> Schema:
+    """The schema of a column's values. Lists and truth values are null only where the list of keys says so."""
+    types = known.json_type if known.json_type in ("array", "boolean") else ["null", known.json_type]
+    unit = {"unit": known.unit} if known.unit else {}
+    return {"type": types, "title": known.title, "description": known.meaning, **unit}
+
+
+def _add_columns_of_points(rows: dict[str, Schema]) -> None:
+    """Add the columns of the file of measured points, of which `bench` prints all."""
+    from ncu_parsers.schema.bench_table import COLUMNS as ALL
+
+    for one in ALL:
+        kinds = {"int": "number", "float": "number", "double": "number", "list": "array", "bool": "boolean"}
+        kind = next((kind for start, kind in kinds.items() if str(one.type).startswith(start)), "string")
+        described = {"type": ["null", kind], "description": one.meaning} | ({"unit": one.unit} if one.unit else {})
+        rows[one.name] = described | rows.get(one.name, {})
+
+
+def listed_keys(text: str) -> dict[str, Schema]:
+    """The schemas of answers that a list of keys describes, by command."""
+    root: Schema = {}
+    path = [root]
+    for line in text.splitlines():
+        bare = line.lstrip()
+        if not bare or bare.startswith("#"):
+            continue
+        word, _, types = bare.partition(" ")
+        types, _, unit = types.partition(" ")
+        del path[len(line) - len(bare) + 1 :]
+        holder, found = path[-1], _types(types)
+        path.append(found)
+        name, *lists = word.split("[]")
+        for _ in lists if name else lists[1:]:
+            found = {"type": "array", "items": found}
+        found |= {"unit": unit} if unit else {}
+        if not name:
+            holder["items"] = found
+            continue
+        holder.setdefault("properties", {})[name.rstrip("*")] = found
+        holder.setdefault("required", []).extend([name.rstrip("*")] if name.endswith("*") else [])
+    commands: dict[str, Schema] = root["properties"]
+    return commands
+
+
+def _types(words: str) -> Schema:
+    """The types of "number|string?"; {} for "any", and for a column of the registry, which has none in the list."""
+    names = [*words.removesuffix("?").split("|"), *(["null"] if words.endswith("?") else [])]
+    if names in ([""], ["any"]):
+        return {}
+    return {"type": names[0] if len(names) == 1 else sorted(names)}
 
 
 @click.command()
@@ -56,11 +215,12 @@ def command(name: str | None, output_format: str) -> None:
       ncu-bench schema hotspots
     """
     if name is not None:
-        click.echo(json.dumps(schema_of(name), indent=1))
+        click.echo(json.dumps(schema_of(name), indent=1, ensure_ascii=False))
         return
     rows = []
-    for one in commands_with_schema():
+    for one in TABLES:
         answer = schema_of(one)["$defs"]["answer"]
-        version = answer["properties"]["schema_version"]["const"]
-        rows.append({"command": one, "schema_version": version, "required": ", ".join(answer["required"])})
+        rows.append({
+            "command": one, "schema_version": JSON_SCHEMA_VERSION, "required": ", ".join(answer["required"]),
+        })  # fmt: skip
     show(Table("schema", COLUMNS, rows, ["ncu-bench schema COMMAND prints one"]), output_format)

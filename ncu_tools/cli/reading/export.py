@@ -14,7 +14,8 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import FILE, format_option, machine_option, progress, require_other_output, show
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,12 +27,7 @@ if TYPE_CHECKING:
 
 FORMS = ("speedscope", "perfetto", "csv", "sections")
 TABLES = ("kernels", "launches", "layers", "points")
-COLUMNS = (
-    Column("file", "file"),
-    Column("form", "form"),
-    Column("rows", "rows", "count"),
-    Column("bytes", "size", "byte", "byte"),
-)
+COLUMNS = columns("file form rows bytes")
 OPEN_IN = {"speedscope": "https://www.speedscope.app", "perfetto": "https://ui.perfetto.dev"}
 NOT_A_TIMELINE = (
     "spans are means over {} laid end to end in the order in which layers first ran: no gaps, no overlap, no timeline"

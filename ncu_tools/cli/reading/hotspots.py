@@ -35,7 +35,8 @@ from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import more_kernels
-from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_arguments
+from ncu_tools.report.columns.registry import column, columns, table_columns
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
@@ -50,40 +51,10 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 LOWER = "flops_lower_bound"
-COLUMNS = (
-    Column("kernel", "kernel", KERNEL),
-    Column("launches", "launches", "count", spare=3),
-    Column("time_total_ns", "time", "time", "ns", spare=0),
-    Column("time_share", "share", "fraction", spare=0),
-    Column("time_cumulative", "sum", "fraction", spare=10),
-    Column("time_mean_ns", "mean", "time", "ns", spare=8),
-    Column("time_min_ns", "min", "time", "ns", spare=11),
-    Column("time_max_ns", "max", "time", "ns", spare=11),
-    Column("time_std_ns", "std", "time", "ns", spare=12),
-    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=9),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=4),
-    Column("dram_bytes", "DRAM", "byte", "byte", spare=9),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=6),
-    Column("least_bytes", "bytes by shapes", "byte", "byte", spare=9),
-    Column("least_bytes_per_s", "B/s by shapes", "byte/s", "byte/s", spare=6),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=5),
-    Column("sm_busy", "SM", "fraction", spare=2),
-    Column("memory_busy", "memory", "fraction", spare=2),
-    Column("bound", "bound", spare=0),
-    Column("bound_fraction", "% of roof", "fraction", spare=0),
-    Column("headroom_ns", "headroom", "time", "ns", spare=7),
-    Column("headroom_share", "could save", "fraction", spare=8),
-)
-MACHINE_READABLE = (
-    Column("kernel_id", "id"),
-    Column("unit", "unit"),
-    Column("flops_basis", "basis"),
-    Column(LOWER, "lower bound"),
-    Column("flag", "flag"),
-    *PLACES,
-)
+COLUMNS = table_columns("hotspots")
+MACHINE_READABLE = (*columns("kernel_id unit flops_basis flops_lower_bound flag"), *PLACES)
 BEFORE_UNITS = ("kernel", "launches", "time_total_ns", "time_share", "flops")
-DIAGNOSIS = Column("diagnosis", "diagnosis", prose=True)
+DIAGNOSIS = column("diagnosis")
 BESIDE_DIAGNOSES = (
     "kernel",
     "device",
@@ -94,17 +65,11 @@ BESIDE_DIAGNOSES = (
     "headroom_ns",
     "headroom_share",
 )
-BASIS = Column("flops_basis", "basis", wide=True, spare=2)
+BASIS = column("flops_basis", spare=2, wide=True)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": BasisMark.NO_PACKED, "tensor_lower_bound": BasisMark.SOME_TYPES}
 """Lower bound of a unit -> the mark that says it."""
-IS_TOTAL = Column(TOTAL, "total")
-MIX = (
-    Column("kernel", "kernel", KERNEL),
-    Column("time_share", "share", "fraction", spare=0),
-    Column("launches", "launches", "count", spare=3),
-    Column("counted_launches", "counted", "count", spare=3),
-    Column("instructions", "warp instructions", "number", "inst", spare=2),
-)
+IS_TOTAL = column("is_total")
+MIX = columns("kernel time_share~0 launches~3 counted_launches~3 instructions~2")
 ORDER = Words(
     ("time", "headroom", "flops", "dram"),
     "What rows are ordered by; headroom is the time that reaching its roof would save.",

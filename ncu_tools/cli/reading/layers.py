@@ -29,8 +29,9 @@ from ncu_tools.cli.options import (
 from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import percent
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.pictures import format_of, note_on_boxes
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_parsers.sources.settings import Settings
@@ -43,41 +44,23 @@ if TYPE_CHECKING:
 LOWER = "flops_lower_bound"
 OF_DEVICES = ("device_name", "compute_capability")
 COLUMNS = (
-    Column("layer", "layer", wide=True),
-    Column("launches", "launches", "number", spare=4),
-    Column("kernels", "kernels", "count", spare=5),
-    Column("time_ns", "time", "time", "ns", spare=0),
-    Column("time_share", "share", "fraction", spare=0),
-    Column("forward_ns", "forward", "time", "ns"),
-    Column("backward_ns", "backward", "time", "ns"),
-    Column("optimizer_ns", "optimizer", "time", "ns"),
-    Column("prefill_ns", "prefill", "time", "ns"),
-    Column("decode_ns", "decode", "time", "ns"),
-    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=1),
-    Column("dram_bytes", "DRAM", "byte", "byte", spare=3),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=2),
+    column("layer"),
+    column("launches", spare=4, kind="number"),
+    *columns(
+        "kernels~5 time_ns~0 time_share~0 forward_ns backward_ns optimizer_ns prefill_ns decode_ns flops~1 "
+        "dram_bytes~3 arithmetic_intensity~2"
+    ),
 )
-MACHINE_READABLE = (
-    Column("module", "module"),
-    Column("depth", "depth", "count"),
-    Column("is_leaf", "leaf"),
-    Column(LOWER, "lower bound"),
-)
+MACHINE_READABLE = columns("module depth is_leaf flops_lower_bound")
 FORWARD_BACKWARD = (
     COLUMNS[0],
-    Column("forward_ns", "forward", "time", "ns"),
-    Column("backward_ns", "backward", "time", "ns"),
-    Column("time_ratio", "time ratio", "number"),
-    Column("interval", "95 %"),
-    Column("forward_flops", "forward", "flop", "FLOP", spare=2),
-    Column("backward_flops", "backward", "flop", "FLOP", spare=2),
-    Column("flops_ratio", "FLOPs ratio", "number"),
-    Column("forward_bytes", "forward", "byte", "byte", spare=3),
-    Column("backward_bytes", "backward", "byte", "byte", spare=3),
-    Column("bytes_ratio", "bytes ratio", "number", spare=1),
+    *columns(
+        "forward_ns backward_ns time_ratio interval forward_flops~2 backward_flops~2 flops_ratio "
+        "forward_bytes~3 backward_bytes~3 bytes_ratio~1"
+    ),
 )
 INTERVAL = FORWARD_BACKWARD[4]
-ENDS = (Column("time_ratio_low", "low", "number"), Column("time_ratio_high", "high", "number"))
+ENDS = columns("time_ratio_low time_ratio_high")
 SHARE_WORTH_SAYING = 0.0005
 SORTED_BY = {"time": "time_ns", "flops": "flops", "dram": "dram_bytes"}
 ORDER = Words((*SORTED_BY, "name"), "List the layers that nothing is below, ordered by this, instead of the tree.")

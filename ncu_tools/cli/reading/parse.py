@@ -26,21 +26,14 @@ from ncu_tools.cli.options import (
     show,
 )
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table, printable
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table, printable
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
     from ncu_parsers.sources.settings import Settings
 
-COLUMNS = (
-    Column("report", "report", wide=True),
-    Column("dialect", "dialect"),
-    Column("tool_version", "ncu"),
-    Column("launches", "launches", "count"),
-    Column("metrics", "metrics", "count"),
-    Column("lines", "lines", "count"),
-    Column("skipped", "skipped", prose=True),
-)
+COLUMNS = (column("report", wide=True), *columns("dialect tool_version launches metrics lines skipped"))
 REPORTS_SHOWN = 40
 """The most reports of a dataset that text output shows."""
 

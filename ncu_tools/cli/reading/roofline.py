@@ -45,6 +45,7 @@ from ncu_tools.cli.tables.roofline_pictures import (
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.numbers.number_format import digits, scaled
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LAUNCHES, LEVELS, RUNS, VIEWS, Scene
@@ -62,47 +63,14 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 LOWER = "flops_lower_bound"
-COLUMNS = (
-    Column("kernel", "kernel", KERNEL),
-    Column("run", "run", wide=True),
-    Column("launches", "launches", "count", spare=3),
-    Column("time_total_ns", "time", "time", "ns", spare=1),
-    Column("time_share", "share", "fraction", spare=0),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=0),
-    Column("l2_arithmetic_intensity", "L2 FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
-    Column("l1_arithmetic_intensity", "L1 FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
-    Column("shared_arithmetic_intensity", "shared FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=0),
-    Column("unit", "unit", spare=4),
-    Column("bound", "bound", spare=0),
-    Column("bound_fraction", "% of roof", "fraction", spare=2),
+COLUMNS = columns(
+    "kernel run launches~3 time_total_ns~1 time_share~0 arithmetic_intensity~0 l2_arithmetic_intensity "
+    "l1_arithmetic_intensity shared_arithmetic_intensity flops_per_s~0 unit~4 bound~0 bound_fraction~2"
 )
-MACHINE_READABLE = (
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
-    Column(LOWER, "lower bound"),
-    Column("flag", "flag"),
-    Column("kernel_id", "id"),
-)
-RIDGE, RIDGE_OF_INTEGERS = "ridge at FLOP/B", "ridge at FLOP/B, OP/B"
-BARE_COLUMNS = (
-    Column("roof", "roof"),
-    Column("device", "machine", wide=True),
-    Column("rate", "rate", spare=0),
-    Column("ridge", RIDGE, "number", "FLOP/byte"),
-    Column("kind", "from"),
-    Column("source", "source", prose=True),
-)
-BARE_MACHINE_READABLE = (
-    Column("device", "machine"),
-    Column("unit", "unit"),
-    Column("instruction", "instruction"),
-    Column("sparse", "sparse"),
-    Column("value", "value"),
-    Column("value_unit", "unit of value"),
-    Column("ridge", "ridge", "number", "FLOP/byte or OP/byte"),
-    Column("kind", "from"),
-    Column("source", "source"),
-)
+MACHINE_READABLE = columns("dram_bytes_per_s flops_lower_bound flag kernel_id")
+RIDGE_OF_INTEGERS = "ridge at FLOP/B, OP/B"
+BARE_COLUMNS = (column("roof"), column("device", wide=True), *columns("roof.rate~0 ridge roof.kind source"))
+BARE_MACHINE_READABLE = columns("device unit instruction roof.sparse value value_unit ridge roof.kind source")
 
 
 @dataclass(frozen=True)
@@ -463,8 +431,9 @@ def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table
     if not for_people:
         return Table("roofline", BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
     integers = any(row["value_unit"] == "OP/s" for row in rows)
-    title = RIDGE_OF_INTEGERS if integers else RIDGE
-    columns = [one._replace(title=title) if one.title == RIDGE else one for one in BARE_COLUMNS]
+    columns = [
+        one._replace(title=RIDGE_OF_INTEGERS) if integers and one.name == "ridge" else one for one in BARE_COLUMNS
+    ]
     return Table("roofline", columns, rows, [*result.notes, *notes])
 
 

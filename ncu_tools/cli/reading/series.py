@@ -12,14 +12,15 @@ from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import FILE, MACHINE_FORMATS, format_option, show
 from ncu_tools.cli.terminal_notes import picture_written
 from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.pictures import format_of
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_tools.bench.point_series import PointSeries
 
-INTERVAL = (Column("latency_low_ns", "low", "time", "ns"), Column("latency_high_ns", "high", "time", "ns"))
-OUTCOME = (Column("outcome", "outcome"), Column("reason", "reason", prose=True))
+INTERVAL = columns("latency_low_ns latency_high_ns")
+OUTCOME = columns("outcome reason")
 
 
 @click.command()

@@ -14,22 +14,11 @@ from ncu_parsers.schema.instance_table import ADDRESS, NUMBER, OPCODE, TIME
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table
 
-CONTENTS = (
-    Column("what", "holds"),
-    Column("count", "count", "count"),
-    Column("launches", "in launches", "count"),
-    Column("which", "which", prose=True),
-)
-CHECK = (
-    Column("report", "report", wide=True),
-    Column("launch_id", "launch"),
-    Column("what", "what"),
-    Column("here", "here", wide=True),
-    Column("package", "package", wide=True),
-    Column("why", "why", prose=True),
-)
+CONTENTS = columns("what count launches which")
+CHECK = (column("report", wide=True), *columns("launch_id what here package why"))
 KINDS = {
     "instructions with values": ADDRESS,
     "opcodes with counts": OPCODE,

@@ -14,8 +14,8 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import echo_notes, width_of
 from ncu_tools.cli.terminal_notes import picture_written
+from ncu_tools.report.columns.registry import column
 from ncu_tools.report.pictures import format_of, note_on_boxes
-from ncu_tools.report.table import Column
 
 if TYPE_CHECKING:
     from ncu_tools.report.terminal.text_roofline import TextStyle
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TEXT = "txt"
 """The suffix of a file that gets the picture as text, in 80 columns and without colours."""
-NUMBER = Column("number", "#")
+NUMBER = column("number")
 
 
 @dataclass(frozen=True)

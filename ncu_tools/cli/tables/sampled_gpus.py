@@ -12,26 +12,14 @@ from ncu_parsers.timelines.sampled_activity import rate_text
 
 from ncu_tools.cli.options import MACHINE_FORMATS
 from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import KERNEL, Column, Table
 
 COLLECT = "ncu-bench profile --tool nsys --gpu-metrics PROGRAM, or nsys profile --gpu-metrics-devices=all PROGRAM"
-OVER_TIME = (
-    Column("gpu", "GPU", "count"),
-    Column("title", "sampled"),
-    Column("sparkline", "over the recording"),
-    Column("mean", "mean", "percent", "%", spare=0),
-    Column("peak", "peak", "percent", "%", spare=0),
-    Column("samples", "samples", "count", spare=1),
-)
-MACHINE_READABLE = (Column("metric", "metric"), Column("duration_ns", "duration", "time", "ns"))
-SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
-OF_GROUPS = (
-    Column("gpu", "GPU", "count", spare=2),
-    Column("operations", "operations", "count", spare=4),
-    Column("busy_ns", "busy", "time", "ns", spare=0),
-    Column("sampled_ns", "sampled", "time", "ns", spare=3),
-    Column("samples", "samples", "count", spare=1),
-)
+OVER_TIME = columns("gpu title sparkline sampled.mean~0 sampled.peak~0 samples~1")
+MACHINE_READABLE = columns("metric duration_ns")
+SERIES = columns("times_ns values")
+OF_GROUPS = columns("gpu~2 operations~4 busy_ns~0 sampled_ns~3 samples~1")
 GROUPS = {"nvtx": "range", "name": "kernel"}
 WHOLE_GPU = "sampled values are of the whole GPU, in % of a peak, and never counts: whatever ran at the time is in them"
 PIECES = (
@@ -63,7 +51,7 @@ def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
     names = dict.fromkeys(name for one in found for name in one.means)
     titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
     columns = [
-        Column("group", GROUPS[by], KERNEL if by == "name" else "text", wide=True),
+        column("group", title=GROUPS[by], kind=KERNEL if by == "name" else "text", wide=True),
         *OF_GROUPS,
         *(Column(name, title, "percent", "%") for name, title in titles.items()),
     ]

@@ -18,34 +18,20 @@ from ncu_tools.model.expected.measured_vs_expected import (
 )
 from ncu_tools.model.expected.operators_of_layers import has_work_by_shapes
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column
+from ncu_tools.report.columns.registry import column, columns
 
 EXPECTED_LAYERS_SHOWN = 200
 LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 EXPECTED_COLUMNS = (
-    Column("scope", "scope"),
-    Column("phase", "phase", spare=0),
-    Column("module", "layer", wide=True),
-    Column("operator", "operator", wide=True),
-    Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
-    Column("expected_flops", "expected", "flop", "FLOP"),
-    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
-    Column("all_flops", "all operators", "flop", "FLOP", lower_bound_if=ALL_LOWER),
-    Column("all_ratio", "ratio of all", "number", lower_bound_if=LOWER),
-    Column("measured_integers", "integer OPs", "op", "OP"),
-    Column("expected_integers", "expected", "op", "OP"),
-    Column("integers_ratio", "ratio", "number"),
-    Column("measured_bytes", "DRAM", "byte", "byte"),
-    Column("expected_bytes", "expected bytes", "byte", "byte"),
-    Column("bytes_ratio", "ratio of bytes", "number"),
-    Column("launches", "launches", "count"),
+    *columns("scope phase~0 module operator measured_flops expected_flops"),
+    column("flops_ratio", spare=0, lower_bound_if="flops_lower_bound"),
+    *columns(
+        "all_flops all_ratio measured_integers expected_integers integers_ratio measured_bytes expected_bytes "
+        "bytes_ratio launches"
+    ),
 )
 """The columns of the command; units are those of its output for programs."""
-PAGE_COLUMNS = (
-    *EXPECTED_COLUMNS,
-    Column("causes", "causes"),
-    *(Column(name, "lower bound") for name in (LOWER, ALL_LOWER)),
-)
+PAGE_COLUMNS = (*EXPECTED_COLUMNS, *columns("causes flops_lower_bound all_flops_lower_bound"))
 
 
 def expected_rows(

@@ -5,102 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.kernels.kernel_row import GROUPS, KERNEL
 from ncu_tools.numbers.number_format import plural
+from ncu_tools.report.columns.registry import column, columns, table_columns
 from ncu_tools.report.table import Column
-from ncu_tools.roofline.scene import LEVELS
 
-LOWER = "flops_lower_bound"
 SHOWN = "_shown"
 """End of the names of columns that say how the text of another one is shown; null: as it is."""
 WIDEST_NAME = 64
 """The most letters of a name on the page, which shows the whole one where the mouse is."""
 
-KERNEL_COLUMNS = (
-    Column("kernel", "kernel"),
-    Column(f"kernel{SHOWN}", "short name"),
-    Column("run", "run"),
-    Column("device", "device", spare=2),
-    Column("launches", "launches", "count", spare=3),
-    Column("time_total_ns", "time", "time"),
-    Column("time_share", "share", "fraction"),
-    Column("time_mean_ns", "mean", "time", spare=8),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=4),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=5),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=6),
-    Column("least_bytes_per_s", "B/s by shapes", "byte/s", spare=6),
-    Column("bound", "bound"),
-    Column("bound_fraction", "% of roof", "fraction"),
-    Column("first_cause", "first cause"),
-    Column("nvidia_rules", "NVIDIA's rules", spare=5),
-    Column("headroom_ns", "headroom", "time", spare=7),
-    Column("headroom_share", "could save", "fraction", spare=8),
+KERNEL_COLUMNS = columns(
+    "kernel kernel_shown run device~2 launches~3 time_total_ns time_share time_mean_ns~8 flops_per_s~4 "
+    "arithmetic_intensity~5 dram_bytes_per_s~6 least_bytes_per_s~6 bound bound_fraction first_cause "
+    "nvidia_rules~5 headroom_ns~7 headroom_share~8"
+)
+NOT_ON_PAGES = frozenset({"time_cumulative", "sm_busy", "memory_busy"})
+"""Columns of `hotspots` that a page tells otherwise."""
+DETAILS = columns(
+    "time_min_ns time_max_ns time_std_ns flops dram_bytes least_bytes intensity_l2 intensity_l1 intensity_shared unit "
+    "work grid block registers shared_memory waves flops_basis diagnosis report flag flops_lower_bound"
 )
 KERNEL_DETAILS = (
-    Column("time_min_ns", "min", "time"),
-    Column("time_max_ns", "max", "time"),
-    Column("time_std_ns", "std", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte"),
-    Column("least_bytes", "bytes by shapes", "byte"),
+    *DETAILS,
     *(
-        Column(f"intensity_{level}", f"{unit_title(level)} FLOP/B", "number", lower_bound_if=LOWER)
-        for level in LEVELS[1:]
+        one
+        for one in table_columns("hotspots")
+        if one.name not in {*NOT_ON_PAGES, *(shown.name for shown in (*KERNEL_COLUMNS, *DETAILS))}
     ),
-    Column("unit", "unit"),
-    Column("work", "FLOPs by unit"),
-    Column("grid", "grid"),
-    Column("block", "block"),
-    Column("registers", "registers per thread"),
-    Column("shared_memory", "shared memory per block"),
-    Column("waves", "waves per SM"),
-    Column("flops_basis", "basis"),
-    Column("diagnosis", "diagnosis"),
-    Column("report", "report"),
-    Column("flag", "flag"),
-    Column(LOWER, "lower bound"),
 )
 """Columns shown only for a selected kernel."""
 
-SUMMARY_COLUMNS = (
-    Column("run", "run"),
-    Column("source", "source", spare=8),
-    Column("device", "device"),
-    Column("launches", "launches", "count", spare=1),
-    Column("kernels", "kernels", "count", spare=5),
-    Column("time_total_ns", "time", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER, spare=7),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER, spare=2),
-    Column("dram_bytes", "DRAM", "byte", spare=7),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", spare=4),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER, spare=3),
-    Column(LOWER, "lower bound"),
+SUMMARY_COLUMNS = columns(
+    "run run.source~8 device launches~1 kernels~5 time_total_ns flops~7 flops_per_s~2 dram_bytes~7 "
+    "dram_bytes_per_s~4 arithmetic_intensity~3 flops_lower_bound"
 )
 LAYER_COLUMNS = (
-    Column("name", "layer"),
-    Column("time_ns", "time", "time"),
-    Column("time_share", "share", "fraction"),
-    Column("forward_ns", "forward", "time"),
-    Column("backward_ns", "backward", "time"),
-    Column("optimizer_ns", "optimizer", "time"),
-    Column("prefill_ns", "prefill", "time"),
-    Column("decode_ns", "decode", "time"),
-    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
-    Column("launches", "launches", "number"),
-    Column("depth", "depth", "count"),
-    Column(LOWER, "lower bound"),
+    *columns(
+        "layer.name time_ns time_share forward_ns backward_ns optimizer_ns prefill_ns decode_ns flops "
+        "dram_bytes arithmetic_intensity"
+    ),
+    column("launches", kind="number"),
+    *columns("depth flops_lower_bound"),
 )
-CEILING_COLUMNS = (
-    Column("device", "machine"),
-    Column("title", "roof"),
-    Column("rate", "rate"),
-    Column("ridge", "ridge at FLOP/B", "number"),
-    Column("kind", "from"),
-    Column("source", "source"),
-)
+CEILING_COLUMNS = columns("device roof.title roof.rate ridge roof.kind source")
 
 
 def timed(columns: Sequence[Column], title: str) -> list[Column]:
@@ -124,7 +72,7 @@ def kernel_columns(group: str, time_title: str) -> list[Column]:
 def described(column: Column) -> dict[str, Any]:
     """What a page needs to know of a column."""
     known = {name: getattr(column, name) for name in ("name", "title", "kind", "lower_bound_if")}
-    return {**known, "spare": column.spare or 0}
+    return {**known, "kind": "text" if column.kind == KERNEL else column.kind, "spare": column.spare or 0}
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

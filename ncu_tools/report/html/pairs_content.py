@@ -21,6 +21,7 @@ from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.operator_work import calls_of_operators
 from ncu_tools.numbers.number_format import counted, shortened
+from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.html.html_page import embedded
 from ncu_tools.report.html.page_columns import SHOWN, described
 from ncu_tools.report.table import Column, printable
@@ -33,19 +34,9 @@ OTHERWISE_REFUSED = (
 )
 OPERATORS = "operator"
 
-PAIR_COLUMNS = (
-    Column("kernel", "kernel"),
-    Column(f"kernel{SHOWN}", "short name"),
-    Column("was", "was"),
-    Column(f"was{SHOWN}", "short name before"),
-    Column("base_launches", "base launches", "count", spare=2),
-    Column("new_launches", "new launches", "count", spare=2),
-    Column("base_compared_ns", "base time", "time"),
-    Column("new_compared_ns", "new time", "time"),
-    Column("time_ratio", "time ratio", "number"),
-    Column("time_change", "time changed [95 %]"),
-    Column("verdict", "verdict"),
-    Column("matched_by", "matched by", spare=4),
+PAIR_COLUMNS = columns(
+    "kernel kernel_shown was was_shown base_launches~2 new_launches~2 base_compared_ns new_compared_ns "
+    "time_ratio time_change verdict matched_by~4"
 )
 """Titles as in the table of `ncu-bench compare`; times are means of a launch."""
 

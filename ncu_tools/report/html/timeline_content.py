@@ -13,6 +13,7 @@ from typing import Any
 from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.kernels.names.distinct_names import fitted_names
 from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.columns.registry import column
 from ncu_tools.report.html.html_page import embedded
 from ncu_tools.report.html.lane_boxes import LaneBox, boxes_of, resolution_of
 from ncu_tools.report.html.page_columns import SHOWN, WIDEST_NAME, table_of
@@ -27,7 +28,6 @@ from ncu_tools.report.html.step_lanes import (
     StepOfTimeline,
     steps_by_saving,
 )
-from ncu_tools.report.table import Column
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE, PROCESS, step_row
 from ncu_tools.timeline.gaps import DEPENDENCY, QUEUED, UNKNOWN, LongGap
 from ncu_tools.timeline.headline import headline, verdict_words
@@ -205,7 +205,7 @@ def _numbers(found: Timeline, shown: StepOfTimeline) -> dict[str, Any]:
 def _longest(longest: Sequence[LongGap], start: int, short: Mapping[str, str]) -> dict[str, Any]:
     """The longest gaps of a step in the columns of `timeline --part longest`, times from the step's start."""
     columns = [one for one in PARTS_OF_TIMELINE["longest"].columns if one.name != "gpu"]
-    columns.append(Column(NEXT + SHOWN, "short name"))
+    columns.append(column("next_operation_shown"))
     rows = [
         {**asdict(gap), "start_ns": gap.start_ns - start, NEXT + SHOWN: short.get(gap.next_operation or "")}
         for gap in longest

@@ -19,32 +19,17 @@ from ncu_tools.compare.comparison_sums import signature_sums_of_run
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.model.expected.estimate import Estimate, estimates, failed, one_by_one
 from ncu_tools.model.expected.operators_of_layers import operators_of
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.notebook.views import TableView
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Table
 from ncu_tools.runs.run import Run
 
 COMPARED = (
-    Column("kernel", "kernel", wide=True),
-    Column("base_launches", "base launches", "count", spare=2),
-    Column("new_launches", "new launches", "count", spare=2),
-    Column("base_time_ns", "base time", "time"),
-    Column("new_time_ns", "new time", "time"),
-    Column("changed", "time changed [95 %]"),
-    Column("verdict", "verdict"),
+    column("kernel", kind="text", wide=True),
+    *columns("base_launches~2 new_launches~2 base_time_ns new_time_ns pairs.changed verdict"),
 )
-ESTIMATED = (
-    Column("target", "model", wide=True),
-    Column("batch_size", "batch", "count"),
-    Column("dtype", "type"),
-    Column("phase", "phase"),
-    Column("parameters", "parameters", "count"),
-    Column("flops", "FLOPs", "flop"),
-    Column("bytes_model", "bytes (model)", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "number"),
-    Column("machine", "machine"),
-    Column("time_model_ns", "at best", "time"),
-    Column("bound", "bound"),
-    Column("failed", "not estimated", wide=True),
+ESTIMATED = columns(
+    "target batch_size dtype phase parameters flops bytes_model arithmetic_intensity machine time_model_ns bound failed"
 )
 ROWS_SHOWN = 20
 PER_LAUNCH = "times are means per launch; the last row is the sum over all kernels"

@@ -16,6 +16,7 @@ from ncu_launch.files.atomic_files import write_bytes_atomically
 from ncu_launch.notes import shown_notes
 
 from ncu_tools.kernels.kernel_row import GROUPS, names_shown
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.source_table import COLUMNS
 from ncu_tools.report.table import Column, Table, cell, to_text
@@ -29,16 +30,9 @@ if TYPE_CHECKING:
     from ncu_tools.kernels.hotspots import Hotspots
 
 
-KERNEL_COLUMNS = (
-    Column("launches", "launches", "count"),
-    Column("time_total_ns", "time", "time"),
-    Column("time_share", "share", "fraction"),
-    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if="flops_lower_bound"),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if="flops_lower_bound"),
-    Column("bound", "bound"),
-    Column("bound_fraction", "% of roof", "fraction"),
-    Column("headroom_share", "could save", "fraction"),
+KERNEL_COLUMNS = columns(
+    "launches time_total_ns time_share flops_per_s dram_bytes_per_s arithmetic_intensity bound bound_fraction "
+    "headroom_share"
 )
 BARS = {
     "time_share": "#56B4E9", "bound_fraction": "#009E73", "headroom_share": "#E69F00",
@@ -125,16 +119,16 @@ def html_of_kernels(
     """The first `top` kernels by `group` as a table with bars, with sentences where given."""
     names = names_shown([one.kernel for one in found.rows], group, NAME_LENGTH)
     shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.key)} for kernel in found.rows[:top]]
-    columns = [*_kernel_columns(found), *([Column("diagnosis", "diagnosis")] if sentences else [])]
-    used = [column for column in columns if any(row[column.name] is not None for row in shown)]
-    return _table([Column("kernel", GROUPS[group]), *used], shown, names)
+    every = [*_kernel_columns(found), *([column("diagnosis")] if sentences else [])]
+    used = [one for one in every if any(row[one.name] is not None for row in shown)]
+    return _table([column("kernel", title=GROUPS[group], kind="text"), *used], shown, names)
 
 
 def _kernel_columns(found: Hotspots) -> list[Column]:
     """The columns of kernels, that of the device where there are several."""
     several = len({row.device for row in found.rows}) > 1
     timed = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
-    return [*([Column("device", "device")] if several else []), *timed]
+    return [*([column("device")] if several else []), *timed]
 
 
 class TableView:
@@ -170,7 +164,7 @@ class SourceView(TableView):
 
 def text_of_kernels(found: Hotspots, top: int) -> str:
     """The first `top` kernels as a table of text."""
-    name = Column("kernel", "kernel", wide=True)
+    name = column("kernel", kind="text", wide=True)
     columns = [name, *(one._replace(spare=place) for place, one in enumerate(_kernel_columns(found)))]
     return to_text(Table("hotspots", columns, [asdict(row) for row in found.rows[:top]]), TEXT_WIDTH)
 
@@ -244,12 +238,12 @@ def _table(
     body = ""
     for row in rows:
         body += "<tr>"
-        for column in columns:
-            value = row.get(column.name)
-            name = names.get(str(value)) if names and column.name in KERNELS else None
+        for one in columns:
+            value = row.get(one.name)
+            name = names.get(str(value)) if names and one.name in KERNELS else None
             whole = "" if name is None else f' title="{html.escape(str(value))}"'
-            text = cell(column, row if name is None else {column.name: name})
-            body += f"<td{style(column, value)}{whole}>{html.escape(text)}</td>"
+            text = cell(one, row if name is None else {one.name: name})
+            body += f"<td{style(one, value)}{whole}>{html.escape(text)}</td>"
         body += "</tr>"
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 

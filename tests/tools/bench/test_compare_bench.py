@@ -424,7 +424,7 @@ class TestGates:
         gates = ["--fail-on", "time>5%", "--fail-on", "dram_bytes>1%"]
         found = invoked(base, new, *gates, "--junit", str(file), "--format", "markdown")
         assert found.exit_code == 3
-        assert "\n\n| gate | outcome | numbers |" in found.stdout
+        assert "\n\n| gate | outcome | reason |" in found.stdout
         assert "| summary |" in found.stdout
         assert "slower than" in found.stdout
         (suite,) = ET.fromstring(file.read_bytes())  # noqa: S314 - written by the test itself

@@ -12,7 +12,6 @@ from ncu_tools.cli import run
 from ncu_tools.report.table import Column, Table, to_markdown, to_text
 from tests.conftest import SAMPLES
 from tests.support.nightly import by_day
-from tests.support.pages.schemas import every_column
 from tests.support.ran import below_head
 
 pytestmark = pytest.mark.slow
@@ -167,14 +166,3 @@ def test_full_names_and_sentences_are_wrapped() -> None:
 def test_markdown_keeps_the_indentation_of_a_tree() -> None:
     table = Table("layers", [Column("layer", "layer")], [{"layer": "net"}, {"layer": "    a b"}])
     assert to_markdown(table).splitlines()[2:] == ["| net |", "| &nbsp;&nbsp;&nbsp;&nbsp;a b |"]
-
-
-TITLES = {
-    "bound_fraction": "% of roof", "of_the_roof": "% of roof", "headroom_share": "could save",
-    "least_bytes": "bytes by shapes", "least_bytes_per_s": "B/s by shapes",
-}  # fmt: skip
-
-
-def test_a_column_that_readers_misread_has_one_title_in_every_table_and_page() -> None:
-    titled = {(column.name, column.title) for column in every_column() if column.name in TITLES}
-    assert titled == set(TITLES.items())

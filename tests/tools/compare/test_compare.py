@@ -600,7 +600,7 @@ class TestTheCommand:
         self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(["compare", *files, "--format", "markdown", "--fail-on", "kernel:f<1>:time>5%"]) == 3
-        assert below_head(capsys.readouterr().out.partition("first:")[2]).startswith("| gate | outcome | numbers |")
+        assert below_head(capsys.readouterr().out.partition("first:")[2]).startswith("| gate | outcome | reason |")
 
     def test_writes_gates_as_junit_for_any_kernel_name(self, files: tuple[str, str], tmp_path: Path) -> None:
         file = tmp_path / "gates.xml"

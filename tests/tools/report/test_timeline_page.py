@@ -346,7 +346,7 @@ class TestInABrowser:
         opened.page.mouse.move(left + 0.5 * width["width"], height)
         tip = opened.page.locator("#timeline .tip").inner_text()
         assert "synchronisation, after cudaStreamSynchronize" in tip
-        assert "gap\n2 ms" in tip
+        assert "duration\n2 ms" in tip
 
     def test_dragging_chooses_a_window(self, opened: Opened) -> None:
         whole = ticks(opened)

@@ -13,7 +13,8 @@ from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.cli.options import hidden_rows, progress, rows_shown
 from ncu_tools.numbers.number_format import scaled
-from ncu_tools.report.table import KERNEL, Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
 from ncu_tools.roofline.scene import LEVELS, Scene
 from ncu_tools.runs.loading import load, with_compiled_lines
@@ -21,20 +22,11 @@ from ncu_tools.runs.selection import Selection
 from ncu_tools.runs.varied_run import points_summed
 
 UNIT = "inst/transaction"
-COLUMNS = (
-    Column("kernel", "kernel", KERNEL),
-    Column("run", "run", wide=True),
-    Column("launches", "launches", "count", spare=3),
-    Column("time_total_ns", "time", "time", "ns", spare=1),
-    Column("time_share", "share", "fraction", spare=0),
-    Column("dram_intensity", "inst/DRAM tr.", "number", UNIT, spare=0),
-    Column("l2_intensity", "inst/L2 tr.", "number", UNIT, spare=2),
-    Column("l1_intensity", "inst/L1 tr.", "number", UNIT, spare=2),
-    Column("shared_intensity", "inst/shared tr.", "number", UNIT, spare=2),
-    Column("giga_instructions_per_s", "Ginst/s", "number", "Ginst/s", spare=0),
-    Column("of_issue", "of issue", "fraction", spare=0),
+COLUMNS = columns(
+    "kernel run launches~3 time_total_ns~1 time_share~0 dram_intensity~0 l2_intensity~2 l1_intensity~2 "
+    "shared_intensity~2 giga_instructions_per_s~0 of_issue~0"
 )
-MACHINE_READABLE = (Column("instructions", "warp instructions", "number", "inst"),)
+MACHINE_READABLE = columns("instructions")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,25 +34,8 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 PART_NAMES = ("identity", "limits", "occupancy", "scheduler", "memory", "pipes", "verdict")
-COLUMNS = (
-    Column("part", "part"),
-    Column("title", "what"),
-    Column("value", "value"),
-    Column("against", "against"),
-    Column("spread", "least to most"),
-)
-MACHINE_READABLE = (
-    Column("part", "part"),
-    Column("key", "key"),
-    Column("title", "what"),
-    Column("value", "value", "number"),
-    Column("unit", "unit"),
-    Column("low", "least", "number"),
-    Column("high", "most", "number"),
-    Column("of", "against", "number"),
-    Column("share", "share", "fraction"),
-    Column("metric", "metric"),
-)
+COLUMNS = (*columns("part title"), column("value", kind="text"), *columns("against kernel.spread"))
+MACHINE_READABLE = columns("part key title value value.unit kernel.low kernel.high kernel.of share metric")
 
 Row = dict[str, Any]
 

@@ -15,7 +15,8 @@ from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import format_option, progress, show
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import counted, duration
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_parsers.ncu.instructions.time_series import TimeSeries
@@ -25,37 +26,15 @@ if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
-COLUMNS = (
-    Column("title", "counter"),
-    Column("sparkline", "over the kernel's time"),
-    Column("mean", "mean", "number", spare=1),
-    Column("peak", "peak", "number", spare=0),
-    Column("unit", "unit", spare=3),
-    Column("ramp_up_ns", "ramp-up", "time", "ns", spare=2),
-    Column("tail_ns", "tail", "time", "ns", spare=2),
-)
-MACHINE_READABLE = (
-    Column("metric", "metric"),
-    Column("samples", "samples", "count"),
-    Column("duration_ns", "duration", "time", "ns"),
-)
-BALANCE = (
-    Column("metric", "counter"),
-    Column("of", "of each"),
-    Column("count", "units", "count", spare=4),
-    Column("least", "least", "number", spare=0),
-    Column("median", "median", "number", spare=2),
-    Column("mean", "mean", "number", spare=1),
-    Column("most", "most", "number", spare=0),
-    Column("unit", "unit", spare=3),
-    Column("slowest_cost", "slowest costs", "fraction", spare=0),
-)
+COLUMNS = columns("title sparkline mean~1 peak~0 value.unit~3 ramp_up_ns~2 tail_ns~2")
+MACHINE_READABLE = columns("metric samples duration_ns")
+BALANCE = columns("metric of count~4 least~0 median~2 mean~1 most~0 value.unit~3 slowest_cost~0")
 SLOWEST = (
     "slowest costs: what an even spread would take off the unit with the most, 1 - mean / most. Of active cycles it is "
     "the part of the slowest unit's time in which the average one does not work"
 )
 OTHER_PASSES = "counters of other passes are of other runs of it"
-SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
+SERIES = columns("times_ns values")
 
 
 class _Series(NamedTuple):

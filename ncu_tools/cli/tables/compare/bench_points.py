@@ -26,63 +26,33 @@ from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareRequest, c
 from ncu_tools.compare.change import verdict
 from ncu_tools.compare.compare_kernels import require_alike
 from ncu_tools.numbers.number_format import counted, digits
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.head import Head
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 ASKED_COLUMNS = {
-    "machine": Column("machine", "machine", wide=True),
-    "dtype": Column("type", "type", spare=0),
-    "mode": Column("mode_words", "mode", spare=0),
-    "channels-last": Column("layout", "layout", spare=0),
-    "phase": Column("phase", "phase", spare=0),
-    "torch": Column("torch", "PyTorch", spare=0),
-    "threads": Column("threads", "threads", "count", spare=0),
+    "machine": column("machine", wide=True),
+    "dtype": column("type", spare=0),
+    "mode": column("mode_words", spare=0),
+    "channels-last": column("layout", spare=0),
+    "phase": column("phase", spare=0),
+    "torch": column("torch", spare=0),
+    "threads": column("threads", spare=0),
 }
-SIZE_COLUMNS = (
-    Column("batch_size", "batch", "count"),
-    Column("input_size", "image", "count"),
-    Column("sequence_length", "tokens", "count"),
+SIZE_COLUMNS = columns("batch_size input_size sequence_length")
+FOR_PEOPLE = columns(
+    "latency_mean_ns~0 speedup_words~0 time_words~3 verdict~0 rate~4 memory_peak_bytes~2 memory_change~2 "
+    "memory_allocated_bytes~5 allocated_change~5 flops_words~6 parameters_change~7 self_cpu_time_ns~8 "
+    "self_gpu_time_ns~8 failure~0 reason"
 )
-FOR_PEOPLE = (
-    Column("latency_mean_ns", "latency", "time", "ns", spare=0),
-    Column("speedup_words", "speedup [95 %]", spare=0),
-    Column("time_words", "time [95 %]", spare=3),
-    Column("verdict", "verdict", spare=0),
-    Column("rate", "throughput", spare=4),
-    Column("memory_peak_bytes", "peak memory", "byte", "byte", spare=2),
-    Column("memory_change", "peak changed", spare=2),
-    Column("memory_allocated_bytes", "allocated", "byte", "byte", spare=5),
-    Column("allocated_change", "allocated changed", spare=5),
-    Column("flops_words", "FLOPs", spare=6),
-    Column("parameters_change", "parameters", spare=7),
-    Column("self_cpu_time_ns", "self CPU", "time", "ns", spare=8),
-    Column("self_gpu_time_ns", "self GPU", "time", "ns", spare=8),
-    Column("failure", "outcome", spare=0),
-    Column("reason", "reason", prose=True),
+FOR_MACHINES = columns(
+    "is_base target device device_name dtype autocast mode channels_last phase batch_size input_size sequence_length "
+    "torch threads outcome reason compared_with verdict latency_mean_ns latency_low_ns latency_high_ns "
+    "latency_median_ns latency_p95_ns latency_p99_ns iterations time_ratio time_ratio_low time_ratio_high speedup "
+    "speedup_low speedup_high throughput throughput_unit memory_peak_bytes memory_allocated_bytes parameters "
+    "expected_flops expected_bytes memory_ratio allocated_ratio flops_ratio bytes_ratio parameters_ratio "
+    "self_cpu_time_ns self_gpu_time_ns"
 )
-RATIOS = ("time", "memory", "allocated", "flops", "bytes", "parameters")
-FOR_MACHINES = (
-    Column("is_base", "base"),
-    *(Column(name, name) for name in ("target", "device", "device_name", "dtype", "autocast", "mode", "channels_last",
-                                      "phase")),
-    *SIZE_COLUMNS,
-    Column("torch", "torch"),
-    Column("threads", "threads", "count"),
-    *(Column(name, name) for name in ("outcome", "reason", "compared_with", "verdict")),
-    *(Column(f"latency_{name}_ns", name, "time", "ns") for name in ("mean", "low", "high", "median", "p95", "p99")),
-    Column("iterations", "iterations", "count"),
-    *(Column(f"time_ratio{end}", f"time ratio{end}", "number") for end in ("", "_low", "_high")),
-    *(Column(f"speedup{end}", f"speedup{end}", "number") for end in ("", "_low", "_high")),
-    Column("throughput", "throughput", "number", "1/s"),
-    Column("throughput_unit", ""),
-    *(Column(name, name, "byte", "byte") for name in ("memory_peak_bytes", "memory_allocated_bytes")),
-    Column("parameters", "parameters", "count"),
-    Column("expected_flops", "FLOPs", "flop", "FLOP"),
-    Column("expected_bytes", "bytes", "byte", "byte"),
-    *(Column(f"{name}_ratio", f"{name} ratio", "number") for name in RATIOS[1:]),
-    Column("self_cpu_time_ns", "self CPU", "time", "ns"),
-    Column("self_gpu_time_ns", "self GPU", "time", "ns"),
-)  # fmt: skip
 
 Group = tuple["Row | None", list[tuple[str, "ComparedPoint"]]]
 """A point of the base, and for each comparison (name, the point with its other side)."""
@@ -171,7 +141,7 @@ def _table(found: Sequence[PointComparison], request: CompareRequest, arguments:
     varied = tuple(ASKED_COLUMNS[name] for name in several)
     by_run = (RUN,) if any(not point.across for point in points) else ()
     sizes = (*SIZE_COLUMNS, *arguments)
-    return Table("compare", (Column("target", "model", wide=True), *sizes, *varied, *by_run, *FOR_PEOPLE), rows, notes)
+    return Table("compare", (column("target"), *sizes, *varied, *by_run, *FOR_PEOPLE), rows, notes)
 
 
 def _groups(found: Sequence[PointComparison]) -> list[Group]:

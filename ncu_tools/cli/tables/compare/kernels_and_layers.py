@@ -42,9 +42,10 @@ from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
 from ncu_tools.numbers.number_format import plural
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.first_sentences import first_change
 from ncu_tools.report.head import Head, head_of
-from ncu_tools.report.table import KERNEL, TOTAL, Column, Table, columns_of_arguments
+from ncu_tools.report.table import TOTAL, Column, Table, columns_of_arguments
 from ncu_tools.runs.loading import load
 from ncu_tools.runs.run import Run
 from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
@@ -54,43 +55,24 @@ Lines = tuple[list[dict[str, Any]], dict[str, Any]]
 """The cells of what is compared, and those of the sum over all of it."""
 
 ORDER = "change"
-KERNELS = (Column("kernel", "kernel", KERNEL), Column("was", "was", KERNEL))
-OPERATORS = tuple(column._replace(kind="text", wide=True) for column in KERNELS)
-PHASE = Column("phase", "phase", spare=0)
-VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
+KERNELS = columns("kernel was")
+OPERATORS = columns("kernel was", kind="text", wide=True)
+PHASE, COMPARES = columns("phase~0 compares")
+BY_CATEGORY, BY_LAYER = columns(f"{CATEGORY} {LAYER}")
+VERDICT, MATCHED_BY = columns("verdict~0 matched_by~4")
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
 """Ranks of counts in `Column.spare`."""
 COUNTED = ("launches", "flops", "dram_bytes")
-FOR_MACHINES = (
-    *(
-        Column(f"{measure}_ratio{end}", f"{measure} ratio{end}", "number")
-        for measure in ("time", "dram_bytes")
-        for end in ("", "_low", "_high")
-    ),
-    Column("time_interval_of", "interval of"),
-    Column("base_flops", "base FLOPs", "flop", "FLOP"),
-    Column("new_flops", "new FLOPs", "flop", "FLOP"),
-    Column("flops_ratio", "FLOPs ratio", "number"),
-    Column("base_dram_bytes", "base DRAM", "byte", "byte"),
-    Column("new_dram_bytes", "new DRAM", "byte", "byte"),
-    Column("base_least_bytes", "base bytes by shapes", "byte", "byte"),
-    Column("new_least_bytes", "new bytes by shapes", "byte", "byte"),
-    Column("launches_ratio", "launches ratio", "number"),
-    *(Column(f"{measure}_verdict", f"{measure} verdict") for measure in ("flops", "dram_bytes", "launches")),
-    Column(TOTAL, "total"),
-    Column("kernel_id", "id"),
-    Column("was_id", "id before"),
+FOR_MACHINES = columns(
+    "time_ratio time_ratio_low time_ratio_high dram_bytes_ratio dram_bytes_ratio_low dram_bytes_ratio_high "
+    "time_interval_of base_flops new_flops flops_ratio base_dram_bytes new_dram_bytes base_least_bytes "
+    "new_least_bytes launches_ratio flops_verdict dram_bytes_verdict launches_verdict is_total kernel_id was_id"
 )
-COUNTS = (Column("base_launches", "base launches", "count"), Column("new_launches", "new launches", "count"))
-SUMS = (Column("base_time_ns", "base time", "time", "ns"), Column("new_time_ns", "new time", "time", "ns"))
-MEANS = tuple(
-    Column(f"{side}_{name}_mean{end}", f"{side} {title} per launch", kind, unit)
-    for name, end, title, kind, unit in (
-        ("time", "_ns", "time", "time", "ns"), ("flops", "", "FLOPs", "flop", "FLOP"),
-        ("dram_bytes", "", "DRAM", "byte", "byte"),
-    )
-    for side in ("base", "new")
-)  # fmt: skip
+COUNTS = columns("base_launches new_launches")
+SUMS = columns("base_time_ns new_time_ns")
+MEANS = columns(
+    "base_time_mean_ns new_time_mean_ns base_flops_mean new_flops_mean base_dram_bytes_mean new_dram_bytes_mean"
+)
 """Means per launch, over the launches that the column `compares` describes."""
 
 
@@ -125,7 +107,7 @@ def compared_kernels(request: CompareRequest) -> Compared:
         found[theirs.name] = one
         kernels = [_kernel_cells(kernel) for kernel in ordered(one.kernels, order)]
         lines[theirs.name] = kernels, _total_cells(one, request)
-    machine = (*KERNELS, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
+    machine = (*KERNELS, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, COMPARES, *FOR_MACHINES)
     first, *others = OPERATORS if what == OPERATOR else KERNELS
     columns = machine if request.machine_readable else (first._replace(title=what), *others, MATCHED_BY)
     return _compared(request, sides, found, lines, columns)
@@ -143,10 +125,10 @@ def compared_layers(request: CompareRequest) -> Compared:
     titles: tuple[Column, ...]
     if what == CATEGORY:
         sides = _pairs(request, categories_of_run)
-        compare, titles = compare_categories, (Column(CATEGORY, CATEGORY, wide=True),)
+        compare, titles = compare_categories, (BY_CATEGORY,)
     else:
         sides = _pairs(request, layers_of_run)
-        compare, titles = partial(compare_layers, depth=request.how.depth), (Column(LAYER, LAYER, wide=True), PHASE)
+        compare, titles = partial(compare_layers, depth=request.how.depth), (BY_LAYER, PHASE)
     found: dict[str, LayerComparison] = {}
     lines: dict[str, Lines] = {}
     for ours, theirs in sides:
@@ -351,7 +333,9 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> 
 
     def sides(name: str, title: str, kind: str, spare: int) -> list[Column]:
         both = (("base", before), ("new", after))
-        return [Column(f"{side}_{name}", f"{called} {title}".strip(), kind, spare=spare) for side, called in both]
+        return [
+            column(f"{side}_{name}", title=f"{called} {title}".strip(), kind=kind, spare=spare) for side, called in both
+        ]
 
     same = {name: all(row.get(f"{name}_verdict") in ("same", None) for row in rows) for name in COUNTED}
     counts = "number" if what in (LAYER, CATEGORY) else "count"
@@ -367,11 +351,11 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> 
             UNCHANGED if same["launches"] else LAUNCHES_CHANGED,
         ),
         *sides("compared_ns", time, "time", 1),
-        Column("time_change", f"{time} changed [95 %]", spare=0),
+        column("time_change", title=f"{time} changed [95 %]", spare=0),
         VERDICT,
         *(per_call if what == "operator" else ()),
-        Column("flops_change", "FLOPs changed", spare=UNCHANGED if same["flops"] else CHANGED),
-        Column("dram_bytes_change", "DRAM changed [95 %]", spare=UNCHANGED if same["dram_bytes"] else CHANGED),
+        column("flops_change", spare=UNCHANGED if same["flops"] else CHANGED),
+        column("dram_bytes_change", spare=UNCHANGED if same["dram_bytes"] else CHANGED),
     ]
 
 

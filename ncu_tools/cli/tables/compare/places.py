@@ -14,23 +14,19 @@ from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_place
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.kernels.source.source_text import SourceText, source_text
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.head import Head
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Table
 from ncu_tools.runs.selection import kernel_patterns
 
 COLUMNS = (
-    Column("place", "place", wide=True),
-    Column("base_share", "base samples", "fraction", spare=1),
-    Column("new_share", "new samples", "fraction", spare=1),
-    Column("change", "change", spare=0),
-    Column("base_executed", "base executed", "number", "inst", spare=2),
-    Column("new_executed", "new executed", "number", "inst", spare=2),
-    Column("executed_ratio", "ratio", "number", spare=0),
-    Column("base_stall", "base stall", spare=3),
-    Column("new_stall", "new stall", spare=3),
-    Column("verdict", "verdict", spare=0),
+    column("place", wide=True),
+    *columns(
+        "base_share~1 new_share~1 change~0 base_executed~2 new_executed~2 executed_ratio~0 base_stall~3 "
+        "new_stall~3 verdict~0"
+    ),
 )
-MACHINE_READABLE = (Column("share_change", "change of share", "number"),)
+MACHINE_READABLE = columns("share_change")
 
 
 def compared_places(request: CompareRequest) -> Compared:

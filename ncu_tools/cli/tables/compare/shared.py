@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import column
+from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
     from ncu_tools.compare.change import Change, Subjects
     from ncu_tools.report.head import Head
     from ncu_tools.runs.selection import Selection
 
-RUN = Column("run", "run", wide=True)
+RUN = column("run")
 KERNEL, LAYER, OPERATOR, CATEGORY = "kernel", "layer", "operator", "category"
 """What a row of compared launches can be."""
 PLACES = ("line", "opcode", "function")

@@ -8,9 +8,10 @@ from typing import Any
 from ncu_parsers.derived.operators.inductor_sources import GENERATED, CompiledKernel, compiled_in, compiled_name
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import column
+from ncu_tools.report.table import Table
 
-MADE_OF = Column("made_of", "made of", prose=True)
+MADE_OF = column("made_of")
 
 
 def with_sources(table: Table, inductor: str) -> Table:

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ncu_tools.report.table import KERNEL, Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
 LOCATION = "location"
 """The grouping, and the title of its rows."""
-OF_LOCATIONS = (Column("kernels", "kernels", "count", spare=0), Column("hottest_kernel", "hottest kernel", KERNEL))
+OF_LOCATIONS = columns("kernels~0 hottest_kernel")
 """The columns that rows by location have beyond those of kernels."""
 
 _FOLDERS = re.compile(r"[^\s,()]*/(?=[^/\s,()]+\.py\b)")

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from ncu_tools.report.columns.registry import column
 from ncu_tools.report.table import Column
 
-DEVICE = Column("device", "device", spare=0)
-REPORT = Column("report", "report", spare=1)
+DEVICE = column("device", spare=0)
+REPORT = column("report", spare=1)
 PLACES = (DEVICE, REPORT)
 SEVERAL = "several"
 WIDTHS = (20, 28, 40, 60)

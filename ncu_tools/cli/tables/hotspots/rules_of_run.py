@@ -10,33 +10,19 @@ from ncu_tools.cli.tables.hotspots.places import DEVICE
 from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums, first_sentence, rule_sums
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.table import KERNEL, Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import KERNEL, Table
 from ncu_tools.runs.run import Run
 
-FOR_PEOPLE = (
-    Column("estimated_saving_ns", "est. saving", "time", "ns", spare=0),
-    Column("estimated_saving_share", "of run", "fraction", spare=2),
-    Column("estimated_speedup", "speed-up", "percent", "%", spare=0),
-    Column("speedup_type", "type", spare=0),
-    Column("kernel", "kernel", KERNEL),
-    Column("launches", "launches", "count", spare=4),
-    Column("time_share", "share", "fraction", spare=3),
-    Column("message", "NVIDIA's rule, and what it says", wide=True),
+FOR_PEOPLE = columns(
+    "estimated_saving_ns~0 estimated_saving_share~2 estimated_speedup~0 speedup_type~0 kernel launches~4 "
+    "time_share~3 message"
 )
 MACHINE_READABLE = (
-    Column("kernel", "kernel"),
-    Column("rule", "rule"),
-    Column("section", "section"),
-    Column("kind", "kind"),
-    Column("message", "message"),
-    Column("estimated_speedup", "speed-up", "percent", "%"),
-    Column("speedup_type", "type"),
-    Column("estimated_saving_ns", "est. saving", "time", "ns"),
-    Column("estimated_saving_share", "of run", "fraction"),
-    Column("launches", "launches", "count"),
-    Column("time_ns", "time", "time", "ns"),
-    Column("time_share", "share", "fraction"),
-    Column("metrics", "metrics"),
+    *columns(
+        "kernel rule section kind message estimated_speedup speedup_type estimated_saving_ns "
+        "estimated_saving_share launches time_ns time_share rules.metrics"
+    ),
     DEVICE,
 )
 ESTIMATE = (

@@ -25,35 +25,17 @@ from ncu_tools.kernels.view.against import against as changes_of
 from ncu_tools.kernels.view.kernel_view import kernel_view
 from ncu_tools.kernels.view.part_rows import PARTS, written
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.head import Head
-from ncu_tools.report.table import Column, Table, printable
+from ncu_tools.report.table import Table, printable
 from ncu_tools.runs.run import Run
 
 NEAR_NAMES, NAMED = 5, 6
 NUMBER = 13
 """Columns of a number in text."""
 
-COLUMNS = (
-    Column("part", "part"),
-    Column("title", "what"),
-    Column("base", "base"),
-    Column("new", "new"),
-    Column("change", "change"),
-)
-MACHINE_READABLE = (
-    Column("part", "part"),
-    Column("key", "key"),
-    Column("title", "what"),
-    Column("unit", "unit"),
-    Column("base", "base", "number"),
-    Column("new", "new", "number"),
-    Column("base_least", "base least", "number"),
-    Column("base_most", "base most", "number"),
-    Column("new_least", "new least", "number"),
-    Column("new_most", "new most", "number"),
-    Column("growth", "change", "fraction"),
-    Column("changed", "changed"),
-)
+COLUMNS = (*columns("part title"), column("base", kind="text"), column("new", kind="text"), column("change"))
+MACHINE_READABLE = columns("part key title value.unit base new base_least base_most new_least new_most growth changed")
 
 Row = dict[str, Any]
 Patterns = tuple[re.Pattern[str], ...]

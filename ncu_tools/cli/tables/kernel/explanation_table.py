@@ -13,26 +13,11 @@ from ncu_tools.kernels.view.explain import COSTS, ExplainedName, ExplainedNumber
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import name_of_view
 from ncu_tools.numbers.number_format import digits, percent
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
 
-COLUMNS = (
-    Column("role", "role"),
-    Column("key", "number"),
-    Column("condition", "limit"),
-    Column("shown", "here"),
-    Column("title", "what it is"),
-    Column("from_metrics", "from"),
-)
-MACHINE_READABLE = (
-    Column("role", "role"),
-    Column("key", "key"),
-    Column("title", "what"),
-    Column("condition", "limit"),
-    Column("value", "value", "number"),
-    Column("unit", "unit"),
-    Column("holds", "holds"),
-    Column("from_metrics", "metrics"),
-)
+COLUMNS = columns("role key condition shown title from_metrics")
+MACHINE_READABLE = columns("role key title condition value value.unit holds from_metrics")
 
 Row = dict[str, Any]
 

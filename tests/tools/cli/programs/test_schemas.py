@@ -12,14 +12,14 @@ import pytest
 from ncu_launch.profile.doctor import Models
 
 from ncu_tools.cli import COMMANDS, FOLDERS
-from ncu_tools.cli.programs.schema import commands_with_schema, schema_of
-from tests.conftest import ROOT, SAMPLES
+from ncu_tools.cli.programs.schema import TABLES, listed_keys, schema_of
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import JSON_SCHEMA_VERSION, Table
+from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 from tests.support.nightly import one_in
-from tests.support.pages.schemas import SCHEMAS, Structure, require_valid
+from tests.support.pages.schemas import RELEASED, lines_of, require_listed, require_valid
 from tests.support.reports import sample_files
-
-RELEASED = ROOT / "tests" / "released" / "schemas"
 
 
 def commands_that_print_json() -> list[str]:
@@ -33,7 +33,7 @@ def commands_that_print_json() -> list[str]:
 
 
 def test_every_command_that_prints_json_has_a_schema() -> None:
-    assert sorted(commands_that_print_json()) == commands_with_schema()
+    assert sorted(commands_that_print_json()) == sorted(TABLES)
 
 
 @pytest.mark.parametrize("sample", one_in(6, sample_files()), ids=lambda path: path.name)
@@ -81,7 +81,7 @@ def names_in(schema: dict[str, Any]) -> Iterator[str]:
     yield from names_in(schema["items"]) if "items" in schema else ()
 
 
-@pytest.mark.parametrize("command", commands_with_schema())
+@pytest.mark.parametrize("command", list(TABLES))
 def test_a_schema_names_keys_of_the_command_and_none_of_a_run(command: str) -> None:
     """Names of kernels, units, metrics and devices have dots, spaces or capitals."""
     found = set(names_in(schema_of(command)["$defs"]["answer"]))
@@ -90,7 +90,7 @@ def test_a_schema_names_keys_of_the_command_and_none_of_a_run(command: str) -> N
 
 def test_the_command_lists_the_schemas_and_prints_one() -> None:
     listed = json.loads(called_here("schema", "--format", "json", cwd=SAMPLES).out)
-    assert [row["command"] for row in listed["rows"]] == commands_with_schema()
+    assert [row["command"] for row in listed["rows"]] == list(TABLES)
     assert json.loads(called_here("schema", "hotspots", cwd=SAMPLES).out) == schema_of("hotspots")
     wrong = called_here("schema", "hotspot", cwd=SAMPLES)
     assert wrong.code == 2
@@ -112,7 +112,7 @@ def broken(released: dict[str, Any], now: dict[str, Any], path: str = "") -> Ite
             yield f"{path}/{key}: is gone"
         else:
             yield from broken(value, now["properties"][key], f"{path}/{key}")
-    if released.get("unit") != now.get("unit"):
+    if released.get("unit", now.get("unit")) != now.get("unit"):
         yield f"{path}: its unit was {released.get('unit')} and is {now.get('unit')}"
     if released.get("items") and now.get("items"):
         yield from broken(released["items"], now["items"], f"{path}[]")
@@ -123,11 +123,10 @@ def _types(schema: dict[str, Any]) -> list[str]:
     return [found] if isinstance(found, str) else list(found)
 
 
-@pytest.mark.parametrize("path", sorted(RELEASED.glob("*.json")), ids=lambda path: path.stem)
-def test_a_schema_keeps_what_the_released_one_promised_or_has_a_new_version(path: Any) -> None:
-    released, now = (json.loads(one.read_text("utf-8"))["$defs"]["answer"] for one in (path, SCHEMAS / path.name))
-    same_version = released["properties"]["schema_version"] == now["properties"]["schema_version"]
-    assert not same_version or list(broken(released, now)) == []
+@pytest.mark.parametrize("command", TABLES)
+def test_a_schema_keeps_what_the_released_one_promised_or_has_a_new_version(command: str) -> None:
+    released = listed_keys((RELEASED / f"{JSON_SCHEMA_VERSION}.txt").read_text("utf-8"))
+    assert list(broken(released.get(command, {}), schema_of(command)["$defs"]["answer"])) == []
 
 
 def test_a_lost_key_another_unit_and_a_new_type_break_a_schema() -> None:
@@ -141,14 +140,27 @@ def test_a_lost_key_another_unit_and_a_new_type_break_a_schema() -> None:
     assert list(broken(before, before)) == []
 
 
-def test_a_structure_knows_types_keys_that_are_always_there_and_items() -> None:
-    found = Structure()
-    for value in ({"a": 1, "b": [True]}, {"a": None, "c": {"x": "y"}}):
-        found.add(value)
-    again = Structure.of_json(json.loads(json.dumps(found.as_json())))
-    again.merge(found)
-    schema = again.schema()
-    assert schema["required"] == ["a"]
-    assert schema["properties"]["a"] == {"type": ["null", "number"]}
-    assert schema["properties"]["b"]["items"] == {"type": "boolean"}
-    assert schema["properties"]["c"]["properties"]["x"] == {"type": ["null", "string"]}
+def test_a_list_of_keys_says_what_is_always_there_its_types_lists_and_unit() -> None:
+    lines = [
+        "x object", " a* number?", " b*[] boolean", " c object?", "  d[][] number|string? ns", "  e string", " f any",
+        " g array|object?", "  h string", "  [] object", "   i number",
+    ]  # fmt: skip
+    found = listed_keys("# a comment\n" + "\n".join(lines))["x"]
+    assert found["required"] == ["a", "b"]
+    assert found["properties"]["a"] == {"type": ["null", "number"]}
+    assert found["properties"]["b"] == {"type": "array", "items": {"type": "boolean"}}
+    inner = found["properties"]["c"]["properties"]["d"]
+    assert inner["unit"] == "ns"
+    assert inner["items"]["items"] == {"type": ["null", "number", "string"]}
+    assert found["properties"]["g"]["items"]["properties"] == {"i": {"type": "number"}}
+    assert ["x object", *lines_of(found)] == lines
+
+
+def test_a_key_that_no_list_names_is_noticed() -> None:
+    answer = json.loads(called_here("hotspots", "d04-long-metrics.csv", "--format", "json", cwd=SAMPLES).out)
+    require_listed("hotspots", Table("hotspots", (), []), answer)
+    answer["head"]["another"] = 1
+    with pytest.raises(AssertionError, match="/head/another"):
+        require_listed("hotspots", Table("hotspots", (), []), answer)
+    with pytest.raises(AssertionError, match="launch_id"):
+        require_listed("hotspots", Table("hotspots", columns("launch_id"), []), {})
