@@ -60,7 +60,7 @@ OPERATORS = columns("kernel was", kind="text", wide=True)
 PHASE, COMPARES = columns("phase~0 compares")
 BY_CATEGORY, BY_LAYER = columns(f"{CATEGORY} {LAYER}")
 VERDICT, MATCHED_BY = columns("verdict~0 matched_by~4")
-UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
+UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 4, 3
 """Ranks of counts in `Column.spare`."""
 COUNTED = ("launches", "flops", "dram_bytes")
 FOR_MACHINES = columns(
@@ -350,7 +350,7 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> 
             counts,
             UNCHANGED if same["launches"] else LAUNCHES_CHANGED,
         ),
-        *sides("compared_ns", time, "time", 1),
+        *(one._replace(spare=spare) for one, spare in zip(sides("compared_ns", time, "time", 1), (1, 2), strict=True)),
         column("time_change", title=f"{time} changed [95 %]", spare=0),
         VERDICT,
         *(per_call if what == "operator" else ()),
