@@ -65,7 +65,12 @@ def test_launches_selected_from_a_dataset_of_one_report_know_their_run(tmp_path:
 def test_the_first_bytes_of_a_report_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     head = Source.head
-    monkeypatch.setattr(Source, "head", lambda self, count: looked.append(count) or head(self, count))
+
+    def noted_head(self: Source, count: int) -> bytes:
+        looked.append(count)
+        return head(self, count)
+
+    monkeypatch.setattr(Source, "head", noted_head)
     source = Source(str(REPORT))
     kinds = [kind_of(source), kind_of(source)]
     file_kinds.read_with([source])
