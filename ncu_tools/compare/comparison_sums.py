@@ -24,7 +24,7 @@ from ncu_tools.compare.matching.launch_signatures import (
 from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.model.layers.layers import drop_failed
-from ncu_tools.numbers.row_sums import Accumulator, Chosen, Family, Rows, Sum
+from ncu_tools.numbers.row_sums import Accumulator, Chosen, Family, RowNumbers, Sum
 from ncu_tools.numbers.statistics import Estimate, Moments, mean_of, of_single_launches
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 from ncu_tools.runs.run import Run
@@ -59,7 +59,7 @@ class IterationSums(Accumulator):
     """
 
     def __init__(self) -> None:
-        self._rows: Rows[tuple[int, int]] = Rows()
+        self._rows: RowNumbers[tuple[int, int]] = RowNumbers()
         self._sums = Family(partial(Sum, self._rows))
         self.known = True
 
@@ -86,7 +86,7 @@ class IterationSums(Accumulator):
     def _forget_many(self) -> None:
         self.known &= len(self._rows) <= MOST_KEPT
         if not self.known:
-            self._rows = Rows()
+            self._rows = RowNumbers()
             self._sums = Family(partial(Sum, self._rows))
 
     def of_groups(self, column: str, groups: Codes, count: int, weights: Floats | None = None) -> Floats | None:
@@ -119,7 +119,7 @@ class IterationSums(Accumulator):
 class Scatter(Accumulator):
     """The moments of a value of the launches of each signature."""
 
-    def __init__(self, rows: Rows[LaunchSignature]) -> None:
+    def __init__(self, rows: RowNumbers[LaunchSignature]) -> None:
         self._rows = rows
         self.moments = Moments(*np.empty((3, 0)))
 

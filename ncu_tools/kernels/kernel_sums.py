@@ -39,7 +39,7 @@ from ncu_tools.numbers.row_sums import (
     Mean,
     Quotient,
     Rated,
-    Rows,
+    RowNumbers,
     RowSums,
     Seen,
     Sum,
@@ -130,7 +130,7 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
 class Times(Total):
     """The times of launches in s: their sum, extremes and spread."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         super().__init__(rows)
         self._first = Chosen(rows, first_at)
         self.shortest, self.longest = Chosen(rows, np.fmin.at), Chosen(rows, np.fmax.at)
@@ -184,7 +184,7 @@ class Need(Accumulator):
     known ceiling of this resource.
     """
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         self.judged, self.least, self.measured = Sum(rows), Sum(rows), Sum(rows)
         self.excesses: dict[int, Excess] = {}
 
@@ -206,7 +206,7 @@ class Need(Accumulator):
 class Needs(Family[Need]):
     """The needs of all resources that any launch uses. A launch that does not use one needs no time of it."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         super().__init__(partial(Need, rows))
         self._running = Sum(rows)
 

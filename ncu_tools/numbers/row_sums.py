@@ -25,7 +25,7 @@ Title = TypeVar("Title", bound=Hashable)
 Value = TypeVar("Value", bound=Hashable)
 
 
-class Rows(Generic[Title]):
+class RowNumbers(Generic[Title]):
     """The rows that launches are summed by, numbered in the order in which their titles are first seen."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Accumulator:
 class Sum(Accumulator):
     """The sum of an amount, 0 in rows to which nothing was added."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         self._rows = rows
         self._totals: Floats | None = None
 
@@ -103,7 +103,7 @@ class Sum(Accumulator):
 class Chosen(Accumulator):
     """One value of each row, which `choose` takes from those of its launches: np.fmin.at, np.fmax.at or `first_at`."""
 
-    def __init__(self, rows: Rows[Any], choose: Callable[[Floats, Keys, Floats], None]) -> None:
+    def __init__(self, rows: RowNumbers[Any], choose: Callable[[Floats, Keys, Floats], None]) -> None:
         self._rows, self._choose = rows, choose
         self._found = np.empty(0)
 
@@ -131,7 +131,7 @@ def first_at(found: Floats, numbers: Keys, values: Floats) -> None:
 class Total(Accumulator):
     """The total of an amount per launch, and the number of launches that know it."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         self.launches = Sum(rows)
         self.sum = Sum(rows)
 
@@ -144,7 +144,7 @@ class Total(Accumulator):
 class Quotient(Accumulator):
     """A ratio of two sums, over the launches that know both amounts."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         self.part, self.of = Sum(rows), Sum(rows)
 
     @property
@@ -161,7 +161,7 @@ class Quotient(Accumulator):
 class Rated(Total):
     """A total, and its rate per second over the launches that have a time too."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         super().__init__(rows)
         self.rate = Quotient(rows)
 
@@ -169,7 +169,7 @@ class Rated(Total):
 class Mean(Total):
     """A value per launch, whose mean is weighted by time."""
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    def __init__(self, rows: RowNumbers[Any]) -> None:
         super().__init__(rows)
         self.by_time, self.seconds = Sum(rows), Sum(rows)
 
@@ -249,7 +249,7 @@ class RowSums(MergedByField, Generic[Title]):
     """Sums of launches by row, which are merged one by one in the order in which they were made."""
 
     def __init__(self) -> None:
-        self.rows: Rows[Title] = Rows()
+        self.rows: RowNumbers[Title] = RowNumbers()
 
     @property
     def titles(self) -> list[Title]:

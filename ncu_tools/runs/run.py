@@ -20,7 +20,7 @@ from ncu_parsers.datasets.dataset_layout import RUN, Dataset, LogLine
 from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet import reader
-from ncu_parsers.parquet.reader import Beforehand, Choice, Columns, Contents
+from ncu_parsers.parquet.reader import Beforehand, Choice, Columns, TableContents
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.own_columns import own_names
 from ncu_parsers.schema.tables import (
@@ -63,10 +63,10 @@ class PartInMemory:
         """The launches, whole: to take a part of them would spare no memory."""
         return self.table
 
-    def contents(self) -> Contents:
+    def contents(self) -> TableContents:
         """The columns and the number of rows."""
         names, rows = list(self.table.column_names), len(self.table)
-        return Contents(names, [name for name in names if self.table.column(name).null_count < rows], rows)
+        return TableContents(names, [name for name in names if self.table.column(name).null_count < rows], rows)
 
     def scanned(self) -> None:
         """No file: a query engine gets the table."""
@@ -116,7 +116,7 @@ class PartInFile:
         found = [part(batch) for batch in self.batches(columns)]
         return pa.concat_tables(found).unify_dictionaries() if found else self.read(columns)
 
-    def contents(self) -> Contents:
+    def contents(self) -> TableContents:
         """The columns and the number of rows, by the statistics of the file."""
         return reader.contents(self.file)
 
@@ -199,12 +199,12 @@ class Run:
         """`part` of each batch of the launches in files, with one batch in memory at a time."""
         return self._joined(methodcaller("in_parts", columns, part))
 
-    def contents(self) -> Contents:
+    def contents(self) -> TableContents:
         """The columns and the number of rows."""
-        found: list[Contents] = self._each(methodcaller("contents"))[0]
+        found: list[TableContents] = self._each(methodcaller("contents"))[0]
         if len(found) == 1:
             return found[0]
-        return Contents(
+        return TableContents(
             contract_first(name for one in found for name in one.names),
             contract_first(name for one in found for name in one.filled),
             sum(one.rows for one in found),

@@ -39,7 +39,7 @@ ROWS_PER_BATCH = 16 * 1024
 """Row groups are combined to batches of at least this many rows."""
 
 
-class Contents(NamedTuple):
+class TableContents(NamedTuple):
     """The columns of launches, those that are not entirely null (reading others takes time too), and their number."""
 
     names: list[str]
@@ -47,10 +47,10 @@ class Contents(NamedTuple):
     rows: int
 
 
-def contents(path: File) -> Contents:
+def contents(path: File) -> TableContents:
     """The columns of a table of launches and the number of its rows. Raises `NcuBenchError` if the file is damaged."""
     with opened(path) as (file, found):
-        return Contents(list(file.schema_arrow.names), _filled_of(file, found), int(file.metadata.num_rows))
+        return TableContents(list(file.schema_arrow.names), _filled_of(file, found), int(file.metadata.num_rows))
 
 
 def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:

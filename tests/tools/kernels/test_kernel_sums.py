@@ -12,7 +12,7 @@ import pytest
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.kernel_row import Hotspot, kernels_table, ranked, run_total
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, Times
-from ncu_tools.numbers.row_sums import Rows, Sum
+from ncu_tools.numbers.row_sums import RowNumbers, Sum
 from tests.support.launches import launch, sass, table
 
 
@@ -87,7 +87,7 @@ class TestKernelSums:
 
 
 def test_a_sum_takes_launches_of_rows_that_are_seen_later() -> None:
-    rows: Rows[str] = Rows()
+    rows: RowNumbers[str] = RowNumbers()
     amount = Sum(rows)
     rows.use(["a"], np.array([0, 0]))
     amount.add(np.array([1.0, 2.0]))

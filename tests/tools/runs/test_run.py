@@ -66,11 +66,11 @@ def test_the_first_bytes_of_a_report_are_looked_at_once(monkeypatch: pytest.Monk
     looked: list[int] = []
     head = Source.head
 
-    def counted(self: Source, count: int) -> bytes:
+    def noted_head(self: Source, count: int) -> bytes:
         looked.append(count)
         return head(self, count)
 
-    monkeypatch.setattr(Source, "head", counted)
+    monkeypatch.setattr(Source, "head", noted_head)
     source = Source(str(REPORT))
     kinds = [kind_of(source), kind_of(source)]
     file_kinds.read_with([source])
