@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.report_data.report import Launch
 
-from ncu_tools.compare.change import Change, Refusal, Subject, Subjects, shortened, signed, verdict
+from ncu_tools.compare.change import Change, Refusal, Subject, Subjects, sentence, shortened, signed, verdict
 from ncu_tools.compare.compare_kernels import compare
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
@@ -317,6 +317,9 @@ class TestAChange:
         self, change: Change, outcome: str, growth: float | None, ratio: float | None
     ) -> None:
         assert (change.outcome, change.growth, change.ratio) == (outcome, pytest.approx(growth), pytest.approx(ratio))
+
+    def test_that_is_not_known_is_said_to_be(self) -> None:
+        assert sentence(Change("time", None, 5.0)) == "time not known -> 5 ns: not known, noise not known"
 
     def test_in_cycles_is_that_at_the_clock_of_the_base(self) -> None:
         change = Change("time", 100.0, 50.0, 0.4, 0.6, clock=2.0, low_of_many=0.3).in_cycles

@@ -93,6 +93,20 @@ def test_launches_that_lack_tensor_types_or_all_tensor_counts_are_told_apart() -
     ]
 
 
+@pytest.mark.parametrize(
+    ("basis", "is_missing"),
+    [
+        ("sass fp32; not every tensor type", False), ("sass fp32; not every tensor type; not collected: fp64", True),
+        ("sass fp32; not collected: tensor", True), (None, True),
+    ],
+)  # fmt: skip
+def test_unknown_flops_are_asked_for_unless_a_note_on_tensor_types_tells_of_them(
+    basis: str | None, is_missing: bool
+) -> None:
+    notes = said(launch("k", flops_basis=basis, **WHOLE))
+    assert any("have no FLOP counts" in note for note in notes) == is_missing
+
+
 def test_devices_are_those_of_the_launches_in_their_order() -> None:
     names = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB")
     made = concatenated([table(launch("k", ns=1, attributes={"Device Name": name})) for name in names])
@@ -112,9 +126,14 @@ def test_a_row_has_the_report_that_all_of_its_launches_are_from_however_they_are
         assert {row.kernel: row.report for row in sums.kernels()} == {"both": None, "one": "report.csv"}
 
 
-def located(*launches: tuple[str, float | None, str | None, str]) -> pa.Table:
-    """Launches by kernel, ns, file and what their location is that of."""
-    made = table(*(launch(name, ns=ns) for name, ns, *_ in launches))
+def located(*launches: tuple[str, float | None, str | None, str], invocations: int | None = None) -> pa.Table:
+    """Launches by kernel, ns, file and what their location is that of; the first is an average of `invocations`."""
+    made = table(
+        *(
+            launch(name, ns=ns, invocations=invocations if not at else None)
+            for at, (name, ns, *_) in enumerate(launches)
+        )
+    )
     places = [None if file is None else Location(file, 5, "f") for *_, file, _ in launches]
     for name, _, values in location_columns(places, [basis for *_, basis in launches]):
         made = made.append_column(name, values)
@@ -151,6 +170,10 @@ class TestRowsOfLocations:
     ) -> None:
         notes = [one.partition(";")[0] for one in notes_of(located(*launches), "location") if "Python location" in one]
         assert notes == ([] if note is None else [note.partition(";")[0]])
+
+    def test_weigh_averages_by_the_launches_they_are_of(self) -> None:
+        made = located(("a", 10.0, "net.py", BY_STACK), ("b", 30.0, "net.py", BY_STACK), invocations=5)
+        assert hotspots(made, ceilings_of(made), group="location").rows[0].hottest_kernel == "a"
 
     def test_say_nothing_of_a_run_without_launches(self) -> None:
         assert not any(

@@ -316,3 +316,18 @@ def test_a_flag_gives_the_reason_that_fits_what_the_launches_come_from(
     made = table(launch("k", measures=measures | peaks))
     made = made.set_column(made.schema.get_field_index("source"), "source", arrays.dictionary([source]))
     assert reason in (hotspots(made, ceilings(made)).rows[0].flag or "")
+
+
+def test_a_flag_tells_of_the_first_launch_that_used_the_resource() -> None:
+    l2 = {"device__attribute_l2_cache_size": metric(4e7)}
+    measures = {"duration_ns": 100.0, "peak_dram_bytes": 1e9}
+    made = table(*(launch("k", l2, measures={**measures, "dram_bytes": moved}) for moved in (0.0, 900.0, 700.0)))
+    assert "its 900 B fit in the 40 MB of L2" in (hotspots(made, ceilings(made)).rows[0].flag or "")
+
+
+def test_a_failed_launch_with_a_lower_bound_leaves_no_doubt_about_the_others() -> None:
+    measures = {"duration_ns": 1000.0, "peak_dram_bytes": 1e9, "peak_flops_fp32": 1e9, "dram_bytes": 400.0}
+    measures |= {"flops": 1.0, "flops_fp32": 1.0}
+    failed = launch("k", measures=measures, flops_basis=PARTIAL, failed=True)
+    made = table(failed, launch("k", measures=measures, flops_basis=FULL))
+    assert hotspots(made, ceilings(made)).rows[0].bound == "DRAM"
