@@ -36,11 +36,11 @@ from ncu_tools.report.plot.marks import draw_marks, draw_numbers
 from ncu_tools.report.plot.page_size import Box, page_of, size_of
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.plot.theme import DARK, LIGHT, readable_on
-from ncu_tools.roofline import load_for_roofline
 from ncu_tools.roofline.density import DENSE_FROM
 from ncu_tools.roofline.roofline import Look, Roofline, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import Scene, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of
+from ncu_tools.runs.run import PartInFile
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.nightly import by_day, one_in
@@ -468,11 +468,13 @@ class TestOptions:
         write_table(launches(100), path)
         asked: list[str] = []
 
-        def noted(file: Path, columns: list[str]) -> Any:
-            asked.extend(columns)
-            return read_launches(file, columns)
+        read = PartInFile.read
 
-        monkeypatch.setattr(load_for_roofline, "read_launches", noted)
+        def noted(part: PartInFile, columns: Any = None) -> Any:
+            asked.extend(columns or ())
+            return read(part, columns)
+
+        monkeypatch.setattr(PartInFile, "read", noted)
         for settings in ([], ["--levels", "all"], ["--points", "launches"], ["--points", "modules"]):
             assert command_line(["roofline", str(path), *settings]) == 0
         assert "duration_ns" in asked
