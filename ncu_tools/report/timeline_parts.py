@@ -8,7 +8,7 @@ from typing import Any
 
 from ncu_tools.numbers.number_format import duration
 from ncu_tools.report.columns.registry import column, columns
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import KERNEL, Column, Table
 from ncu_tools.timeline.gaps import CAUSES, DEPENDENCY, QUEUED, UNKNOWN, cause_column
 from ncu_tools.timeline.step_energy import StepEnergy
 from ncu_tools.timeline.steps import TimelineStep
@@ -189,7 +189,11 @@ PARTS_OF_TIMELINE = {
     ),
     "longest": PartOfTimeline(
         "The longest gaps",
-        (GPU, *columns("start_ns~0 duration_ns~0 cause~0 host_range late_ns~3 after_wait next_operation~4")),
+        (
+            GPU,
+            *columns("start_ns~0 duration_ns~0 cause~0 host_range late_ns~3 after_wait"),
+            column("next_operation", kind=KERNEL, spare=4),
+        ),
         (PROCESS, DEVICE_NAME, *columns("cause_ns~0 call call_ns~0 covered")),
         _longest,
     ),
