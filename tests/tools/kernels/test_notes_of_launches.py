@@ -96,7 +96,7 @@ def test_launches_that_lack_tensor_types_or_all_tensor_counts_are_told_apart() -
 @pytest.mark.parametrize(
     ("basis", "is_missing"),
     [
-        ("sass fp32; not every tensor type", False), ("sass fp32; not every tensor type; not collected: fp64", True),
+        ("sass fp32; tensor ops (not every type)", False), ("sass fp32; tensor ops (not every type); not collected: fp64", True),
         ("sass fp32; not collected: tensor", True), (None, True),
     ],
 )  # fmt: skip
