@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.compare.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
+from ncu_tools.kernels.kernel_row import KERNEL
+from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import counted, plural
 
 PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"
@@ -119,7 +121,9 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
     why_not = [_why_not(gate, one) for one in found]
     held = [one for one, why in zip(found, why_not, strict=True) if not why]
     not_gated = [
-        f"{one.names[0]}: {why}" for one, why in zip(found, why_not, strict=True) if why not in ("", GONE, NEW)
+        f"{_called(one, subjects.noun)}: {why}"
+        for one, why in zip(found, why_not, strict=True)
+        if why not in ("", GONE, NEW)
     ]
     not_gated += [f"{why_not.count(why)} {why}" for why in (NEW, GONE) if why in why_not]
     if not held:
@@ -130,11 +134,16 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
         return GateOutcome(gate, NOT_EVALUATED, "; ".join(shortened(not_gated, MOST_NAMED)) or nothing)
     judged = [(one, *_judged(gate, one, subjects.noun, clocks_anyway)) for one in held]
     worst = max((outcome for _, outcome, _ in judged), key=FROM_GOOD_TO_BAD.index)
-    reasons = [f"{one.names[0]}: {reason}" for one, outcome, reason in judged if outcome == worst]
+    reasons = [f"{_called(one, subjects.noun)}: {reason}" for one, outcome, reason in judged if outcome == worst]
     shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
     left = [f"not held: {', '.join(shortened(not_gated, MOST_NAMED))}"] if not_gated else []
     refusal = next((one.refusal for one, outcome, _ in judged if outcome == worst == REFUSED), None)
     return _ended(gate, worst, "; ".join([*shown, *left]), refusal)
+
+
+def _called(subject: Subject, noun: str) -> str:
+    """What a reason calls a subject: a kernel as tables do, all else by its name."""
+    return readable_name(subject.names[0]) if noun == KERNEL else subject.names[0]
 
 
 def _why_not(gate: Gate, subject: Subject) -> str:
@@ -156,7 +165,7 @@ def _ended(gate: Gate, outcome: str, reason: str, refusal: Refusal | None) -> Ga
 
 def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
     largest = max(held, key=lambda one: one.changes[gate.measure].growth or 0.0)
-    reason = f"{counted(len(held), noun, plural(noun))}, at most {largest.names[0]}: "
+    reason = f"{counted(len(held), noun, plural(noun))}, at most {_called(largest, noun)}: "
     return reason + sentence(largest.changes[gate.measure])
 
 
