@@ -35,7 +35,7 @@ def found(*launches: Launch, by: str = "time", group: str = "name") -> Hotspots:
     ("sm", "memory", "bound"),
     [
         (70.0, 65.0, "SM"), (61.0, 95.0, "memory"), (59.9, 12.0, "latency"), (60.0, 12.0, "SM"),
-        (85.0, None, "SM"), (79.0, None, None), (None, 99.0, "memory"), (None, None, None),
+        (85.0, None, "SM"), (79.0, None, None), (80.0, None, "SM"), (None, 99.0, "memory"), (None, None, None),
     ],
 )  # fmt: skip
 def test_the_busier_of_sms_and_memory_is_the_bound_and_latency_if_neither_is_busy(

@@ -9,6 +9,7 @@ import pytest
 from ncu_launch.notes import NoteKind, kind_of
 from ncu_parsers.derived.operators.python_locations import BY_FORWARD, BY_STACK, NO_LOCATION, Location, location_columns
 from ncu_parsers.report_data.report import Launch, Metric
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import ASKED_METRICS, concatenated, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -116,14 +117,18 @@ def test_devices_are_those_of_the_launches_in_their_order() -> None:
 def test_a_row_has_the_report_that_all_of_its_launches_are_from_however_they_are_summed() -> None:
     first, second = table(launch("both", ns=1), launch("one", ns=1)), table(launch("both", ns=1))
     second = second.set_column(second.schema.get_field_index("report"), "report", pa.array(["other.csv"]))
+    unknown = table(launch("one", ns=1), launch("none", ns=1))
+    unknown = unknown.set_column(unknown.schema.get_field_index("report"), "report", arrays.dictionary([None] * 2))
     together, merged = RunSums("name"), RunSums("name")
-    for part in (first, second):
+    for part in (unknown, first, second):
         together.add(part, ceilings_of(part))
         each = RunSums("name")
         each.add(part, ceilings_of(part))
         merged.merge(each)
     for sums in (together, merged):
-        assert {row.kernel: row.report for row in sums.kernels()} == {"both": None, "one": "report.csv"}
+        assert {row.kernel: row.report for row in sums.kernels()} == {
+            "both": None, "one": "report.csv", "none": None,
+        }  # fmt: skip
 
 
 def located(*launches: tuple[str, float | None, str | None, str], invocations: int | None = None) -> pa.Table:

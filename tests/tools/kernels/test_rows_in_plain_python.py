@@ -275,6 +275,7 @@ def test_dram_bounds_a_kernel_of_few_or_no_known_flops_only_near_its_limit(
     made = table(launch("k", measures=measures | peaks, flops_basis=basis))
     (row,) = hotspots(made, ceilings(made)).rows
     assert (row.bound, row.bound_fraction) == (bound[0], close(bound[1]))
+    assert row.headroom_ns == (None if bound[1] is None else close(1000.0 * (1 - bound[1])))
 
 
 @pytest.mark.parametrize(("more", "bound"), [(1e5, "FP32"), (1e7, None)])

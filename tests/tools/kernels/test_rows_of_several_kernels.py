@@ -118,6 +118,12 @@ def test_an_operator_whose_bytes_are_known_for_a_small_part_of_its_time_has_no_r
     assert not any(note.startswith("no rate") for note in nearly.notes)
 
 
+def test_the_bytes_of_an_operator_are_those_of_no_kernel() -> None:
+    launches = copies(0.95)
+    rows = hotspots(launches, ceilings_of(launches, machines()["a100-sxm4-40gb"])).rows
+    assert [row.least_bytes for row in rows] == [None, None]
+
+
 def test_a_function_of_several_kernels_has_no_rate_where_its_work_is_mostly_unknown() -> None:
     counted = launch("void gemm<float>(float*)", sass(ffma=1e6), ns=0.2e6, dram=1e6, attributes=A100)
     launches = table(counted, launch("void gemm<double>(double*)", {}, ns=0.8e6, attributes=A100))
