@@ -384,24 +384,10 @@ def program_options() -> Asked:
     return found or Asked()
 
 
-def _debug(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+def _asked(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Note in the context that a flag was given, under its name in `Asked`."""
     if given:
-        context.ensure_object(Asked).debug = True
-
-
-def _notes(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        context.ensure_object(Asked).notes = True
-
-
-def _wide(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        context.ensure_object(Asked).wide = True
-
-
-def _full_names(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        context.ensure_object(Asked).full_names = True
+        setattr(context.ensure_object(Asked), parameter.name or "", True)
 
 
 def _memory_limit(context: click.Context, parameter: click.Parameter, size: str | None) -> None:
@@ -414,19 +400,19 @@ def _memory_limit(context: click.Context, parameter: click.Parameter, size: str 
 
 PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
-        ("--debug",), is_flag=True, expose_value=False, is_eager=True, callback=_debug,
+        ("--debug",), is_flag=True, expose_value=False, is_eager=True, callback=_asked,
         help="Show the traceback of an error.",
     ),
     click.Option(
-        ("--notes",), is_flag=True, expose_value=False, callback=_notes,
+        ("--notes",), is_flag=True, expose_value=False, callback=_asked,
         help="Show all notes, not five lines of them.",
     ),
     click.Option(
-        ("--wide",), is_flag=True, expose_value=False, callback=_wide,
+        ("--wide",), is_flag=True, expose_value=False, callback=_asked,
         help="Show every column of a table, and nothing cut, however long lines get.",
     ),
     click.Option(
-        ("--full-names",), is_flag=True, expose_value=False, callback=_full_names,
+        ("--full-names",), is_flag=True, expose_value=False, callback=_asked,
         help="Show kernel names whole, however long.",
     ),
     click.Option(

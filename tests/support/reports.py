@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parse.file_kinds import read_artefact
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema import tables
 from ncu_parsers.sources.sources import Source
@@ -57,6 +58,17 @@ def given_fault(name: str) -> str:
     if not (SHARED / "faults").is_dir():
         pytest.skip("the folder ../shared/faults with inputs that were judged wrongly is missing")
     return str(SHARED / "faults" / name)
+
+
+def assert_read_or_refused(source: Source) -> None:
+    """A damaged recording is refused, or read as a table that is sound: no traceback, and no time below zero."""
+    try:
+        table = read_artefact(source).table
+    except NcuBenchError:
+        return
+    assert table is not None
+    table.validate(full=True)
+    assert min(table["duration_ns"].to_pylist()) >= 0
 
 
 def first_line(error: NcuBenchError) -> str:

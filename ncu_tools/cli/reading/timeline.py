@@ -58,7 +58,7 @@ def command(
       ncu-bench timeline recording.nsys-rep --step "^train_step" --format json
       ncu-bench timeline recording.sqlite --trim 200ms,450ms --part copies --format csv
     """
-    from ncu_tools.cli.tables.timeline.timeline_output import show_timeline
+    from ncu_tools.cli.tables.timeline_output import show_timeline
     from ncu_tools.runs.selection import pattern_of
     from ncu_tools.timeline.load_activity import load_activity, load_power
     from ncu_tools.timeline.timeline import timeline

@@ -16,7 +16,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind
 
 import ncu_tools
-from ncu_tools.cli.tables.timeline.timeline_output import ROWS, head_of_timeline
+from ncu_tools.cli.tables.timeline_output import ROWS, head_of_timeline
 from ncu_tools.report.export.timeline_lanes import to_lanes
 from ncu_tools.report.notebook.views import TimelineView
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE

@@ -1,1 +1,0 @@
-"""What `timeline` shows: its parts as text, or all of it for programs."""

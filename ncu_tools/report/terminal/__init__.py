@@ -1,1 +1,0 @@
-"""Rooflines as text, for terminals."""
