@@ -11,7 +11,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.notes import shown_notes
 
 from ncu_tools.cli.options import echo_markdown, echo_notes, echo_text, rows_shown, show, terminal_width
-from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
+from ncu_tools.cli.tables.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.head import Head, head_of

@@ -84,7 +84,8 @@ def lost_note(operations: int) -> Note:
 
 def broken_note(events: int) -> Note:
     """What is said of events that could not be read."""
-    return Note(f"{events} events could not be read and were left out", NoteKind.LOST)
+    some = "1 event could not be read and was" if events == 1 else f"{events:,} events could not be read and were"
+    return Note(f"{some} left out", NoteKind.LOST)
 
 
 class ImpossibleEnd(NamedTuple):

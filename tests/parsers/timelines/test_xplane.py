@@ -195,7 +195,7 @@ def test_a_damaged_event_costs_no_other(tmp_path: Path) -> None:
     result = read_artefact(written(tmp_path, whole[:at] + b"\x7f" + whole[at + 1 :]))
     assert result.table is not None
     assert result.table["kernel_name"].to_pylist() == ["one"]
-    assert "1 events could not be read and were left out" in result.notes
+    assert "1 event could not be read and was left out" in result.notes
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=20))

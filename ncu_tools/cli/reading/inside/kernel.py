@@ -89,7 +89,7 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
-    from ncu_tools.cli.tables.kernel.part_text import WIDTH
+    from ncu_tools.cli.tables.part_text import WIDTH
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
     from ncu_tools.kernels.view.kernel_view import kernel_view
     from ncu_tools.kernels.view.next_step import next_step
@@ -183,7 +183,7 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 
 def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: list[str]) -> None:
     """The seven parts below each other, in the width of the terminal, at most that of a page."""
-    from ncu_tools.cli.tables.kernel.part_text import WIDTH, of_sentences, of_values, paragraph
+    from ncu_tools.cli.tables.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
     width = min(terminal_width() or WIDTH, WIDTH)

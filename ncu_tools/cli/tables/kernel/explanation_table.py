@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
-from ncu_tools.cli.tables.kernel.part_text import WIDTH, hanging, paragraph
+from ncu_tools.cli.tables.part_text import WIDTH, hanging, paragraph
 from ncu_tools.kernels.view.explain import COSTS, ExplainedName, ExplainedNumber
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import name_of_view

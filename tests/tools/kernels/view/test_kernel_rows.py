@@ -12,7 +12,7 @@ from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_parsers.report_data.report import Launch, Rule
 
 from ncu_tools.ceilings.machine_files import find_machine
-from ncu_tools.cli.tables.kernel.part_text import of_sentences, of_values
+from ncu_tools.cli.tables.part_text import of_sentences, of_values
 from ncu_tools.kernels.diagnosis.agreement import OUTCOMES, WITH_REASON
 from ncu_tools.kernels.diagnosis.rules import facts, rules
 from ncu_tools.kernels.source.hot_places import HotPlace

@@ -1,4 +1,4 @@
-"""Parts of a kernel as text: a heading, and below it values flush right with what they stand against, wrapped."""
+"""Parts of a kernel or a timeline as text: a heading, and below it values flush right with what they stand against."""
 
 from __future__ import annotations
 
