@@ -14,9 +14,9 @@ import pytest
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.listing import draw_listing
 from ncu_tools.report.plot.page_size import page_of, size_of
+from ncu_tools.report.plot.text_roofline import TextStyle, text_picture
 from ncu_tools.report.plot.theme import LIGHT
 from ncu_tools.report.table import printable
-from ncu_tools.report.text_roofline import TextStyle, text_picture
 from ncu_tools.roofline.roofline import roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load

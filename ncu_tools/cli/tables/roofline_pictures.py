@@ -18,7 +18,7 @@ from ncu_tools.report.columns.registry import column
 from ncu_tools.report.pictures import format_of, note_on_boxes
 
 if TYPE_CHECKING:
-    from ncu_tools.report.text_roofline import TextStyle
+    from ncu_tools.report.plot.text_roofline import TextStyle
     from ncu_tools.roofline.scene import Scene
 
 TEXT = "txt"
@@ -48,7 +48,7 @@ def write_picture(scene: Scene, style: Style) -> list[str]:
     """Write the picture to the file of its style, whole or not at all; returns notes."""
     assert style.output is not None  # noqa: S101 - the caller checked it
     if format_of(style.output, TEXT) == TEXT:
-        from ncu_tools.report.text_roofline import TextStyle, text_picture
+        from ncu_tools.report.plot.text_roofline import TextStyle, text_picture
 
         titled = replace(scene, title=style.title) if style.title else scene
         picture = (text_picture(titled, TextStyle()) + "\n").encode()
@@ -99,7 +99,7 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
     The first `numbered` marks are numbered, as many as there are letters if None.
     """
-    from ncu_tools.report.text_roofline import text_picture
+    from ncu_tools.report.plot.text_roofline import text_picture
 
     style = replace(style_of_output(), legend=legend)
     click.echo(text_picture(scene, style if numbered is None else replace(style, numbered=numbered)))
@@ -108,7 +108,7 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
 def style_of_output() -> TextStyle:
     """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
-    from ncu_tools.report.text_roofline import TextStyle
+    from ncu_tools.report.plot.text_roofline import TextStyle
 
     width = width_of(sys.stdout)
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -125,7 +125,7 @@ def _can_write(letters: str) -> bool:
 
 def with_numbers(rows: Sequence[dict[str, Any]], scene: Scene, of_row: Sequence[tuple[str, str]]) -> None:
     """Add to each row the number of its mark, if it has one; `of_row` are the run and the name of its point."""
-    from ncu_tools.report.text_roofline import symbol_of
+    from ncu_tools.report.plot.text_roofline import symbol_of
 
     numbers = {(scene.runs[mark.run].name, mark.name): place for place, mark in enumerate(scene.marks)}
     for row, point in zip(rows, of_row, strict=True):

@@ -197,7 +197,7 @@ def test_collectives_of_kineto_have_bytes_and_ranks_at_the_row_of_their_kernel(t
 def test_broken_events_are_counted_and_rounded_times_are_noted(tmp_path: Path) -> None:
     made = trace(tmp_path, event("kernel", "gemm", 1682725898082228.25, 2), {**event("kernel", "x", 0, 0), "dur": -1})
     assert len(made.operations) == 1
-    assert any("1 events could not be read" in note for note in made.notes)
+    assert any("1 event could not be read" in note for note in made.notes)
     assert any("quarter of a microsecond" in note for note in made.notes)
 
 

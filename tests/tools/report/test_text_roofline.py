@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from ncu_tools.ceilings.machine_files import find_machine, machines
 from ncu_tools.cli import run
-from ncu_tools.report.text_roofline import SYMBOLS, WIDEST, TextStyle, text_picture
+from ncu_tools.report.plot.text_roofline import SYMBOLS, WIDEST, TextStyle, text_picture
 from ncu_tools.roofline.density import DENSE_FROM
 from ncu_tools.roofline.roofline import Look, of_machines, roofline
 from ncu_tools.roofline.scene import DrawnCeiling, LevelPlace, Mark, Scene, SceneRun
