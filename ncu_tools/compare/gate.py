@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.compare.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
-from ncu_tools.kernels.kernel_row import KERNEL
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.numbers.number_format import counted, plural
 
@@ -24,7 +23,8 @@ FROM_GOOD_TO_BAD = (PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, REFUSED, TRIPPED)
 EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
-NOUNS = ("kernel", "layer", "category", "point")
+KERNEL = "kernel"
+NOUNS = (KERNEL, "layer", "category", "point")
 GONE, NEW = "gone", "new"
 ANY = "any"
 """The noun of a gate on every subject that both runs have, whatever is compared."""
