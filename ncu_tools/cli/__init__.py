@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 import click
 
-from ncu_tools.cli.options import PROGRAM_OPTIONS, Asked, with_program_options
+from ncu_tools.cli.program_options import PROGRAM_OPTIONS, Asked, with_program_options
 from ncu_tools.cli.shell import COMPLETE
 
 COMMANDS = {

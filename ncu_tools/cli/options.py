@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.files.run_files import INDUCTOR
 from ncu_launch.notes import shown_notes
 
+from ncu_tools.cli.program_options import Asked, program_options
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Table, markdown_text, printable, to_csv, to_json, to_markdown, to_text
@@ -358,71 +359,3 @@ def status_and_lines(task: str = "") -> Iterator[tuple[Callable[[str], None], Ca
                 status.update(Text(printable(text)))  # as Text: brackets in a name would be markup
 
         yield replace, lambda line: console.print(Text(printable(line)), soft_wrap=True)
-
-
-# ------------------------------------------------------------------------ options of the program: --debug, --notes ...
-
-
-@dataclass
-class Asked:
-    """What the options of the program asked for, in the context's `obj` of the program and its command.
-
-    `told` is set once a command has written JSON: an error after that is told on stderr alone.
-    """
-
-    debug: bool = False
-    notes: bool = False
-    wide: bool = False
-    full_names: bool = False
-    told: bool = False
-
-
-def program_options() -> Asked:
-    """What the options of the program asked for, nothing where no command runs."""
-    context = click.get_current_context(silent=True)
-    found = context.find_object(Asked) if context is not None else None
-    return found or Asked()
-
-
-def _asked(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """Note in the context that a flag was given, under its name in `Asked`."""
-    if given:
-        setattr(context.ensure_object(Asked), parameter.name or "", True)
-
-
-def _memory_limit(context: click.Context, parameter: click.Parameter, size: str | None) -> None:
-    """Set the limit until the command ends. Raises `WrongUsage` for a text that is no size."""
-    if size is not None:
-        from ncu_parsers.sources.memory import limited_to
-
-        context.with_resource(limited_to(size))
-
-
-PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
-    click.Option(
-        ("--debug",), is_flag=True, expose_value=False, is_eager=True, callback=_asked,
-        help="Show the traceback of an error.",
-    ),
-    click.Option(
-        ("--notes",), is_flag=True, expose_value=False, callback=_asked,
-        help="Show all notes, not five lines of them.",
-    ),
-    click.Option(
-        ("--wide",), is_flag=True, expose_value=False, callback=_asked,
-        help="Show every column of a table, and nothing cut, however long lines get.",
-    ),
-    click.Option(
-        ("--full-names",), is_flag=True, expose_value=False, callback=_asked,
-        help="Show kernel names whole, however long.",
-    ),
-    click.Option(
-        ("--memory-limit",), metavar="SIZE", expose_value=False, callback=_memory_limit,
-        help="The most that reading may take, as 512MB or 8GB.  [default: 2GB]",
-    ),
-)  # fmt: skip
-
-
-def with_program_options(command: click.Command) -> click.Command:
-    """The command, which takes the options of the program too, after its own in the help."""
-    command.params += [option for option in PROGRAM_OPTIONS if option not in command.params]
-    return command

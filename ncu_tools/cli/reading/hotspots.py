@@ -21,7 +21,6 @@ from ncu_tools.cli.options import (
     inductor_option,
     machine_option,
     options_in,
-    program_options,
     progress,
     rows_shown,
     settings_options,
@@ -29,6 +28,7 @@ from ncu_tools.cli.options import (
     terminal_width,
     top_option,
 )
+from ncu_tools.cli.program_options import program_options
 from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_option, metric_columns
 from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told

@@ -22,7 +22,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 
 from ncu_tools.cli import COMMANDS, cli, run
-from ncu_tools.cli.options import PROGRAM_OPTIONS
+from ncu_tools.cli.program_options import PROGRAM_OPTIONS
 from ncu_tools.runs.dask_engine import GivenUp
 from tests.conftest import SAMPLES
 
