@@ -149,6 +149,7 @@ def test_kernels_of_a_real_trace_are_its_launches_without_copies_and_ranges() ->
 
 
 class TestAProcess:
+    @pytest.mark.slow
     def test_says_why_a_model_on_the_cpu_has_no_launches(self) -> None:
         pytest.importorskip("torch", reason=WITHOUT_TORCH)
         found = launch_counts_of(Workload("gemm:8,8,8,fp32", device="cpu"))

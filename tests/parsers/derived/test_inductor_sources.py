@@ -210,6 +210,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5)).map("".join))
 def test_any_text_is_read_without_an_exception(text: str) -> None:
     of = (inductor_sources.GRAPH, inductor_sources.CODE, inductor_sources.NODES, inductor_sources.STACKS)

@@ -410,6 +410,7 @@ OPCODE = st.from_regex(r"\A[A-Z][A-Z0-9]{1,9}(\.[A-Za-z0-9_]{1,12}){0,4}\Z")
 COUNTS = st.dictionaries(OPCODE, st.integers(0, 10**15), min_size=1, max_size=60)
 
 
+@pytest.mark.slow
 @given(COUNTS, st.sampled_from(["{}", "{:,}", "{}.0", "{:.6f}"]), st.sampled_from(["{}", "({})", " {{{}}} "]))
 def test_named_counts_are_read_back_however_they_are_printed(counts: dict[str, int], number: str, around: str) -> None:
     text = around.format("; ".join(f"{opcode}: {number.format(count)}" for opcode, count in counts.items()))

@@ -142,6 +142,7 @@ def run_of(root: Path) -> Run:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", one_in(2, ["d01-wide-raw.csv", "d02-long-rules.csv"]))
 def test_a_flipped_bit_in_a_page_is_detected(sample: str, tmp_path: Path) -> None:
     file = tmp_path / "launches.parquet"

@@ -375,6 +375,7 @@ class TestRangesWithoutEnd:
         assert not [note for note in report.notes if "open at once" in note]
 
 
+@pytest.mark.slow
 def test_a_long_value_beside_the_events_is_parsed_a_few_times_not_once_per_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ class TestRealTimelines:
         with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as plain:
             assert by_name == dict(plain.execute(query).fetchall())
 
+    @pytest.mark.slow
     def test_ranges_are_those_found_by_an_sql_join(self, path: Path) -> None:
         query = f"""
             SELECT k.start, k.globalPid, group_concat(coalesce(n.text, s.value), '\n')

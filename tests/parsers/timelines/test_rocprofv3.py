@@ -162,6 +162,7 @@ def test_a_file_that_ends_early_is_read_up_to_there_and_says_so(tmp_path: Path, 
     assert any("cut off or damaged, and was read up to there" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_a_compressed_file_is_read_up_to_its_damage(tmp_path: Path) -> None:
     packed = gzip.compress(rocprof_json(rocprof([dispatch(at * 100, at * 100 + at, 0) for at in range(4000)])))
     result = read_artefact(written(tmp_path, packed[: len(packed) * 9 // 10], "results.json.gz"))
@@ -217,6 +218,7 @@ def test_a_file_cut_anywhere_is_read_or_refused(tmp_path_factory: pytest.TempPat
     assert result.rows <= 3
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_a_real_training_of_an_mi350x_has_its_golden_sums() -> None:
     (path,) = (one for one in shared_reports("other") if one.name.endswith("908_results.json.gz"))

@@ -179,6 +179,7 @@ class TestTheCommand:
         assert run(["series", sweep, "-x", "n", "--format", form]) == 0
         assert "ValueError: no such size" in capsys.readouterr().out
 
+    @pytest.mark.slow
     def test_draws(self, sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["series", sweep, "-x", "n", "-o", str(tmp_path / "plot.svg"), "--title", "sizes"]) == 0
         assert (tmp_path / "plot.svg").read_bytes().startswith(b"<?xml")

@@ -284,6 +284,7 @@ _SHAPES = st.sampled_from([None, (1, 1, 1), (2, 1, 1)])
 _PATHS = st.sampled_from([None, (), ("x",), ("iteration 1", "x")])
 
 
+@pytest.mark.slow
 @given(
     ours=st.lists(st.tuples(_NAMES, _SHAPES, _PATHS, st.integers(1, 3)), min_size=1, max_size=6),
     theirs=st.lists(st.tuples(_NAMES, _SHAPES, _PATHS, st.integers(1, 9)), min_size=1, max_size=6),

@@ -141,6 +141,7 @@ class TestPerLaunch:
         (kernel,) = compared(base, several("k", 11)).kernels
         assert kernel.changes["time"].base == 11
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("before", "after"), one_in(2, [((5, 5), (3, 12)), ((4, 8), (20, 4))]))
     def test_about_95_of_100_intervals_cover_the_true_ratio_though_the_mix_changed(
         self, before: tuple[int, int], after: tuple[int, int]

@@ -302,6 +302,7 @@ def test_the_mapping_names_only_causes_that_exist() -> None:
         assert {case["outcome"] for case in finding["cases"]} <= set(OUTCOMES)
 
 
+@pytest.mark.slow
 def test_the_samples_have_no_unexplained_contradiction() -> None:
     found = found_in(SAMPLES)
     assert found

@@ -416,6 +416,7 @@ class TestRoofline:
         assert len(made.drawable) == 2  # type: ignore[attr-defined]
         assert any("1 of 3 kernels have no place on the plot" in note for note in made.notes)  # type: ignore[attr-defined]
 
+    @pytest.mark.slow
     def test_without_a_ceiling_only_points_are_drawn_with_a_note(self) -> None:
         made = roofline({"run": table(launch("k", sass(ffma=1), ns=5, dram=1, capability="8.9"))})
         assert made.ceilings == []

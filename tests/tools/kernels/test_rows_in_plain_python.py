@@ -218,6 +218,7 @@ def close(value: Any) -> Any:
     return pytest.approx(value, rel=1e-6, abs=1e-5) if isinstance(value, float) else value
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(randoms)
 def test_rows_are_those_of_plain_python(random: Random) -> None:
@@ -243,6 +244,7 @@ def shown(sums: RunSums) -> Hotspots:
     return ranked(sums.kernels(), sums.notes())
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(randoms)
 def test_rows_and_notes_are_the_same_from_parts_of_a_file_and_from_sums_of_several(random: Random) -> None:

@@ -141,6 +141,7 @@ class TestHotspotsOfATrace:
         assert "of the tensor BF16 ceiling" in gemm["flag"]
         assert "more than twice a data sheet's value; probably the wrong machine" in gemm["flag"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("command", ["hotspots", "roofline"])
     def test_and_roofline_flag_it_with_the_likely_cause_in_json_and_below_the_table(
         self, command: str, tmp_path: Path

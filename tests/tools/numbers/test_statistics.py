@@ -273,6 +273,7 @@ class TestTotalsWithSingleLaunches:
         strata = of_values(np.array([99.0, 101.0, *single]), np.array([0, 0, 1]), 2)
         assert np.isnan(totals_with_single_launches(strata, self.ONE, 1, np.ones(2)).variance).all()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("sizes", by_day([[3, 3, 1, 1]], [[4, 1], [2, 1], [3, 3, 1, 1]]))
     def test_give_intervals_of_which_about_95_of_100_hold_the_true_ratio(self, sizes: list[int]) -> None:
         random, held, trials = np.random.default_rng(11), 0, 2000

@@ -119,6 +119,7 @@ class TestSpans:
             "net",
         ]
 
+    @pytest.mark.slow
     @given(random_steps)
     def test_nest_add_up_and_make_a_valid_profile(self, launches: list[Launch]) -> None:
         found = spans(table(*launches)).rows
@@ -196,6 +197,7 @@ def metrics_of(made: pa.Table) -> dict[str, list[Any]]:
 
 
 class TestSections:
+    @pytest.mark.slow
     @given(counted_launches)
     def test_read_back_with_every_digit(self, launches: list[Launch]) -> None:
         made = table(*launches)

@@ -123,6 +123,7 @@ def test_options_without_a_meaning_for_instructions_are_refused(other: list[str]
     assert f"nothing for {other[0]}" in done.stderr
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_no_kernel_of_a_real_report_lies_above_a_roof() -> None:
     compared = 0

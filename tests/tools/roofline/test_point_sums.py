@@ -92,6 +92,7 @@ def test_a_run_without_modules_has_one_point_and_a_note(tmp_path: Path) -> None:
     assert "no launch knows its module: profile a model target, or use NVTX ranges" in result.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", by_day(["dram", "l2"], ["dram", "l2", "l1"]))
 def test_a_density_of_files_equals_that_of_whole_tables(
     runs: list[str], monkeypatch: pytest.MonkeyPatch, level: str

@@ -349,6 +349,7 @@ def cause_at(made: activity.Activity, gpu: GpuTimeline, moment: int) -> str | No
     return "dependency" if moment >= returned and ended - returned > 100 * US else thread.within_its_call(moment)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(recordings)
 def test_every_moment_of_a_gap_has_the_cause_that_the_rules_give_it(made: activity.Activity) -> None:

@@ -161,6 +161,7 @@ def test_the_page_shows_the_typical_step_first_in_the_words_of_the_terminal() ->
     assert set(said.evidence) <= set(first["verdicts"][0]["evidence"])
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_a_vision_model_that_prepares_its_frames_for_most_of_a_step_is_bound_by_that_on_terminal_json_and_digest() -> (
     None

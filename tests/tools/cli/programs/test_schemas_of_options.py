@@ -63,6 +63,7 @@ def test_of_parts_of_a_timeline(options: str) -> None:
     answer_to(f"timeline {shlex.quote(str(AFTER))} {options}")
 
 
+@pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize("options", ["", "--by rank", "--by category"])
 def test_of_ranks(options: str) -> None:
@@ -74,6 +75,7 @@ def test_of_one_rank() -> None:
     answer_to(f"skew {shlex.quote(str(RANKS[0]))}")
 
 
+@pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize("by", ["line", "opcode", "function"])
 def test_of_a_change_inside_a_kernel(by: str) -> None:
@@ -81,6 +83,7 @@ def test_of_a_change_inside_a_kernel(by: str) -> None:
     answer_to(f"compare {report} {report} --by {by}")
 
 
+@pytest.mark.slow
 @needs_shared_reports
 @pytest.mark.parametrize("report", [FULL, FULL_LINES], ids=lambda path: path.stem)
 def test_of_a_kernel_with_counts_of_its_instructions(report: object) -> None:
@@ -89,6 +92,7 @@ def test_of_a_kernel_with_counts_of_its_instructions(report: object) -> None:
     answer_to(f"kernel {shlex.quote(str(report))} --against {shlex.quote(str(report))}")
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_of_a_kernel_with_counts_of_shared_memory() -> None:
     report = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_profile.ncu-rep"

@@ -113,6 +113,7 @@ def test_distinct_names_are_distinct_whatever_the_kernels_and_their_order(fulls:
     assert names == distinct_names(reversed(fulls))
 
 
+@pytest.mark.slow
 def test_many_kernels_of_one_name_are_told_apart_by_their_keys() -> None:
     names = distinct_names(f"void f<{'4, ' * number}5>(int)" for number in range(400))
     assert len(set(names.values())) == 400

@@ -237,6 +237,7 @@ def test_two_kernels_of_one_short_name_are_refused() -> None:
         compared(both, (), None, None, None)
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_launches_of_the_shape_with_the_most_time_are_compared_if_a_run_has_several() -> None:
     before, after = (table_of(path) for path in GPP)

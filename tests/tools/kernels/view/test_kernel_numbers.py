@@ -101,6 +101,7 @@ def test_facts_of_a_binary_report_are_what_nvidias_own_tool_exports_of_it() -> N
     assert compared >= 80
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_occupancy_is_calculated_for_every_launch_of_a_binary_report_that_has_the_theoretical_one() -> None:
     """So that no launch is silently left out of the comparison with NVIDIA's values."""

@@ -409,6 +409,7 @@ def test_every_part_of_a_full_report_has_rows_and_nvidias_rules_are_judged() -> 
     assert [title for title in PARTS.values() if title not in result.stdout] == []
 
 
+@pytest.mark.slow
 def test_the_share_of_time_is_of_the_selected_launches_where_others_are_left_out() -> None:
     report = str(SAMPLES / "h100" / "resnet18-raw-base.csv")
     for words, title in ((("max_pool",), "the run's"), (("--kernel", "max_pool"), "the selected launches'")):

@@ -52,6 +52,7 @@ def real_launches() -> list[pa.Table]:
 # ------------------------------------------------------------------------------------------------- occupancy
 
 
+@pytest.mark.slow
 @needs_shared_reports
 def test_occupancy_and_its_limits_equal_those_of_nvidia_on_every_real_launch() -> None:
     compared = 0

@@ -236,6 +236,7 @@ def test_categories_say_how_much_is_in_none() -> None:
     assert not any("no category" in note for note in skew(rows).notes)
 
 
+@pytest.mark.slow
 def test_the_command_shows_categories(four_ranks: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "launches.parquet"
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), path)

@@ -36,6 +36,7 @@ def test_every_entry_says_what_it_means_and_how_it_is_written() -> None:
         assert one.type in ("", "array", "boolean", "number"), name
 
 
+@pytest.mark.slow
 def test_every_entry_is_a_column_of_a_table() -> None:
     modules = [one.name for one in pkgutil.walk_packages(ncu_tools.__path__, "ncu_tools.") if not one.ispkg]
     used = {one.key for one in columns_in(name.removeprefix("ncu_tools.") for name in modules)}

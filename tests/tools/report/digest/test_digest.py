@@ -314,6 +314,7 @@ def test_a_table_of_sums_of_nsys_is_offered_no_timeline(where: str, tmp_path: Pa
     assert failing_commands(path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", sample_files(), ids=lambda path: path.name)
 def test_every_next_command_of_a_digest_works_on_the_very_file(sample: Path) -> None:
     assert failing_commands(sample) == []
