@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ncu_launch.bench.flops_of_points import ALL_OPERATORS, COLUMN
-from ncu_parsers.report_data.operator_records import BASIS, CONTRACTIONS_BASIS, EXPECTED
+from ncu_parsers.schema.operator_columns import BASIS, CONTRACTIONS_BASIS, EXPECTED
 
 from ncu_tools.numbers.number_format import counted
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from ncu_launch.bench.point_outcomes import OK
 from ncu_parsers.derived.table_builder import launches_table
-from ncu_parsers.report_data.operator_records import SWEEP, THREADS
 from ncu_parsers.report_data.report import Launch, Metric, Report
+from ncu_parsers.schema.operator_columns import SWEEP, THREADS
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
 from ncu_tools.bench.compare_points import ASKED, DTYPE, SIZES, in_words, size_words, value_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from ncu_launch.counters.metric_groups import select
-from ncu_parsers.report_data.operator_records import DIALECT as OPERATORS
+from ncu_parsers.schema.operator_columns import DIALECT as OPERATORS
 from ncu_parsers.schema.own_columns import METRICS, UNITS, VALUES
 from ncu_parsers.schema.tables import Floats, field_entries, floats
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.parse.file_kinds import TIMELINES
-from ncu_parsers.report_data.operator_records import THREADS
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import THREADS
 
 from ncu_tools.ceilings.machine_files import (
     Machine,

@@ -17,8 +17,8 @@ import numpy as np
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.parse.file_kinds import TIMELINES
-from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.flops_basis import basis_of
+from ncu_parsers.schema.operator_columns import TRACE
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.change import MORE, Change, Refusal, Subject, Subjects, sentence, shortened

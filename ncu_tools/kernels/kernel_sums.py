@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
-from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.flops_basis import BasisMark, in_part, marked
+from ncu_parsers.schema.operator_columns import BY_OPERATOR, TRACE
 from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings import device_attributes

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Set
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.report_data.operator_records import DIALECT, OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import DIALECT, OPERATOR_DEVICE, THREADS
 
 TIME, SELF_CPU, SELF_GPU, SELF_UNKNOWN = "time", "self CPU", "self GPU", "self time"
 """Titles of columns of times."""

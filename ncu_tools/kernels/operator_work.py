@@ -12,14 +12,14 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.derived.operators.work_from_shapes import (
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.operator_columns import (
     OPERATOR_BYTES,
     OPERATOR_CALL,
     OPERATOR_FLOPS,
     OPERATOR_UNIT,
     UNIT_COLUMN,
 )
-from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS, Floats
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS

@@ -17,8 +17,8 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
-from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import BY_OPERATOR, TRACE
 
 from ncu_tools.ceilings import device_attributes
 from ncu_tools.ceilings.ceilings import (

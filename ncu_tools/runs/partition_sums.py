@@ -17,10 +17,16 @@ from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.datasets.engine import attempted
 from ncu_parsers.derived.operators.python_locations import LOCATION_COLUMNS
-from ncu_parsers.derived.operators.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
 from ncu_parsers.parquet.reader import Choice
-from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import (
+    OPERATOR_BYTES,
+    OPERATOR_CALL,
+    OPERATOR_DEVICE,
+    OPERATOR_FLOPS,
+    OPERATOR_UNIT,
+    THREADS,
+)
 from ncu_parsers.schema.tables import LEAST_BYTES
 from ncu_parsers.sources.reading_ahead import one_ahead
 

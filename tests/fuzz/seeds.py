@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 from ncu_launch.files.manifest import Manifest, ToolRun
-from ncu_launch.workload.operator_collector import FORMAT, FORMAT_VERSION
+from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.writer import write_table

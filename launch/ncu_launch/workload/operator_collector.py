@@ -25,10 +25,7 @@ from ncu_launch.operators.table import INTEGER_CONTRACTIONS
 from ncu_launch.operators.units import cpu_unit, elementwise_unit, type_of
 from ncu_launch.workload.collected_work import CollectedWork, work_of_call
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
-
-FORMAT = "ncu_bench_operators"
-FORMAT_VERSION = 2
-"""In version 1 `flops` were those of contractions alone, and no record had `contraction_flops`."""
+from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 
 LEAST, ALL_TENSORS = "least by shapes", "all inputs and outputs"
 """What the bytes of a record are: by the formula of its operator, or without one the sum over its tensors."""

@@ -170,8 +170,8 @@ def command(
 
 def _refuse_formulas(run: str, table: pa.Table) -> None:
     """Raise `NcuBenchError` for a run of the operator collector: its FLOPs come from the same formulas."""
-    from ncu_parsers.report_data.operator_records import BY_OPERATOR
     from ncu_parsers.schema import tables
+    from ncu_parsers.schema.operator_columns import BY_OPERATOR
 
     if set(tables.words(table, "source")) <= BY_OPERATOR:
         raise NcuBenchError(

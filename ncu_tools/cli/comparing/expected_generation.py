@@ -13,8 +13,8 @@ from ncu_launch.profile.plan import FACTS
 from ncu_launch.targets.language.facts import LanguageFacts
 from ncu_launch.targets.language.settings import causal_name, check
 from ncu_launch.workload_spec import GENERATION_PHASES, Workload
-from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import BY_OPERATOR
 
 from ncu_tools.ceilings.launch_devices import devices_of, measured_of
 from ncu_tools.ceilings.machine_files import Machine, machine_of_device

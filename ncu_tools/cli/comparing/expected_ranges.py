@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import pyarrow as pa
-from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import BY_OPERATOR
 
 from ncu_tools.cli.options import show
 from ncu_tools.model.expected.user_ranges import Pass, compare_ranges

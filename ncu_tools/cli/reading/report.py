@@ -209,8 +209,8 @@ def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
 
 def _expected(run: Run) -> tuple[pa.Table | None, str]:
     """The expected operators of a run, or the reason why there are none."""
-    from ncu_parsers.report_data.operator_records import BY_OPERATOR
     from ncu_parsers.schema import tables
+    from ncu_parsers.schema.operator_columns import BY_OPERATOR
 
     from ncu_tools.model.expected.operators_of_layers import expected_of
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import CUDA_CORE_PRECISIONS, TENSOR_INTEGER_PRECISIONS, flop_weights
 from ncu_launch.files.manifest import Manifest
-from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, CONTRACTIONS_ONLY, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.flops_basis import COLUMN, BasisMark, FlopsBasis, basis_of, in_part, marked
+from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS, CONTRACTIONS_ONLY, INTEGER_OPERATIONS
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, drop_failed

@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import WrongUsage
 from ncu_launch.workload_spec import GENERATION_PHASES, Workload
-from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS, INTEGER_OPERATIONS
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
-from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.flops_basis import in_part
+from ncu_parsers.schema.operator_columns import BY_OPERATOR
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.kernels import operator_times

@@ -14,9 +14,9 @@ from ncu_parsers.derived.flops import flops_columns
 from ncu_parsers.derived.measures import Counters, bytes_clocks_and_ceilings
 from ncu_parsers.derived.opcode_check import Disagreement, disagreements, notes_on
 from ncu_parsers.derived.opcode_lists import COLUMN_OF_LIST, NO_LISTS, opcode_lists
-from ncu_parsers.report_data.operator_records import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.report_data.report import Launch, Report
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.operator_columns import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.schema.tables import (
     COLUMN_NAMES,
     contract_fields,

@@ -14,53 +14,29 @@ import re
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.workload.operator_collector import FORMAT, FORMAT_VERSION
+from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.report import Launch, Page
-
-DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
-"""Dialects; also the values of `source` in their rows."""
-
-SWEEP = "bench"
-"""`source` of the points of a sweep, which are never stored as launches."""
-
-BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
-"""Values of `source` whose FLOPs and bytes come from formulas per operator."""
-
-TRACE = "kineto"
-"""What `source` says of traces, whose FLOPs and bytes are estimates from the shapes of operators."""
-
-BASIS = "operator formulas"
-CONTRACTIONS_BASIS = "operator formulas, contractions only"
-"""What `flops_basis` says of all FLOPs of operators, and of those of products, convolutions and attention alone."""
-EXPECTED = "expected: "
-"""In front of these where the operators are those of an estimate."""
-CONTRACTIONS_ONLY = frozenset({CONTRACTIONS_BASIS, EXPECTED + CONTRACTIONS_BASIS})
+from ncu_parsers.schema.operator_columns import (
+    BASIS,
+    BYTES_BASIS,
+    CONTRACTION_FLOPS,
+    CONTRACTIONS_BASIS,
+    DIALECT,
+    ESTIMATE_DIALECT,
+    EXPECTED,
+    INTEGER_OPERATIONS,
+    OPERATOR_DEVICE,
+    THREADS,
+    UNIT_COLUMN,
+)  # fmt: skip
 
 CONTRACTIONS_ONLY_VERSION = 1
 """The version of the format whose FLOPs are those of contractions."""
 
-CONTRACTION_FLOPS = "contraction_flops"
-"""Column of the FLOPs of products, convolutions and attention as PyTorch's counter has them; 0 of other operators."""
-
-BYTES_BASIS = "bytes_basis"
-"""Column that says what the bytes of an operator are: the least by its formula, or the sum over its tensors."""
-
-_UNIT_COLUMNS = {"fp64": "flops_fp64", "fp32": "flops_fp32"}
 _UNIT_OF_TYPE_BEFORE = {"float64": "fp64", "float32": "fp32"}
 """Version 1 does not say the unit. On a CPU it follows from the type; a GPU may compute fp32 as TF32."""
-
-INTEGER_OPERATIONS = "integer_operations"
-"""Column of integer operations of products, which are not FLOPs."""
-
-THREADS = "threads"
-"""Column of the threads that a CPU operator may use; its ceilings depend on them."""
-
-
-OPERATOR_DEVICE = "operator_device"
-"""Column of the device of an operator (cpu or cuda), which determines the clock of its time."""
-
 
 may_open_operator_file = re.compile(re.escape(f'{{"{FORMAT}": ')).match
 """Whether a line begins as the header of a collector's file does."""
@@ -159,7 +135,7 @@ class OperatorFile:
             return  # with 0 FLOPs a product of integers would always look memory-bound
         launch.measures["flops"] = _amount(record["flops"])
         launch.flops_basis = self._basis
-        column = _UNIT_COLUMNS.get(self._unit(record) or "")
+        column = UNIT_COLUMN.get(self._unit(record) or "")
         if column is not None:
             launch.measures[column] = launch.measures["flops"]
 

@@ -13,7 +13,7 @@ from ncu_launch.workload.meta_device_process import expectation_of
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
-from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS
+from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS
 from ncu_parsers.sources.sources import Source
 
 from tests.launch.workload.test_operators import rows

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from ncu_parsers.report_data.operator_records import DIALECT
+from ncu_parsers.schema.operator_columns import DIALECT
 from ncu_parsers.schema.tables import floats
 
 from ncu_tools.bench.profiled_point import counted

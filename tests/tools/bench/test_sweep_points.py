@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet.writer import write_table
-from ncu_parsers.report_data.operator_records import THREADS
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import bench_table
+from ncu_parsers.schema.operator_columns import THREADS
 
 from ncu_tools.bench.bench_runs import BenchRun
 from ncu_tools.bench.points_as_runs import OF_FORMULAS, points_of_sweep

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.counters.chips import chip_of
 from ncu_launch.counters.metric_groups import select
-from ncu_launch.workload.operator_collector import FORMAT, FORMAT_VERSION
+from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.report_data.operator_records import OperatorFile
 from ncu_parsers.report_data.report import Report

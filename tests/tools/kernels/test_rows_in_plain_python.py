@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ncu_parsers.report_data.operator_records import DIALECT, TRACE
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.operator_columns import DIALECT, TRACE
 from ncu_parsers.schema.tables import LEAST_BYTES
 
 from ncu_tools.ceilings.above_ceiling import TOLERANCE

@@ -7,14 +7,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from ncu_parsers.derived.operators.work_from_shapes import (
-    OPERATOR_BYTES,
-    OPERATOR_CALL,
-    OPERATOR_FLOPS,
-    OPERATOR_UNIT,
-)
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema import arrays
+from ncu_parsers.schema.operator_columns import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of

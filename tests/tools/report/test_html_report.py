@@ -22,8 +22,8 @@ from matplotlib.collections import PathCollection
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS
 from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.machine_files import find_machine

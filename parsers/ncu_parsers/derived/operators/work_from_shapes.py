@@ -26,19 +26,17 @@ from ncu_launch.operators.units import contraction_unit, cpu_unit, elementwise_u
 
 from ncu_parsers.derived.operators.list_element_types import element_types
 from ncu_parsers.schema import arrays
+from ncu_parsers.schema.operator_columns import (
+    OPERATOR_BYTES,
+    OPERATOR_CALL,
+    OPERATOR_FLOPS,
+    OPERATOR_UNIT,
+    UNIT_COLUMN,
+)  # fmt: skip
 from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.integer]
-
-OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT = (
-    "operator_call", "operator_flops", "operator_least_bytes", "operator_unit",
-)  # fmt: skip
-"""Columns of the call that a launch belongs to: its number in the trace, and its work, which stands on its first kernel
-alone; on its other launches it is 0, so that sums hold it once."""
-
-UNIT_COLUMN = {"fp64": "flops_fp64", "fp32": "flops_fp32"}
-"""The columns of units that are not tensor cores."""
 
 BESIDE_THE_WORK = re.compile(
     r"split_?k_?reduce|reduce_kernel|transpose|nchwto|nhwcto|convert|computeoffsets|scalepackedtensor|memset|fill|copy"

@@ -13,7 +13,7 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest, ToolRun, write_manifest
 from ncu_launch.files.run_files import EXPECTED
-from ncu_launch.workload.operator_collector import FORMAT, FORMAT_VERSION
+from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
