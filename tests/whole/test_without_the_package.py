@@ -91,9 +91,3 @@ def test_every_real_binary_report_is_read(path: Path, tmp_path: Path) -> None:
     ):
         done = ran(*arguments)
         assert done.exit_code == 0, done.stderr
-
-
-def test_only_the_comparison_with_the_package_needs_it_and_says_so(tmp_path: Path) -> None:
-    done = ran("parse", str(made(tmp_path)), "--check")
-    assert done.exit_code == 1
-    assert "NVIDIA's package ncu_report is not installed. Only --check needs it" in done.stderr

@@ -54,7 +54,6 @@ REPORTS_SHOWN = 40
     "--instances", is_flag=True, help="Write the values per instruction, opcode, time and unit beside the output."
 )
 @click.option("--contents", is_flag=True, help="Say what binary reports hold, and write nothing.")
-@click.option("--check", is_flag=True, help="Compare with what NVIDIA's package reads, and write nothing.")
 @dask_option
 @settings_options
 @format_option
@@ -67,7 +66,6 @@ def command(
     run: str,
     instances: bool,
     contents: bool,
-    check: bool,
     dask: str | None,
     output_format: str,
     settings: Settings,
@@ -88,8 +86,8 @@ def command(
       ncu --csv --page raw -k gemm ./app | ncu-bench parse - -o launches.parquet
       ncu-bench parse runs/*/reports -o s3://bucket/fleet --dask local
     """
-    if contents or check:
-        _look(reports, output, contents=contents, check=check, output_format=output_format)
+    if contents:
+        _look(reports, output, output_format)
         return
     if output is None:
         raise WrongUsage(
@@ -126,29 +124,17 @@ def command(
     _raise_refusals(parsed)
 
 
-def _look(reports: tuple[str, ...], output: str | None, *, contents: bool, check: bool, output_format: str) -> None:
-    """Say what binary reports hold, or what NVIDIA's package reads differently."""
-    from ncu_tools.cli.tables.binary_report import check_table, contents_table
+def _look(reports: tuple[str, ...], output: str | None, output_format: str) -> None:
+    """Say what binary reports hold."""
+    from ncu_tools.cli.tables.binary_report import contents_table
 
-    if output is not None or (contents and check):
-        raise WrongUsage(
-            "--contents and --check only look at reports.", advice="Leave out -o, and use one of them at a time."
-        )
+    if output is not None:
+        raise WrongUsage("--contents only looks at reports.", advice="Leave out -o.")
     sources = find_sources(list(reports))
-    if contents:
-        for source in sources:
-            if len(sources) > 1 and output_format == "text":
-                click.echo(printable(source.name))
-            show(contents_table(source, output_format), output_format)
-        return
-    table, unexplained = check_table(sources, output_format)
-    show(table, output_format)
-    if unexplained:
-        raise NcuBenchError(
-            f"{counted(unexplained, 'value differs', 'values differ')} from what NVIDIA's package reads, and it is not "
-            "known why.",
-            advice="Report it with the table above: one of the two readers is wrong.",
-        )
+    for source in sources:
+        if len(sources) > 1 and output_format == "text":
+            click.echo(printable(source.name))
+        show(contents_table(source, output_format), output_format)
 
 
 def _write_instances(output: Path, sources: list[Source]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The tables of `parse --contents` and `parse --check`: what a binary report holds, and what NVIDIA's package reads."""
+"""The table of `parse --contents`: what a binary report holds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.contents import Contents, contents_of
-from ncu_parsers.ncu_rep.package_check import Checked, check
 from ncu_parsers.parse.file_kinds import is_binary_report
 from ncu_parsers.report_data.report import shortened
 from ncu_parsers.schema.instance_table import ADDRESS, NUMBER, OPCODE, TIME
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
 
 CONTENTS = columns("what count launches which")
-CHECK = (column("report", wide=True), *columns("launch_id what here package why"))
 KINDS = {
     "instructions with values": ADDRESS,
     "opcodes with counts": OPCODE,
@@ -28,7 +26,6 @@ KINDS = {
 """Lines on instances, and their kind."""
 NAMED = 4
 """The most names that a line of text has."""
-DIFFERENCES_SHOWN = 40
 
 
 def require_binary(source: Source) -> None:
@@ -99,42 +96,3 @@ def _of_kinds(found: Contents) -> dict[str, Any]:
         kind: {"launches": held.launches, "most": held.most, "metrics": sorted(held.names)}
         for kind, held in found.instances.items()
     }
-
-
-def check_table(sources: list[Source], output_format: str) -> tuple[Table, int]:
-    """What differs between what is read here and by NVIDIA's package, and how much of it is not explained.
-
-    Raises `NcuBenchError` if a report cannot be read, or if the package is missing or too old.
-    """
-    rows: list[dict[str, Any]] = []
-    notes, unexplained = [], 0
-    for source in sources:
-        require_binary(source)
-        checked = check(source)
-        rows += [_row(source, difference) for difference in checked.differences]
-        unknown = sum(not difference.why for difference in checked.differences)
-        unexplained += unknown
-        notes.append(_summary(source, checked, unknown))
-    rows.sort(key=lambda row: row["why"] is not None)
-    shown = rows[:DIFFERENCES_SHOWN] if output_format == "text" else rows
-    if len(shown) < len(rows):
-        notes.append(f"{len(rows) - len(shown)} more differences; --format json shows all of them")
-    return Table("check", CHECK, shown, notes, {"unexplained": unexplained}), unexplained
-
-
-def _row(source: Source, difference: Any) -> dict[str, Any]:
-    here, there = (None if value is None else str(value) for value in (difference.here, difference.there))
-    return {
-        "report": source.name, "launch_id": difference.launch_id, "what": difference.what, "here": here,
-        "package": there, "why": difference.why or None,
-    }  # fmt: skip
-
-
-def _summary(source: Source, checked: Checked, unknown: int) -> str:
-    explained = len(checked.differences) - unknown
-    told = (
-        f"{source.name}: {checked.agreeing:,} values of {counted(checked.launches, 'launch', 'launches')} agree with "
-    )
-    told += f"ncu_report {checked.version}"
-    told += f", {explained} differ for a known reason" if explained else ""
-    return told + (f", {unknown} differ and it is not known why" if unknown else "")

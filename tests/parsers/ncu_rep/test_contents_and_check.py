@@ -1,21 +1,23 @@
-"""`parse --contents` says what a report holds; `parse --check` compares with NVIDIA's package."""
+"""`parse --contents` says what a report holds; benchmarks/package_check.py compares with NVIDIA's package."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ncu_parsers.ncu_rep import package_check
+from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.blocks import MOST_ATTRIBUTES
-from ncu_parsers.ncu_rep.package_check import check
 from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.sources.sources import Source
 
+from benchmarks import package_check
+from benchmarks.package_check import check
 from ncu_tools.cli.tables.binary_report import contents_table
 from tests.parsers.ncu_rep.test_instances import ALL_KINDS, REAL, made
 from tests.support.binary_reports import Kernel, field, nvtx_state, report_of, sized, value
@@ -30,6 +32,20 @@ needs_package = pytest.mark.skipif(
 
 def run(*arguments: str | Path) -> Ran:
     return ran("parse", *map(str, arguments))
+
+
+def checked_here(path: Path) -> int:
+    """The exit code of benchmarks/package_check.py for one report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["package_check", str(path)])
+        return package_check.main()
+
+
+def why_not(path: Path) -> str:
+    """The error of the comparison of one report."""
+    with pytest.raises(NcuBenchError) as error:
+        check(Source(str(path)))
+    return error.value.paragraph
 
 
 def full(folder: Path) -> Path:
@@ -126,20 +142,18 @@ def test_what_of_a_damaged_report_is_left_is_told_with_a_note(tmp_path: Path) ->
     assert "ends in damage" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--contents", "--check"])
-def test_only_binary_reports_are_looked_into(option: str, tmp_path: Path) -> None:
+def test_only_binary_reports_are_looked_into(tmp_path: Path) -> None:
     page = tmp_path / "page.csv"
     page.write_text('"ID","Kernel Name"\n')
-    done = run(page, option)
+    done = run(page, "--contents")
     assert done.exit_code == 1
     assert "page.csv is no binary report of ncu" in done.stderr
 
 
 def test_looking_writes_nothing(tmp_path: Path) -> None:
-    for options in (["-o", "x.parquet", "--check"], ["--check", "--contents"]):
-        done = run(full(tmp_path), *options)
-        assert done.exit_code == 2
-        assert "only look at reports" in done.stderr
+    done = run(full(tmp_path), "-o", "x.parquet", "--contents")
+    assert done.exit_code == 2
+    assert "only looks at reports" in done.stderr
 
 
 def test_parse_without_an_output_is_wrong_usage(tmp_path: Path) -> None:
@@ -164,22 +178,20 @@ def test_no_value_of_a_real_report_differs_without_a_reason(path: Path) -> None:
 @needs_package
 @needs_shared_reports
 @pytest.mark.slow
-def test_check_says_how_many_values_agree_and_why_others_do_not() -> None:
+def test_check_says_how_many_values_agree_and_why_others_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     (sampled,) = (path for path in REAL if "silu_triton" in path.name)
-    done = run(sampled, "--check", "--format", "json")
-    assert done.exit_code == 0
-    told = json.loads(done.stdout)
-    assert told["unexplained"] == 0
-    reasons = {row["what"]: row["why"] for row in told["rows"]}
-    assert "package answers 0" in reasons["pmsampling:l1tex__t_sector_hit_rate.pct"]
-    (note,) = told["notes"]
-    assert "values of 2 launches agree with ncu_report" in note
+    assert checked_here(sampled) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"l1tex__t_sector_hit_rate\.pct: .*package answers 0", told)
+    assert "values of 2 launches agree with ncu_report" in told
 
 
 @needs_package
 @needs_shared_reports
 @pytest.mark.slow
-def test_a_value_that_differs_without_a_reason_is_shown_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_differs_without_a_reason_is_shown_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (small,) = (path for path in REAL if "josiahls" in path.name)
     real = package_check._value
 
@@ -188,18 +200,17 @@ def test_a_value_that_differs_without_a_reason_is_shown_and_fails(monkeypatch: p
         return found._replace(value=-1.0) if metric.name() == "gpu__time_duration.sum" else found
 
     monkeypatch.setattr(package_check, "_value", wrong)
-    done = run(small, "--check", "--format", "json")
-    assert done.exit_code == 1
-    assert [row["what"] for row in json.loads(done.stdout)["rows"]] == ["gpu__time_duration.sum"] * 4
-    assert "4 values differ from what NVIDIA's package reads" in done.stderr
+    assert checked_here(small) == 1
+    told = capsys.readouterr().out
+    assert told.count(": gpu__time_duration.sum: ") == 4
+    assert "4 for none" in told
 
 
 def test_without_the_package_check_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ncu_report", None)
-    done = run(full(tmp_path), "--check")
-    assert done.exit_code == 1
-    assert "NVIDIA's package ncu_report is not installed" in done.stderr
-    assert "pip install '.[ncu-rep]'" in done.stderr
+    problem = why_not(full(tmp_path))
+    assert "NVIDIA's package ncu_report is not installed" in problem
+    assert "pip install '.[ncu-rep]'" in problem
 
 
 def test_the_error_for_a_package_that_cannot_be_loaded_gives_the_reason(
@@ -208,7 +219,7 @@ def test_the_error_for_a_package_that_cannot_be_loaded_gives_the_reason(
     (tmp_path / "ncu_report.py").write_text("raise ImportError('libnvperf_host.so: no such file')")
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    assert "cannot be loaded (libnvperf_host.so: no such file)" in run(made(tmp_path), "--check").stderr
+    assert "cannot be loaded (libnvperf_host.so: no such file)" in why_not(made(tmp_path))
 
 
 class _Nothing:
@@ -231,4 +242,4 @@ def test_a_package_that_is_too_old_is_told(
     package: Any, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ncu_report", package)
-    assert problem in run(made(tmp_path), "--check").stderr
+    assert problem in why_not(made(tmp_path))

@@ -14,10 +14,10 @@ from ncu_parsers.derived.opcode_lists import named_instances
 from ncu_parsers.ncu.sass import kernel_text, sass_by_package
 from ncu_parsers.ncu.sass.kernel_text import KernelText
 from ncu_parsers.ncu.sass.sass_by_package import texts_by_package
-from ncu_parsers.ncu_rep.package_check import check
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.sources.sources import Source
 
+from benchmarks.package_check import check
 from tests.parsers.ncu_rep.test_instances import WITH_INSTRUCTIONS, WITH_INSTRUCTIONS_BY_DAY
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, report_of, without_metrics
 from tests.support.ran import ran

@@ -1,11 +1,14 @@
-"""Compare what is read here with what NVIDIA's package reads of the same report, value by value.
+"""Compare what is read here of binary reports with what NVIDIA's package reads, value by value.
 
-The package is an optional extra. It returns launches in the order of the file, and none and no error if it is older
-than the report.
+    python -m benchmarks.package_check REPORT.ncu-rep...
+
+The package is an optional extra (`pip install '.[ncu-rep]'`). It returns launches in the order of the file, and none
+and no error if it is older than the report. Exit code 1 if a value differs and it is not known why.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import math
 from dataclasses import dataclass, field
@@ -14,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError
-
 from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION
 from ncu_parsers.ncu_rep.blocks import blocks_of, opened
 from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES
@@ -115,7 +117,7 @@ def _package() -> Any:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == PACKAGE
         raise NcuBenchError(
             f"NVIDIA's package {PACKAGE} {'is not installed' if is_missing else f'cannot be loaded ({error})'}.",
-            "Only --check needs it: reports are read without it.",
+            "Reports are read without it; only this comparison needs it.",
             f"Install it ({INSTALL}); there are wheels for Linux, macOS on arm64 and Windows.",
         ) from error
     if not hasattr(getattr(package, "IMetric", None), "unit"):
@@ -242,3 +244,23 @@ def _same(here: Any, there: Any) -> bool:
     if isinstance(here, float) and isinstance(there, float):
         return math.isclose(here, there, rel_tol=CLOSE)
     return bool(here == there)
+
+
+def main() -> int:
+    """Compare each report that the command line names, print what differs, and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("reports", nargs="+", metavar="REPORT")
+    unexplained = 0
+    for path in parser.parse_args().reports:
+        found = check(Source(path))
+        for one in sorted(found.differences, key=lambda one: bool(one.why)):
+            print(f"{path}: launch {one.launch_id}: {one.what}: {one.here} here, {one.there} there", one.why, sep="; ")
+        unknown = sum(not one.why for one in found.differences)
+        unexplained += unknown
+        print(f"{path}: {found.agreeing:,} values of {found.launches} launches agree with {PACKAGE} {found.version}; "
+              f"{len(found.differences) - unknown} differ for a known reason, {unknown} for none")  # fmt: skip
+    return int(unexplained > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
