@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
+from subprocess import run
+from typing import Any
 
 import pytest
 
@@ -26,6 +30,11 @@ FOLDERS = {
 }
 MOST_PARAMETERS = 12
 """Limit of the widest function. Lower it when it shrinks."""
+
+WINGS = {
+    "ncu_launch.operators": {"ncu_launch.errors", "ncu_launch.files.toml_tables"},
+}
+"""Folders for people who want nothing else, and all that each imports of the rest. A README.md has an example."""
 
 
 def module_of(path: Path) -> str:
@@ -122,6 +131,44 @@ class TestImports:
             assert_no_cycle({"a": {"b"}, "b": {"a"}})
 
 
+@pytest.mark.parametrize("wing", WINGS)
+class TestWing:
+    def test_imports_exactly_its_core(self, wing: str) -> None:
+        inside = {module for module in MODULES if f"{module}.".startswith(f"{wing}.")}
+        assert set().union(*map(modules_imported_by, inside)) - inside == WINGS[wing]
+
+    def test_has_a_face_of_a_dozen_names_with_docstrings(self, wing: str) -> None:
+        face = faces(wing)
+        assert 10 <= len(face) <= 16
+        described = {name for name, value in face.items() if isinstance(value, type) or callable(value)}
+        assert len(described) >= len(face) - 1  # the other is a constant
+        assert [name for name in described if not face[name].__doc__] == []
+
+    def test_runs_the_example_of_its_readme_without_the_rest(self, wing: str) -> None:
+        page = (MODULES[wing].parent / "README.md").read_text("utf-8")
+        (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        assert len(page.splitlines()) <= 24
+        allowed = (wing, *WINGS[wing], *(name for one in WINGS[wing] for name in imports_below(one)))
+        rest = f"import sys; print(*(name for name in sys.modules if name.startswith({STAGES})))"
+        done = run([sys.executable, "-c", f"{example}\n{rest}"], capture_output=True, text=True, cwd=ROOT, check=True)
+        loaded = {name for name in done.stdout.split("\n")[-2].split() if MODULES[name].name != "__init__.py"}
+        assert {name for name in loaded if not name.startswith(f"{wing}.")} - {*allowed} == set()
+
+
+def faces(wing: str) -> dict[str, Any]:
+    """The public names of a wing and what they stand for."""
+    package = import_module(wing)
+    names = re.findall(r" as (\w+)$", MODULES[wing].read_text("utf-8"), re.MULTILINE)
+    return {name: getattr(package, name) for name in names}
+
+
+@cache
+def imports_below(module: str) -> frozenset[str]:
+    """The modules that are loaded with one."""
+    own = modules_imported_by(module)
+    return frozenset(own).union(*map(imports_below, own))
+
+
 def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     listed: list[str] = []
@@ -213,7 +260,7 @@ def test_every_file_on_disk_is_shipped_and_named() -> None:
     assert set(config["options"]["packages"].split()) == packages
     assert {path.stem for path in trees()} & {"utils", "common", "helpers", "manager", "misc"} == set()
     long = [path for path in trees() if path.name == "__init__.py" and path.parent.name != "cli"]
-    assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 9
+    assert max(len(path.read_text("utf-8").splitlines()) for path in long if module_of(path) not in WINGS) <= 9
 
 
 class TestSkippingInCI:
