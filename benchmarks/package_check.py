@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION
 from ncu_parsers.ncu_rep.blocks import blocks_of, opened
-from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES
-from ncu_parsers.ncu_rep.report_file import read_report
+from ncu_parsers.ncu_rep.launch_values import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES
 from ncu_parsers.ncu_rep.result_details import replace_links
 from ncu_parsers.ncu_rep.results import Lost, results_of
-from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat, unit
+from ncu_parsers.report_data.cell_text import NumberFormat, unit
 from ncu_parsers.report_data.nvtx_path import place
-from ncu_parsers.report_data.report import Launch, Metric, Rule
+from ncu_parsers.report_data.report import Launch, Metric
+from ncu_parsers.schema.tables import ABSENT, Rule
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.binary_launches import read_report
 
 PACKAGE = "ncu_report"
 INSTALL = "pip install '.[ncu-rep]'"

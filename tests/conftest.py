@@ -76,8 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def keep_texts_of_instructions() -> None:
     """NVIDIA's package is asked once for the instructions of a real report that no test changes, not by each test."""
-    from ncu_parsers.ncu.sass import kernel_text
-    from ncu_parsers.ncu.sass.sass_by_package import Texts, is_installed, texts_by_package
+    from ncu_parsers.ncu_rep.sass import kernel_text
+    from ncu_parsers.ncu_rep.sass.sass_by_package import Texts, is_installed, texts_by_package
     from ncu_parsers.sources import memory
 
     @cache

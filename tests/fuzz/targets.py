@@ -27,14 +27,14 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
-from ncu_parsers.ncu.instructions.debug_lines import file_sizes, kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
-from ncu_parsers.ncu.instructions.time_series import time_series
-from ncu_parsers.ncu.sass.kernel_text import KernelText
 from ncu_parsers.ncu_rep import report_file as binary
 from ncu_parsers.ncu_rep.contents import contents_of
 from ncu_parsers.ncu_rep.instances import instance_tables
+from ncu_parsers.ncu_rep.instructions.debug_lines import file_sizes, kernel_debug, ptx_text
+from ncu_parsers.ncu_rep.instructions.time_series import time_series
+from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 from ncu_parsers.parquet import checked_open, footer, reader
 from ncu_parsers.parse.file_kinds import KINDS, activity_reader_of
 from ncu_parsers.parse.parse import account

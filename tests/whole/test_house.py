@@ -33,6 +33,18 @@ MOST_PARAMETERS = 12
 
 WINGS = {
     "ncu_launch.operators": {"ncu_launch.errors", "ncu_launch.files.toml_tables"},
+    "ncu_parsers.ncu_rep": {
+        "ncu_launch.files.toml_tables",
+        "ncu_launch.profilers.installed_tools",
+        "ncu_launch.profilers.subprocesses",
+        "ncu_parsers.report_data.protobuf_messages",
+        "ncu_parsers.schema.arrays",
+        "ncu_parsers.schema.instance_table",
+        "ncu_parsers.schema.instructions_table",
+        "ncu_parsers.schema.tables",
+        "ncu_parsers.sources.memory",
+        "ncu_parsers.sources.sources",
+    },
 }
 """Folders for people who want nothing else, and all that each imports of the rest. A README.md has an example."""
 
@@ -185,6 +197,7 @@ def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() 
     wrong = {
         (folder_of(module), folder_of(name))
         for module in MODULES
+        if module not in WINGS  # a face has names of the folders below it
         for name in modules_imported_by(module)
         if place[folder_of(name)] > place[folder_of(module)] and folder_of(module) not in tops
     }

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.ncu.sass.sass_text import Instruction, parse_instruction, registers_read, registers_written
+from ncu_parsers.ncu_rep.sass.sass_text import Instruction, parse_instruction, registers_read, registers_written
 from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.kernels.source.kernel_code import KernelCode

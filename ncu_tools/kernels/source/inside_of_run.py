@@ -15,7 +15,7 @@ from ncu_parsers.ncu.session_and_source_pages import opens_source_page
 from ncu_tools.kernels.source.source_text import SourceText, source_text
 
 if TYPE_CHECKING:
-    from ncu_parsers.ncu.instructions.time_series import TimeSeries
+    from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.kernels.source.load_instructions import RunInstructions
@@ -90,7 +90,7 @@ def has_instructions(path: str, columns: list[str]) -> bool:
 
 
 def _series(path: str) -> list[TimeSeries]:
-    from ncu_parsers.ncu.instructions.time_series import time_series
+    from ncu_parsers.ncu_rep.instructions.time_series import time_series
 
     return [series for source in _sources(path) if _is_binary(source) for series in time_series(source)]
 

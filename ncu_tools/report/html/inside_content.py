@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.ncu.instructions.time_series import TimeSeries
+from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
 from ncu_parsers.schema.tables import Floats, table_metadata, words
 
 from ncu_tools.kernels.grouping import rows_of

@@ -17,7 +17,8 @@ import re
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.cell_text import DELIMITERS, capability, present, split_row, triple, whole
 from ncu_parsers.report_data.nvtx_path import place
-from ncu_parsers.report_data.report import Launch, Page, Rule, metric_of_label
+from ncu_parsers.report_data.report import Launch, Page, metric_of_label
+from ncu_parsers.schema.tables import Rule
 
 PUSH_POP = "thread Domain:Push/Pop_Range"
 START_STOP = "Id:Domain:Start/Stop_Range"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from ncu_parsers.report_data.report import Rule
+from ncu_parsers.schema.tables import Rule
 
 BETWEEN_RULES = re.compile(r"\s*-{5} -{20,}\s*$")
 """A line of dashes between two rules; tables of metrics have three columns or more."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.instances import kinds_of, with_instances
-from ncu_parsers.ncu_rep.launch_batches import launches_of
+from ncu_parsers.ncu_rep.launch_values import launch_batches
 from ncu_parsers.ncu_rep.result_details import rules_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import codes_of
@@ -118,10 +118,10 @@ def _add_instances(found: Contents, result: Result, names: list[str], codes: npt
 
 
 def _add_launches(found: Contents, stream: BinaryIO, blocks: Blocks) -> None:
-    for columns in launches_of(stream, blocks, Lost(), found.report, sums_instructions=False):
-        found.metrics |= columns.metrics.keys()
-        name = columns.metrics.get("device__attribute_display_name")
-        found.devices |= dict.fromkeys(name.words.values() if name is not None else ())
+    for batch in launch_batches(stream, blocks, Lost(), found.report):
+        found.metrics |= batch.metrics.keys()
+        name = batch.metrics.get("device__attribute_display_name")
+        found.devices |= dict.fromkeys(name.texts.values() if name is not None else ())
 
 
 def _add_codes(found: Contents, stream: BinaryIO, blocks: Blocks) -> None:

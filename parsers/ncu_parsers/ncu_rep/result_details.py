@@ -6,8 +6,10 @@ import re
 from typing import Any
 
 from ncu_parsers.ncu_rep.fields import text_of
-from ncu_parsers.report_data.report import Rule
-from ncu_parsers.streaming.launch_columns import NvtxRanges
+from ncu_parsers.schema.tables import Rule
+
+NvtxRanges = tuple[tuple[str, str], ...]
+"""The NVTX ranges around a launch as (domain, name), outermost first."""
 
 RULE_KINDS = {0: "", 1: "INF", 2: "WRN", 3: "ERR", 4: "OPT"}
 SPEEDUP_TYPES = {1: "local", 2: "global"}

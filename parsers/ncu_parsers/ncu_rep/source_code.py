@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ncu_parsers.ncu_rep.blocks import Blocks, Content, messages_of
+from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
 from ncu_parsers.ncu_rep.results import Result
+from ncu_parsers.sources.sources import Source
 
 if TYPE_CHECKING:
-    from ncu_parsers.ncu.sass.kernel_text import KernelText
+    from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 
 LINES = b".debug_line"
 PTX_IN_CUBIN = b".nv_debug_ptx_txt"
@@ -46,6 +47,12 @@ class ModuleCode:
     def has_ptx(self) -> bool:
         """Whether the PTX is here, or inside the cubin."""
         return bool(self.ptx) or PTX_IN_CUBIN in self.cubin
+
+
+def code_in(source: Source) -> list[ModuleCode]:
+    """The code of all kernels in a binary report. Raises `NcuBenchError` if it cannot be opened."""
+    with opened(source) as stream:
+        return list(codes_of(stream, blocks_of(stream, source.name)))
 
 
 def codes_of(stream: BinaryIO, blocks: Blocks) -> Iterator[ModuleCode]:
@@ -80,7 +87,7 @@ class InstructionTexts:
     @cached_property
     def _texts(self) -> KernelText:
         """What few reports need is imported when the first one does."""
-        from ncu_parsers.ncu.sass.kernel_text import KernelText
+        from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 
         return KernelText(Path(self._stream.name))
 

@@ -81,7 +81,7 @@ SQLITE = b"SQLite format 3\0"
 _NSYS_ACTIVITY = "ncu_parsers.timelines.activity.nsys_activity"
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", (MAGIC,), in_parts=True, by_others=True),
+    FileKind("ncu_parsers.streaming.binary_launches", (MAGIC,), in_parts=True, by_others=True),
     FileKind(
         "ncu_parsers.timelines.nsys.nsys_sqlite", (SQLITE,), in_parts=True, ranges_apart=True,
         origin="nsys", activity=(_NSYS_ACTIVITY, "read_sqlite"), trims=True,

@@ -92,13 +92,6 @@ def _scaled_word(word: str) -> tuple[str, float]:
 
 # ------------------------------------------------------------------------------------------------------- numbers
 
-ABSENT = frozenset({
-    "", "n/a", "N/A", "(!) n/a", "nan", "(!) nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>",
-    "no data",
-})  # fmt: skip
-"""Texts that stand for a missing value: null, never 0."""
-
-
 DECIMALS = (".", ",")
 
 

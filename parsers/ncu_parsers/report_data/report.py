@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ncu_launch.notes import Note, NoteKind
 
-from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat, instances, unit
+from ncu_parsers.report_data.cell_text import NumberFormat, instances, unit
+from ncu_parsers.schema.tables import ABSENT, Rule
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -128,21 +129,6 @@ class Metric(NamedTuple):
     value: float | str
     step: float
     unit: str
-
-
-class Rule(NamedTuple):
-    """A result of one of NVIDIA's rules, as printed on the details page.
-
-    `metrics` are the names of those that it stands on, as "a; b"; "" where a report, as the page, has none.
-    """
-
-    section: str
-    name: str
-    kind: str
-    description: str
-    speedup_type: str
-    speedup: str
-    metrics: str = ""
 
 
 @dataclass

@@ -178,6 +178,28 @@ COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN,
 COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
 
 
+class Rule(NamedTuple):
+    """A result of one of NVIDIA's rules, as printed on the details page.
+
+    `metrics` are the names of those that it stands on, as "a; b"; "" where a report, as the page, has none.
+    """
+
+    section: str
+    name: str
+    kind: str
+    description: str
+    speedup_type: str
+    speedup: str
+    metrics: str = ""
+
+
+ABSENT = frozenset({
+    "", "n/a", "N/A", "(!) n/a", "nan", "(!) nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>",
+    "no data",
+})  # fmt: skip
+"""Texts that stand for a missing value: null, never 0."""
+
+
 def field_of(column: Field) -> pa.Field:
     """The Arrow field of a column, with unit and meaning in its metadata."""
     return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))

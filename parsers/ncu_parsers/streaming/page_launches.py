@@ -13,7 +13,8 @@ import numpy as np
 
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data.cell_text import NumberFormat, unit
-from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, Rule, metric_of, metric_of_label
+from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, metric_of, metric_of_label
+from ncu_parsers.schema.tables import Rule
 from ncu_parsers.streaming.cells.rows import MISSING, Integers, Mask, NotStreamed, Places, Rows, Texts, joined
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, Rules, best_reading
 from ncu_parsers.streaming.page_rows import (

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu_rep.blocks import Content, blocks_of, messages_of, opened
 from ncu_parsers.ncu_rep.fields import decoded
+from ncu_parsers.ncu_rep.instructions.debug_lines import kernel_debug, ptx_text
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.instructions_table import MEASURES, measure_of
 from ncu_parsers.sources.sources import Source

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.ncu.instructions.debug_lines import kernel_debug
-from ncu_parsers.ncu.instructions.line_programs import MOST_CALLS, LinePlace
 from ncu_parsers.ncu.instructions.read import read_instructions
+from ncu_parsers.ncu_rep.instructions.debug_lines import kernel_debug
+from ncu_parsers.ncu_rep.instructions.line_programs import MOST_CALLS, LinePlace
 from ncu_parsers.sources.sources import Source
 
 from tests.support import cubins

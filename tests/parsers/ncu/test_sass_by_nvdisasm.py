@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ncu_parsers.ncu.sass.sass_by_nvdisasm import Disassembly, disassembled
+from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import Disassembly, disassembled
 
 PRINTED = """\
 \t.headerflags\t@"EF_CUDA_64BIT_ADDRESS EF_CUDA_SM90"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.ncu.sass.sass_text import parse_instruction, registers_read, registers_written
+from ncu_parsers.ncu_rep.sass.sass_text import parse_instruction, registers_read, registers_written
 
 CASES = {
     "      FFMA R4, R2, R3, R4 ;": ("", "FFMA", "", {"R4"}, {"R2", "R3", "R4"}),

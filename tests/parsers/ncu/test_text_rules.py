@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.ncu.text_page import TextPage
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.report import Rule
+from ncu_parsers.schema.tables import Rule
 from ncu_parsers.sources.sources import Source
 
 from sample_reports import dialects

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu_rep.blocks import MOST_ATTRIBUTES
-from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.binary_launches import read_report
 
 from benchmarks import package_check
 from benchmarks.package_check import check

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from ncu_parsers.derived.opcode_lists import named_instances
-from ncu_parsers.ncu.sass import kernel_text, sass_by_package
-from ncu_parsers.ncu.sass.kernel_text import KernelText
-from ncu_parsers.ncu.sass.sass_by_package import texts_by_package
+from ncu_parsers.ncu_rep.sass import kernel_text, sass_by_package
+from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
+from ncu_parsers.ncu_rep.sass.sass_by_package import texts_by_package
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.sources.sources import Source
 
@@ -161,7 +161,7 @@ def test_nvdisasm_is_asked_with_the_code_of_the_launch(tmp_path: Path, monkeypat
         codes.append(Path(command[-1]).read_bytes())
         return 0, printed
 
-    monkeypatch.setattr("ncu_parsers.ncu.sass.sass_by_nvdisasm.ask", ask)
+    monkeypatch.setattr("ncu_parsers.ncu_rep.sass.sass_by_nvdisasm.ask", ask)
     more = field(5, b"gemm") + field(15, field(1, 9))
     sources = [field(1, 9) + field(4, b"\x7fELF of gemm"), field(1, 9)]
     path = tmp_path / "made.ncu-rep"

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 import zstandard
 from ncu_parsers.derived.opcode_lists import WARPS_BY_FULL_NAME
-from ncu_parsers.ncu.sass import kernel_text
-from ncu_parsers.ncu_rep.report_file import read_report, stream_report
 from ncu_parsers.ncu_rep.result_details import replace_links
+from ncu_parsers.ncu_rep.sass import kernel_text
 from ncu_parsers.parse.file_kinds import read_with
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.binary_launches import read_report, stream_report
 
 from tests.support.binary_reports import nvtx_state, put_together, taken_apart
 from tests.support.installed import needs_ncu

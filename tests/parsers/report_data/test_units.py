@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat, instances, unit, vote
+from ncu_parsers.report_data.cell_text import NumberFormat, instances, unit, vote
+from ncu_parsers.schema.tables import ABSENT
 
 POINT, COMMA = NumberFormat("."), NumberFormat(",")
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ncu_launch.counters.metric_groups import group_names
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.parse.report_files import find_sources
-from ncu_parsers.report_data.report import Rule as RuleResult
 from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import Rule as RuleResult
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine

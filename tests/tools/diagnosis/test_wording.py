@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from ncu_parsers.report_data.report import Rule
+from ncu_parsers.schema.tables import Rule
 
 from ncu_tools.kernels.diagnosis.limits import BusyResource
 from ncu_tools.kernels.diagnosis.rule_texts import completed, printed_numbers

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
-from ncu_parsers.ncu.instructions.time_series import TimeSeries, time_series
+from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries, time_series
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 from ncu_parsers.sources.sources import Source

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.ncu.instructions.read import read_instructions
-from ncu_parsers.ncu.sass.sass_text import parse_instruction
+from ncu_parsers.ncu_rep.sass.sass_text import parse_instruction
 from ncu_parsers.schema.instructions_table import STALLS, instructions_table
 from ncu_parsers.sources.sources import Source
 

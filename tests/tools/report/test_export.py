@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
-from ncu_parsers.report_data.report import Launch, Metric, Rule
+from ncu_parsers.report_data.report import Launch, Metric
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+from ncu_parsers.schema.tables import SCHEMA_VERSION, Rule, with_metadata
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import cli

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from ncu_parsers.ncu.instructions.read import read_instructions
-from ncu_parsers.ncu.instructions.time_series import TimeSeries
+from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.instructions_table import instructions_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata

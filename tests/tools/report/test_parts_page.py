@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from ncu_parsers.parquet.writer import write_table
-from ncu_parsers.report_data.report import Launch, Rule
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import Rule
 
 from ncu_tools.kernels.view.kernel_view import has_counters, is_viewed, kernel_view
 from ncu_tools.kernels.view.launch_configuration import launch_configuration

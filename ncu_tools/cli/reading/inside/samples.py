@@ -19,7 +19,7 @@ from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
-    from ncu_parsers.ncu.instructions.time_series import TimeSeries
+    from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.report.head import Head
@@ -107,7 +107,7 @@ def _head(run: str, launch: Sequence[str], only: Selection | None) -> Head:
 
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:
     """The series of a run, and those of the launches that a selection leaves, whatever their kernel."""
-    from ncu_parsers.ncu.instructions.time_series import time_series
+    from ncu_parsers.ncu_rep.instructions.time_series import time_series
     from ncu_parsers.parse.report_files import find_sources
 
     named = None

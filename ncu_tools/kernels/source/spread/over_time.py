@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from ncu_parsers.ncu.instructions.time_series import TimeSeries
+from ncu_parsers.ncu_rep.instructions.time_series import TimeSeries
 from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.schema.tables import Floats
 

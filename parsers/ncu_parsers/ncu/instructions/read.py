@@ -11,7 +11,7 @@ from ncu_parsers.ncu_rep import MAGIC
 from ncu_parsers.sources.sources import Source
 
 if TYPE_CHECKING:
-    from ncu_parsers.ncu.instructions.binary_reports import SourceFiles
+    from ncu_parsers.ncu_rep.instructions.counts_by_address import SourceFiles
 
 
 def read_instructions(
@@ -24,7 +24,7 @@ def read_instructions(
     Raises `NcuBenchError` if the report cannot be read.
     """
     if is_binary(source):  # each reader is slow to import
-        from ncu_parsers.ncu.instructions.binary_reports import read_binary_instructions
+        from ncu_parsers.ncu_rep.instructions.counts_by_address import read_binary_instructions
 
         return read_binary_instructions(source)
     from ncu_parsers.ncu.instructions.source_pages import read_source_pages
@@ -36,7 +36,7 @@ def source_files(source: Source) -> SourceFiles | None:
     """What a binary report says of source files; None for others. Raises as `read_instructions` does."""
     if not is_binary(source):
         return None
-    from ncu_parsers.ncu.instructions.binary_reports import files_in
+    from ncu_parsers.ncu_rep.instructions.counts_by_address import files_in
 
     return files_in(source)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from ncu_parsers.ncu.sass.sass_text import text_columns
+from ncu_parsers.ncu_rep.sass.sass_text import text_columns
 from ncu_parsers.report_data.cell_text import NumberFormat, split_row
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import MEASURES, Columns, instructions_table, joined_instructions

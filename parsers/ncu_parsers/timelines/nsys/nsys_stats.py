@@ -21,10 +21,11 @@ from collections.abc import Callable, Sequence
 from ncu_launch.nvtx_ranges import DOMAIN
 
 from ncu_parsers.report_data import report
-from ncu_parsers.report_data.cell_text import ABSENT, DELIMITERS, NumberFormat, split_row, unit, whole
+from ncu_parsers.report_data.cell_text import DELIMITERS, NumberFormat, split_row, unit, whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Launch, Metric, Page, Report
+from ncu_parsers.schema.tables import ABSENT
 
 SOURCE = "nsys"
 OTHER_ROW = "row of another nsys table"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from ncu_launch.files.manifest import Manifest, write_manifest
-from ncu_parsers.report_data.report import Launch, Rule
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import Rule
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.tables.part_text import of_sentences, of_values

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.parquet.writer import write_table
-from ncu_parsers.report_data.report import Launch, Rule
-from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, Rule, with_metadata
 
 from ncu_tools.cli.tables.hotspots.rules_of_run import NO_RULES, rules_of_run
 from ncu_tools.kernels.view.nvidia_rules import (

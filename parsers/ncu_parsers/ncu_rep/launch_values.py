@@ -1,29 +1,28 @@
-"""Results of a report -> launches as columns, many at a time, without an object for each value."""
+"""Results of a report -> launches and the values of their metrics, many at a time, without an object for each value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timezone
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from ncu_launch.counters import metrics as known
+import numpy.typing as npt
 
-from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION, THREADS_BY_FULL_NAME, WARPS_BY_FULL_NAME
-from ncu_parsers.ncu.sass.sass_text import full_opcode
-from ncu_parsers.ncu_rep.blocks import Blocks, Content, MetricNames, Process
+from ncu_parsers.ncu_rep.blocks import Blocks, Content, MetricNames, Process, blocks_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.metric_units import unit_of
-from ncu_parsers.ncu_rep.result_details import nvtx_ranges, rules_of
+from ncu_parsers.ncu_rep.result_details import NvtxRanges, nvtx_ranges, rules_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
+from ncu_parsers.ncu_rep.sass.sass_text import full_opcode
 from ncu_parsers.ncu_rep.source_code import InstructionTexts, first_address
-from ncu_parsers.report_data.cell_text import ABSENT, NumberFormat
-from ncu_parsers.report_data.report import Rule
+from ncu_parsers.schema.tables import ABSENT, Floats, Rule
 from ncu_parsers.sources import memory
-from ncu_parsers.streaming.cells.rows import MISSING, Codes, Texts
-from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, NvtxRanges, Rules
+from ncu_parsers.sources.sources import Source
+
+Codes = npt.NDArray[np.int32]
+MISSING = -1
 
 VALUES_OF_A_BATCH = 100_000
 BYTES_OF_A_BATCH = 16_000_000
@@ -39,35 +38,14 @@ OPCODE_METRICS = "sass__"
 NAMES = {Content.RANGE: "range", Content.GRAPH: "graph"}
 """What ncu calls results that are of no single kernel."""
 
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WIDEST = 1 << 31
-_PRINTED = NumberFormat(".")
+"""A side of a grid or block is below it."""
 
 Shape = tuple[int, int, int]
 NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 
-def launches_of(
-    stream: BinaryIO, blocks: Blocks, lost: Lost, name: str, *, sums_instructions: bool = True
-) -> Iterator[LaunchColumns]:
-    """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`.
-
-    With `sums_instructions`, counts per instruction are summed by opcode where a launch has no such list.
-    """
-    codes = _Codes.of(blocks.names)
-    instructions = _InstructionCounts(stream, blocks, lost) if sums_instructions else None
-    batch = _Batch(codes)
-    for result in results_of(stream, blocks, lost):
-        if not batch.takes(result):
-            yield batch.columns(lost)
-            memory.require_memory(name, streaming=True)
-            batch = _Batch(codes)
-        batch.add(result, instructions)
-    if batch.launches:
-        yield batch.columns(lost)
-
-
-class _Launch(NamedTuple):
+class ReportedLaunch(NamedTuple):
     """What a result says of a launch beside its metrics. Shapes that it does not have are `NO_SHAPE`.
 
     A range or a graph is no kernel: it has no shape, and metrics named `launch__` are the largest of its kernels.
@@ -86,9 +64,73 @@ class _Launch(NamedTuple):
     ranges: NvtxRanges | None
 
 
-def _launch_of(result: Result) -> _Launch:
+@dataclass
+class MetricValues:
+    """One metric of some launches in base units: `numbers` (float64, one per launch, NaN for none).
+
+    By the place of a launch: a text that stands for a number, and counts by opcode as "HMMA.16816.F32: 128; FADD: 5".
+    """
+
+    numbers: Floats
+    unit: str
+    texts: dict[int, str] = field(default_factory=dict)
+    by_opcode: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class LaunchBatch:
+    """Some launches that follow each other, and by name the metrics that some of them have."""
+
+    launches: list[ReportedLaunch]
+    metrics: dict[str, MetricValues]
+
+
+class SummedByOpcode(NamedTuple):
+    """Metrics whose counts per instruction are summed by opcode, for launches that nothing else tells their FLOPs.
+
+    A launch with a metric whose name begins as one of each tuple of `unless` needs no such sums.
+    """
+
+    metrics: frozenset[str]
+    unless: tuple[tuple[str, ...], ...]
+
+
+NOTHING_SUMMED = SummedByOpcode(frozenset(), ())
+
+
+def launch_batches(
+    stream: BinaryIO, blocks: Blocks, lost: Lost, name: str, summed: SummedByOpcode = NOTHING_SUMMED
+) -> Iterator[LaunchBatch]:
+    """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`."""
+    codes = _Codes.of(blocks.names, summed)
+    instructions = _InstructionCounts(stream, blocks, lost)
+    batch = _Batch(codes)
+    for result in results_of(stream, blocks, lost):
+        if not batch.takes(result):
+            yield batch.decoded(lost)
+            memory.require_memory(name, streaming=True)
+            batch = _Batch(codes)
+        batch.add(result, instructions)
+    if batch.launches:
+        yield batch.decoded(lost)
+
+
+def launches_in(source: Source) -> Iterator[tuple[ReportedLaunch, dict[str, float | str]]]:
+    """Every launch of a binary report with its metrics by name, in base units (see `unit_of`), without those it lacks.
+
+    What is damaged is left out. Raises `NcuBenchError` if the file cannot be opened, `memory.TooBig` if it is too big.
+    """
+    with opened(source) as stream:
+        for batch in launch_batches(stream, blocks_of(stream, source.name), Lost(), source.name):
+            for row, launch in enumerate(batch.launches):
+                numbers = {name: found.numbers[row] for name, found in batch.metrics.items()}
+                texts = {name: found.texts[row] for name, found in batch.metrics.items() if row in found.texts}
+                yield launch, {**{name: float(one) for name, one in numbers.items() if not np.isnan(one)}, **texts}
+
+
+def _launch_of(result: Result) -> ReportedLaunch:
     message, is_kernel = result.message, result.content is Content.KERNEL
-    return _Launch(
+    return ReportedLaunch(
         number=result.number,
         is_kernel=is_kernel,
         process=result.block.process,
@@ -124,7 +166,7 @@ class _Codes(NamedTuple):
     flops: tuple[frozenset[int], ...]
 
     @classmethod
-    def of(cls, names: MetricNames) -> _Codes:
+    def of(cls, names: MetricNames, summed: SummedByOpcode) -> _Codes:
         """Those of a file, of which there may be millions: they are not copied."""
         of_ids = np.frombuffer(names.codes, np.int32) if names.codes else np.empty(0, np.int32)
 
@@ -132,26 +174,16 @@ class _Codes(NamedTuple):
             return frozenset(np.flatnonzero(np.array(list(chosen), bool)[of_ids]).tolist())
 
         by_opcode = ids(text.startswith(OPCODE_METRICS) for text in names.texts)
-        by_instruction = ids(text in BY_INSTRUCTION for text in names.texts)
-        flops = tuple(ids(text.startswith(beginnings) for text in names.texts) for beginnings in _telling_flops())
+        by_instruction = ids(text in summed.metrics for text in names.texts)
+        flops = tuple(ids(text.startswith(beginnings) for text in names.texts) for beginnings in summed.unless)
         return cls(names.texts, of_ids, by_opcode, by_instruction, flops)
-
-
-@cache
-def _telling_flops() -> tuple[tuple[str, ...], ...]:
-    """For each counter of FLOPs and for tensor operations, beginnings of the names of metrics that tell them."""
-    counters = (counter for precision in known.CUDA_CORE_PRECISIONS for counter in known.flop_weights(precision))
-    return (
-        *((THREADS_BY_FULL_NAME, *(f"{prefix}{one}_pred_on" for prefix in known.SASS_PREFIXES)) for one in counters),
-        (WARPS_BY_FULL_NAME, known.TENSOR_PREFIX),
-    )
 
 
 class _Batch:
     """Results that follow each other, their values still encoded: `ids` and `encoded` are those of all launches."""
 
     def __init__(self, codes: _Codes) -> None:
-        self.launches: list[_Launch] = []
+        self.launches: list[ReportedLaunch] = []
         self._names, self._codes, self._by_opcode, self._by_instruction, self._flops = codes
         self._opcodes, self._told = _OpcodeCounts(), list[tuple[int, int, str]]()
         self._ids: list[int] = []
@@ -167,17 +199,12 @@ class _Batch:
             return False
         return (self.launches[0].process.number is None) == (result.block.process.number is None)
 
-    def add(self, result: Result, instructions: _InstructionCounts | None) -> None:
+    def add(self, result: Result, instructions: _InstructionCounts) -> None:
         """Take one result; `instructions` tell its opcodes where it lists none."""
         metrics = result.message.metrics
         ids = [metric.name for metric in metrics]
-        lacks_flops = instructions is not None and any(one.isdisjoint(ids) for one in self._flops)
-        if (
-            instructions
-            and result.content is Content.KERNEL
-            and lacks_flops
-            and not self._by_instruction.isdisjoint(ids)
-        ):
+        lacks_flops = any(one.isdisjoint(ids) for one in self._flops)
+        if result.content is Content.KERNEL and lacks_flops and not self._by_instruction.isdisjoint(ids):
             counted = [metric for metric in metrics if metric.name in self._by_instruction and metric.instances]
             told = instructions.by_opcode(result, counted)
             self._told += [(metric, len(self.launches), text) for metric, text in told.items()]
@@ -191,27 +218,11 @@ class _Batch:
         self._bytes += result.size
         self.launches.append(_launch_of(result))
 
-    def columns(self, lost: Lost) -> LaunchColumns:
-        """The launches as columns; values that have no name or cannot be decoded are counted as `lost`."""
-        launches, metrics = self.launches, self._metrics(lost)
-        rows, has_process = len(launches), launches[0].process.number is not None
-        return LaunchColumns(
-            rows,
-            np.array([launch.number for launch in launches], np.int64),
-            np.array([launch.process.number for launch in launches], np.int64) if has_process else None,
-            {title: _texts(cells) for title, cells in _cells(launches, metrics).items()},
-            {
-                "Grid Size": _shapes(launches, [launch.grid for launch in launches], metrics, "launch__grid_dim_"),
-                "Block Size": _shapes(launches, [launch.block for launch in launches], metrics, "launch__block_dim_"),
-            },
-            metrics,
-            np.ones(rows, np.int64),
-            np.zeros(rows, np.int64),
-            _rules([launch.rules for launch in launches]),
-            [launch.ranges for launch in launches],
-        )
+    def decoded(self, lost: Lost) -> LaunchBatch:
+        """The launches; values that have no name or cannot be decoded are counted as `lost`."""
+        return LaunchBatch(self.launches, self._metrics(lost))
 
-    def _metrics(self, lost: Lost) -> dict[str, MetricColumn]:
+    def _metrics(self, lost: Lost) -> dict[str, MetricValues]:
         """The metrics that some launch has, by name."""
         values, rows = values_of(self._encoded), np.repeat(np.arange(len(self.launches)), self._counts)
         ids, all_codes = np.array(self._ids, np.int64), np.full(len(self._ids), MISSING, np.int32)
@@ -224,15 +235,15 @@ class _Batch:
         lost.values += values.damaged
         lost.nameless += int((~is_named).sum())
         columns = {
-            code: MetricColumn(numbers[place], unit_of(self._names[code]))
+            code: MetricValues(numbers[place], unit_of(self._names[code]))
             for place, code in enumerate(codes.tolist())
             if code != MISSING and _is_metric(self._names[code])
         }
         for at, text in values.texts.items():
-            if (column := columns.get(int(codes[places[at]]))) is not None:
-                _put(column, int(rows[at]), text)
+            if (column := columns.get(int(codes[places[at]]))) is not None and text.strip() not in ABSENT:
+                column.texts[int(rows[at])] = text.strip()
         for metric, row, text in (*self._opcodes.texts(), *self._told):
-            columns[int(self._codes[metric])].instances[row] = text
+            columns[int(self._codes[metric])].by_opcode[row] = text
         filled = {code: column for code, column in columns.items() if _has_any(column)}
         return {self._names[code]: column for code, column in filled.items()}
 
@@ -302,88 +313,5 @@ def _is_metric(name: str) -> bool:
     return not name.startswith(LISTS_OF_NAMES) and name not in CODES_OF_INSTRUCTIONS
 
 
-def _has_any(column: MetricColumn) -> bool:
-    return bool(column.words or column.instances) or not np.isnan(column.values).all()
-
-
-def _put(column: MetricColumn, row: int, text: str) -> None:
-    """Store a value that the report holds as text: a number where it is one, which goes before a word."""
-    text = text.strip()
-    if text in ABSENT:
-        return
-    number = _PRINTED.parse(text)
-    if number is not None:
-        column.values[row] = number.value
-        column.words.pop(row, None)
-    elif np.isnan(column.values[row]):
-        column.words[row] = text
-
-
-# ------------------------------------------------------------------------------------------------------- identity
-
-
-def _cells(launches: Sequence[_Launch], metrics: dict[str, MetricColumn]) -> dict[str, list[str]]:
-    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics go before what stands beside them."""
-    return {
-        "Kernel Name": [launch.name for launch in launches],
-        "Device": _whole_texts(metrics, "launch__device_id", [None] * len(launches)),
-        "Context": _whole_texts(metrics, "launch__context_id", [launch.context for launch in launches]),
-        "Stream": _streams(launches, metrics),
-        "Process Name": [launch.process.name or "" for launch in launches],
-        "Host Name": [launch.process.host or "" for launch in launches],
-        "Kernel Time": [_printed_time(launch.created) for launch in launches],
-    }
-
-
-def _whole_texts(metrics: dict[str, MetricColumn], name: str, others: Sequence[int | None]) -> list[str]:
-    column = metrics.get(name)
-    values = [None] * len(others) if column is None else [None if v != v else int(v) for v in column.values.tolist()]
-    known = (other if value is None else value for value, other in zip(values, others, strict=True))
-    return ["" if number is None else str(number) for number in known]
-
-
-def _streams(launches: Sequence[_Launch], metrics: dict[str, MetricColumn]) -> list[str]:
-    """The stream that each was launched on; kernels of a range may be on several."""
-    texts = _whole_texts(metrics, "launch__stream_id", [launch.stream for launch in launches])
-    own = ["" if launch.stream is None else str(launch.stream) for launch in launches]
-    return [
-        text if launch.is_kernel else own[row] for row, (launch, text) in enumerate(zip(launches, texts, strict=True))
-    ]
-
-
-def _printed_time(created: int | None) -> str:
-    """The time of profiling in UTC, formatted as by ncu up to 2022.3, in any time zone and language."""
-    try:
-        moment = None if created is None else datetime.fromtimestamp(created, timezone.utc)
-    except (OverflowError, OSError, ValueError):
-        moment = None
-    return "" if moment is None else f"{moment.year}-{MONTHS[moment.month - 1]}-{moment:%d %H:%M:%S}"
-
-
-def _shapes(
-    launches: Sequence[_Launch], shapes: Sequence[Shape], metrics: dict[str, MetricColumn], prefix: str
-) -> Codes:
-    """Shapes (int32, of three sides) by the metrics of their sides, else as the results have them."""
-    result = np.array(shapes, np.int64)
-    columns = [metrics.get(prefix + axis) for axis in "xyz"]
-    sides = np.stack([np.full(len(shapes), np.nan) if one is None else one.values for one in columns], axis=1)
-    are_kernels = np.array([launch.is_kernel for launch in launches], bool)
-    is_known = are_kernels & ((sides >= 0) & (sides < WIDEST)).all(axis=1)
-    result[is_known] = sides[is_known].astype(np.int64)
-    return result.astype(np.int32)
-
-
-def _texts(cells: Sequence[str]) -> Texts:
-    places: dict[str, int] = {}
-    codes = [places.setdefault(cell, len(places)) for cell in cells]
-    return Texts(np.array(codes, np.int32), list(places))
-
-
-def _rules(of_launches: Sequence[Sequence[Rule]]) -> Rules | None:
-    rules = [rule for some in of_launches for rule in some]
-    if not rules:
-        return None
-    fields = zip(Rule._fields, zip(*rules, strict=True), strict=True)
-    return Rules(
-        {name: _texts(texts) for name, texts in fields}, np.array([len(some) for some in of_launches], np.int64)
-    )
+def _has_any(column: MetricValues) -> bool:
+    return bool(column.texts or column.by_opcode) or not np.isnan(column.numbers).all()

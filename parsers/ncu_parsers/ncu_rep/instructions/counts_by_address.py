@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, file_sizes, kernel_debug, ptx_text
-from ncu_parsers.ncu.instructions.line_programs import LinePlace
-from ncu_parsers.ncu.sass.sass_text import text_columns
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import text_of
+from ncu_parsers.ncu_rep.instructions.debug_lines import KernelDebug, file_sizes, kernel_debug, ptx_text
+from ncu_parsers.ncu_rep.instructions.line_programs import LinePlace
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
+from ncu_parsers.ncu_rep.sass.sass_text import text_columns
 from ncu_parsers.ncu_rep.source_code import InstructionTexts, ModuleCode, codes_of, first_address, mangled_name
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import (

@@ -6,26 +6,42 @@ reports. A report that may share launches with another file is read as launches,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION, THREADS_BY_FULL_NAME, WARPS_BY_FULL_NAME
 from ncu_parsers.ncu_rep.blocks import Blocks, blocks_of, opened
-from ncu_parsers.ncu_rep.launch_batches import launches_of
+from ncu_parsers.ncu_rep.launch_values import (
+    WIDEST,
+    LaunchBatch,
+    MetricValues,
+    ReportedLaunch,
+    Shape,
+    SummedByOpcode,
+    launch_batches,
+)
 from ncu_parsers.ncu_rep.results import Lost
-from ncu_parsers.report_data.cell_text import whole
+from ncu_parsers.report_data.cell_text import NumberFormat, whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Launch, Metric, Report, Rule, StreamedReport
+from ncu_parsers.report_data.report import Launch, Metric, Report, StreamedReport
+from ncu_parsers.schema.tables import Rule
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns
+from ncu_parsers.streaming.cells.rows import Codes, Texts
+from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, Rules
 from ncu_parsers.streaming.streaming_reader import write_launches
 
 DIALECT = "binary report"
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_PRINTED = NumberFormat(".")
 
 
 def read_report(source: Source) -> Report:
@@ -52,7 +68,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 def read_with() -> str:
     """What gives the text of instructions, where a report counts by these and not by opcode."""
-    from ncu_parsers.ncu.sass.kernel_text import installed
+    from ncu_parsers.ncu_rep.sass.kernel_text import installed
 
     return installed()
 
@@ -65,7 +81,8 @@ def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
         report.tool_version, report.session = blocks.tool_version, blocks.session
-        yield _or_refused(launches_of(stream, blocks, lost, source.name), source, blocks, lost)
+        batches = launch_batches(stream, blocks, lost, source.name, _summed_by_opcode())
+        yield _or_refused(map(columns_of, batches), source, blocks, lost)
     notes = lost.notes()
     if blocks.is_cut:
         read = report.rows
@@ -102,6 +119,120 @@ def _empty(source: Source, *, is_damaged: bool) -> NcuBenchError:
         f"{source.name} is a binary report of ncu and holds no launch.",
         "The run was stopped before its first kernel, or no kernel passed its filters.",
         "Profile again.",
+    )
+
+
+# ------------------------------------------------------------------------------------------- columns from launches
+
+
+@cache
+def _summed_by_opcode() -> SummedByOpcode:
+    """Counts per instruction, unless other metrics tell each counter of FLOPs and tensor operations."""
+    counters = (counter for precision in known.CUDA_CORE_PRECISIONS for counter in known.flop_weights(precision))
+    unless = (
+        *((THREADS_BY_FULL_NAME, *(f"{prefix}{one}_pred_on" for prefix in known.SASS_PREFIXES)) for one in counters),
+        (WARPS_BY_FULL_NAME, known.TENSOR_PREFIX),
+    )
+    return SummedByOpcode(frozenset(BY_INSTRUCTION), unless)
+
+
+def columns_of(batch: LaunchBatch) -> LaunchColumns:
+    """Launches as columns, as those of a CSV report are."""
+    launches, metrics = batch.launches, {name: _column(values) for name, values in batch.metrics.items()}
+    rows, has_process = len(launches), launches[0].process.number is not None
+    return LaunchColumns(
+        rows,
+        np.array([launch.number for launch in launches], np.int64),
+        np.array([launch.process.number for launch in launches], np.int64) if has_process else None,
+        {title: _texts(cells) for title, cells in _identity_cells(launches, metrics).items()},
+        {
+            "Grid Size": _shapes(launches, [launch.grid for launch in launches], metrics, "launch__grid_dim_"),
+            "Block Size": _shapes(launches, [launch.block for launch in launches], metrics, "launch__block_dim_"),
+        },
+        metrics,
+        np.ones(rows, np.int64),
+        np.zeros(rows, np.int64),
+        _rules([launch.rules for launch in launches]),
+        [launch.ranges for launch in launches],
+    )
+
+
+def _column(found: MetricValues) -> MetricColumn:
+    """A metric as a column. What the report holds as text is a number where it is one."""
+    column = MetricColumn(found.numbers, found.unit, instances=found.by_opcode)
+    for row, text in found.texts.items():
+        number = _PRINTED.parse(text)
+        if number is not None:
+            column.values[row] = number.value
+        elif np.isnan(column.values[row]):
+            column.words[row] = text
+    return column
+
+
+def _identity_cells(launches: Sequence[ReportedLaunch], metrics: dict[str, MetricColumn]) -> dict[str, list[str]]:
+    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics go before what stands beside them."""
+    return {
+        "Kernel Name": [launch.name for launch in launches],
+        "Device": _whole_texts(metrics, "launch__device_id", [None] * len(launches)),
+        "Context": _whole_texts(metrics, "launch__context_id", [launch.context for launch in launches]),
+        "Stream": _streams(launches, metrics),
+        "Process Name": [launch.process.name or "" for launch in launches],
+        "Host Name": [launch.process.host or "" for launch in launches],
+        "Kernel Time": [_printed_time(launch.created) for launch in launches],
+    }
+
+
+def _whole_texts(metrics: dict[str, MetricColumn], name: str, others: Sequence[int | None]) -> list[str]:
+    column = metrics.get(name)
+    values = [None] * len(others) if column is None else [None if v != v else int(v) for v in column.values.tolist()]
+    known = (other if value is None else value for value, other in zip(values, others, strict=True))
+    return ["" if number is None else str(number) for number in known]
+
+
+def _streams(launches: Sequence[ReportedLaunch], metrics: dict[str, MetricColumn]) -> list[str]:
+    """The stream that each was launched on; kernels of a range may be on several."""
+    texts = _whole_texts(metrics, "launch__stream_id", [launch.stream for launch in launches])
+    own = ["" if launch.stream is None else str(launch.stream) for launch in launches]
+    return [
+        text if launch.is_kernel else own[row] for row, (launch, text) in enumerate(zip(launches, texts, strict=True))
+    ]
+
+
+def _printed_time(created: int | None) -> str:
+    """The time of profiling in UTC, formatted as by ncu up to 2022.3, in any time zone and language."""
+    try:
+        moment = None if created is None else datetime.fromtimestamp(created, timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        moment = None
+    return "" if moment is None else f"{moment.year}-{MONTHS[moment.month - 1]}-{moment:%d %H:%M:%S}"
+
+
+def _shapes(
+    launches: Sequence[ReportedLaunch], shapes: Sequence[Shape], metrics: dict[str, MetricColumn], prefix: str
+) -> Codes:
+    """Shapes (int32, of three sides) by the metrics of their sides, else as the results have them."""
+    result = np.array(shapes, np.int64)
+    columns = [metrics.get(prefix + axis) for axis in "xyz"]
+    sides = np.stack([np.full(len(shapes), np.nan) if one is None else one.values for one in columns], axis=1)
+    are_kernels = np.array([launch.is_kernel for launch in launches], bool)
+    is_known = are_kernels & ((sides >= 0) & (sides < WIDEST)).all(axis=1)
+    result[is_known] = sides[is_known].astype(np.int64)
+    return result.astype(np.int32)
+
+
+def _texts(cells: Sequence[str]) -> Texts:
+    places: dict[str, int] = {}
+    codes = [places.setdefault(cell, len(places)) for cell in cells]
+    return Texts(np.array(codes, np.int32), list(places))
+
+
+def _rules(of_launches: Sequence[Sequence[Rule]]) -> Rules | None:
+    rules = [rule for some in of_launches for rule in some]
+    if not rules:
+        return None
+    fields = zip(Rule._fields, zip(*rules, strict=True), strict=True)
+    return Rules(
+        {name: _texts(texts) for name, texts in fields}, np.array([len(some) for some in of_launches], np.int64)
     )
 
 

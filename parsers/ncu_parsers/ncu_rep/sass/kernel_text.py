@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ncu_parsers.ncu.sass.sass_by_nvdisasm import TOOL, disassembled
-from ncu_parsers.ncu.sass.sass_by_package import Texts, is_installed, texts_by_package
+from ncu_parsers.ncu_rep.sass.sass_by_nvdisasm import TOOL, disassembled
+from ncu_parsers.ncu_rep.sass.sass_by_package import Texts, is_installed, texts_by_package
 
 DISTRIBUTION = "ncu-report"
 

@@ -14,7 +14,7 @@ from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
-from ncu_parsers.ncu.instructions.line_programs import LinePlace, places_of, sizes_of
+from ncu_parsers.ncu_rep.instructions.line_programs import LinePlace, places_of, sizes_of
 
 SOURCE_LINES, PTX_LINES = ".debug_line", ".nv_debug_line_sass"
 PTX_TEXT = ".nv_debug_ptx_txt"

@@ -1,6 +1,6 @@
 """The text of instructions in a binary report, by NVIDIA's optional package (the extra `ncu-rep`).
 
-    python -m ncu_parsers.ncu.sass.sass_by_package REPORT OUTPUT
+    python -m ncu_parsers.ncu_rep.sass.sass_by_package REPORT OUTPUT
 
 The package runs in a process of its own, which a damaged report may bring down or keep busy. It writes a line of JSON
 for each launch that has instructions which were not met before: the kernel's mangled name, and texts by address.
@@ -23,7 +23,7 @@ from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
 from ncu_parsers.sources import memory
 
 PACKAGE = "ncu_report"
-MODULE = "ncu_parsers.ncu.sass.sass_by_package"
+MODULE = "ncu_parsers.ncu_rep.sass.sass_by_package"
 PATIENCE_S = 60.0
 REPORTS_IN_THE_LIMIT = 16
 """The package holds a whole report in memory, and takes some 16 times its size."""
