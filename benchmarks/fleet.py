@@ -41,7 +41,7 @@ def engine(workers):
         yield InOrder(), lambda: []
         return
     from distributed import Client
-    from ncu_tools.runs.dask_engine import DaskEngine, local_cluster
+    from ncu_parsers.datasets.dask_engine import DaskEngine, local_cluster
     with local_cluster(workers) as cluster, Client(cluster) as client:
         yield DaskEngine(client), lambda: list(client.run(peak).values())
 

@@ -20,8 +20,7 @@ from ncu_launch.bench.sweep import BenchPoint, Environment, Row, rows_of, unmeas
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.targets.user_functions import in_any_folder
-
-from ncu_tools.runs.dask_engine import LOCAL, Placement, dask_engine
+from ncu_parsers.datasets.dask_engine import LOCAL, Placement, dask_engine
 
 GPU_RESOURCE = "GPU"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -21,9 +21,8 @@ from ncu_parsers.schema.operator_columns import SWEEP, THREADS
 from ncu_tools.bench.bench_runs import BenchRun, Row
 from ncu_tools.bench.compare_points import ASKED, DTYPE, SIZES, in_words, size_words, value_of
 from ncu_tools.bench.expected_flops import basis_of_flops, is_of_all_operators, notes_on_basis
-from ncu_tools.ceilings.machine_files import machine_of_device, measured_machines
+from ncu_tools.ceilings.machine_files import machine_of_device, measured_machines, unit_of
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.model.expected.estimate import unit_of
 from ncu_tools.numbers.number_format import counted
 
 OF_FORMULAS = "the times of a sweep are measured; its FLOPs and bytes are those of formulas for each operator"

@@ -61,6 +61,13 @@ class Rate(NamedTuple):
         return ("wgmma", "mma.sync") if self.mma_sync is not None else ("", "")
 
 
+UNITS_OF_TYPE = {
+    "fp64": ("tensor_fp64", "fp64"), "fp32": ("fp32",), "tf32": ("tensor_tf32",), "fp16": ("tensor_fp16", "fp16"),
+    "bf16": ("tensor_bf16", "bf16"), "int8": ("tensor_int8",), "fp8": ("tensor_fp8",),
+}  # fmt: skip
+"""Data type -> the units that can compute it, the fastest first."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """One machine file. `rates` holds every peak and bandwidth by unit or level.
@@ -105,6 +112,19 @@ class Machine:
     def bandwidths(self) -> list[Rate]:
         """Bandwidths of the memory levels, outermost first."""
         return [self.rates[level] for level in MEMORY_LEVELS if level in self.rates]
+
+
+def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str | None:
+    """The unit of a machine that computes a data type, or the requested one; None if the machine has none.
+
+    Raises `WrongUsage` if the machine lacks the requested unit.
+    """
+    if unit_name is not None:
+        if unit_name not in machine.rates:
+            known = ", ".join(rate.unit for rate in machine.peaks)
+            raise WrongUsage(f"{machine.id} has no peak for {unit_name}.", advice=f"It has {known}.")
+        return unit_name
+    return next((unit for unit in UNITS_OF_TYPE.get(dtype, ()) if unit in machine.rates), None)
 
 
 def machines() -> Mapping[str, Machine]:

@@ -195,7 +195,7 @@ def engine_of(dask: str | None) -> Iterator[Engine | None]:
     if dask is None:
         yield None
         return
-    from ncu_tools.runs.dask_engine import dask_engine
+    from ncu_parsers.datasets.dask_engine import dask_engine
 
     with dask_engine(dask) as engine:
         yield engine

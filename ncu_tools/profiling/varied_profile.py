@@ -28,12 +28,12 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import bench_table, rows_of, with_row
 from ncu_parsers.schema.own_columns import ARGUMENTS, VALUES, own_fields
 
-from ncu_tools.bench.profiled_point import Row, counted
 from ncu_tools.numbers.number_format import counted as with_noun
 from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.profile_request import DryRun, ProfileRequest, checked_workload
+from ncu_tools.profiling.profiled_point import Row, counted
 from ncu_tools.profiling.quick_ceilings import measure_unknown_devices
 
 PROFILES = "profiles"

@@ -41,6 +41,7 @@ from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.report import METRICS, Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
+from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
@@ -401,7 +402,7 @@ def ncu_rep(data: bytes, thorough: bool) -> None:
     with (
         written(data, "report.ncu-rep") as path,
         _tables(thorough),
-        streaming_reader.beside_others(),
+        beside_others(),
         patch.object(KernelText, "of", _any_text),
     ):
         source = Source(str(path))

@@ -243,7 +243,7 @@ def command(
         raise click.Abort
     rows = _rows_of(folder, requested)
     if any(row["language_facts"] for row in rows):
-        from ncu_tools.bench.generation_points import with_utilisation
+        from ncu_tools.model.language.measured_points import with_utilisation
 
         rows, on_utilisation = with_utilisation(rows)
     else:

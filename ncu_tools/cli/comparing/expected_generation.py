@@ -17,10 +17,9 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.operator_columns import BY_OPERATOR
 
 from ncu_tools.ceilings.launch_devices import devices_of, measured_of
-from ncu_tools.ceilings.machine_files import Machine, machine_of_device
+from ncu_tools.ceilings.machine_files import Machine, machine_of_device, unit_of
 from ncu_tools.cli.comparing.what_ran import WhatRan
 from ncu_tools.cli.options import show
-from ncu_tools.model.expected.estimate import unit_of
 from ncu_tools.model.expected.operators_of_layers import expectation_or_error
 from ncu_tools.model.language.engine_steps import EngineStep, engine_step
 from ncu_tools.model.language.language_estimate import facts_in

@@ -317,8 +317,8 @@ def _roofline(
     load_for: Callable[..., Loaded],
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
     """The roofline, notes on reading the runs, and the models of the runs. `load_for` loads one."""
+    from ncu_tools.cli.reading.runs_of_roofline import load_runs, look_at
     from ncu_tools.roofline import roofline as model
-    from ncu_tools.roofline.load_for_roofline import load_runs, look_at
 
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}

@@ -25,13 +25,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.errors import WrongUsage
 from ncu_launch.workload_spec import GENERATION_PHASES, Workload
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS, INTEGER_OPERATIONS
 
 from ncu_tools.ceilings.ceilings import unit_title
-from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.ceilings.machine_files import Machine, unit_of
 from ncu_tools.model.language.language_estimate import (
     ITS_OWN,
     LanguageEstimate,
@@ -43,11 +42,6 @@ from ncu_tools.model.language.language_estimate import (
 )
 from ncu_tools.model.language.step_work import StepWork
 
-UNITS_OF_TYPE = {
-    "fp64": ("tensor_fp64", "fp64"), "fp32": ("fp32",), "tf32": ("tensor_tf32",), "fp16": ("tensor_fp16", "fp16"),
-    "bf16": ("tensor_bf16", "bf16"), "int8": ("tensor_int8",), "fp8": ("tensor_fp8",),
-}  # fmt: skip
-"""Data type -> the units that can compute it, the fastest first."""
 TF32 = "tensor_tf32"
 CONVOLUTION = "convolution"
 """In the names of the operators that cuDNN computes, and of their backward passes."""
@@ -108,19 +102,6 @@ def one_by_one(workload: Workload) -> list[Workload]:
     generated = [phase for phase in workload.phases if phase in GENERATION_PHASES]
     found = [replace(workload, phases=(phase,), sequence_length=None) for phase in generated]
     return [*([replace(workload, phases=rest)] if rest else []), *found]
-
-
-def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str | None:
-    """The unit of a machine that computes a data type, or the requested one; None if the machine has none.
-
-    Raises `WrongUsage` if the machine lacks the requested unit.
-    """
-    if unit_name is not None:
-        if unit_name not in machine.rates:
-            known = ", ".join(rate.unit for rate in machine.peaks)
-            raise WrongUsage(f"{machine.id} has no peak for {unit_name}.", advice=f"It has {known}.")
-        return unit_name
-    return next((unit for unit in UNITS_OF_TYPE.get(dtype, ()) if unit in machine.rates), None)
 
 
 def estimates(

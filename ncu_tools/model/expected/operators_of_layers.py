@@ -19,7 +19,6 @@ from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS
 from ncu_tools.kernels.operator_work import BYTES_BY_SHAPES, FLOPS_BY_SHAPES, OPERATION, OPERATOR
 from ncu_tools.model.layers.layers import drop_failed
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.runs.loading import load
 
 
 def expected_of(path: str) -> pa.Table:
@@ -34,7 +33,7 @@ def expected_of(path: str) -> pa.Table:
             "Only runs of a model target under ncu have one; reports and programs do not.",
             f"Say what ran, as in: ncu-bench expected {path} --target resnet18 --batch-size 8 --phase forward",
         )
-    return load(str(file)).table
+    return _operators_in(file)
 
 
 def expected_of_workload(workload: Workload) -> pa.Table:
@@ -59,7 +58,17 @@ def operators_of(expectation: Expectation) -> pa.Table:
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as folder:
         file = Path(folder) / EXPECTED
         file.write_bytes(expectation.records)
-        return load(str(file)).table
+        return _operators_in(file)
+
+
+def _operators_in(file: Path) -> pa.Table:
+    from ncu_parsers.parse.parse import parse  # slow to import, as the readers are
+    from ncu_parsers.parse.report_files import find_sources
+
+    parsed = parse(find_sources([str(file)]))
+    if parsed.table is None:
+        raise next(iter(parsed.refused.values()))
+    return parsed.table
 
 
 def has_work_by_shapes(table: pa.Table) -> bool:

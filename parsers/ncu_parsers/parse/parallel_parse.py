@@ -26,9 +26,9 @@ from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited
+from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed, note_loops
-from ncu_parsers.streaming.streaming_reader import beside_others
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000

@@ -1,10 +1,11 @@
-"""Read the next part of something in a thread, while the part before it is used."""
+"""Read the next part of something in a thread, while the part before it is used; or nothing in threads at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import TypeVar
 
 Part = TypeVar("Part")
@@ -25,3 +26,21 @@ def one_ahead(parts: Iterator[Part]) -> Iterator[Part]:
         while (part := coming.result()) is not None:
             coming = reader.submit(read)
             yield part
+
+
+_beside_others: ContextVar[bool] = ContextVar("beside others", default=False)
+
+
+@contextmanager
+def beside_others() -> Iterator[None]:
+    """Read reports in this thread alone, as long as the block: other processes have work for the other cores."""
+    token = _beside_others.set(True)
+    try:
+        yield
+    finally:
+        _beside_others.reset(token)
+
+
+def reads_beside_others() -> bool:
+    """Whether this is inside of `beside_others`."""
+    return _beside_others.get()

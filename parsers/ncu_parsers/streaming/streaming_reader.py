@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from ncu_parsers.derived.opcode_check import Disagreement, notes_on
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced, warnings_of_ncu
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report, StreamedReport
 from ncu_parsers.sources.memory import one_heap
+from ncu_parsers.sources.reading_ahead import reads_beside_others
 from ncu_parsers.sources.sources import DAMAGE, Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, joinable, joined, table_of
@@ -38,18 +38,6 @@ DERIVED_COLUMNS = 60
 """Launches are gathered until their table has so many cells, with so many columns beside their metrics: a table takes
 as many steps for few launches as for many.
 """
-
-_beside_others: ContextVar[bool] = ContextVar("beside others", default=False)
-
-
-@contextmanager
-def beside_others() -> Iterator[None]:
-    """Read reports in this thread alone, as long as the block: other processes have work for the other cores."""
-    token = _beside_others.set(True)
-    try:
-        yield
-    finally:
-        _beside_others.reset(token)
 
 
 class InThisThread(Executor):
@@ -92,7 +80,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 @contextmanager
 def _workers() -> Iterator[tuple[Executor, Executor]]:
     """What makes tables beside this thread, and what writes them."""
-    executor = InThisThread if _beside_others.get() else ThreadPoolExecutor
+    executor = InThisThread if reads_beside_others() else ThreadPoolExecutor
     with one_heap(), executor(WORKERS) as pool, executor(1) as writer:
         yield pool, writer
 

@@ -22,6 +22,7 @@ from ncu_parsers.parquet.writer import write_table, writing_row_groups
 from ncu_parsers.parse import parse
 from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.cell_text import NumberFormat
+from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
@@ -355,7 +356,7 @@ class TestWhatIsStreamed:
         monkeypatch.setattr(streaming_reader, "ThreadPoolExecutor", None)
         wide = [*wide_header((TIME, "us")), *(row(*launch_cells(number), "1.50") for number in range(60))]
         long = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
-        with streaming_reader.beside_others():
+        with beside_others():
             assert_streams_the_same(file_of(tmp_path, wide), tmp_path)
             assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL), *long]), tmp_path)
             broken = [*wide, row(*launch_cells(60), "2,50"), *(row(*launch_cells(61 + n), "3,75") for n in range(9))]

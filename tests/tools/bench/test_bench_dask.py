@@ -30,8 +30,8 @@ pytest.importorskip("distributed", reason="dask's schedulers are not installed (
 
 import itertools
 
+from tests.parsers.datasets.test_dask import Cluster
 from tests.support.installed import needs_torch
-from tests.tools.runs.test_dask import Cluster
 
 pytestmark = [pytest.mark.slow, needs_torch]
 

@@ -16,7 +16,8 @@ from ncu_parsers.schema.operator_columns import THREADS
 from ncu_tools.bench.bench_runs import BenchRun
 from ncu_tools.bench.points_as_runs import OF_FORMULAS, points_of_sweep
 from ncu_tools.cli import run
-from ncu_tools.roofline.load_for_roofline import load_for, load_runs, look_at
+from ncu_tools.cli.reading.runs_of_roofline import load_runs, look_at
+from ncu_tools.roofline.load_for_roofline import load_for
 from ncu_tools.roofline.scene import RUNS
 from ncu_tools.roofline.views import Look
 

@@ -15,6 +15,7 @@ from ncu_launch.files.atomic_files import replacing
 from ncu_launch.files.manifest import DamagedManifest
 from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.tool_failures import ToolFailed, failures
+from ncu_parsers.datasets.dask_engine import GivenUp
 from ncu_parsers.parquet.footer import DamagedFooter
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.memory import TooBig, limit
@@ -23,7 +24,6 @@ from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 
 from ncu_tools.cli import COMMANDS, cli, run
 from ncu_tools.cli.program_options import PROGRAM_OPTIONS
-from ncu_tools.runs.dask_engine import GivenUp
 from tests.conftest import SAMPLES
 
 PARTS = ("It broke.", "It was old.", "Buy another.")

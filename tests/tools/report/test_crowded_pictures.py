@@ -13,6 +13,7 @@ from ncu_tools.bench.scaling import by_group, correlations, series
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
+from ncu_tools.cli.reading.runs_of_roofline import load_runs
 from ncu_tools.report import pictures
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.listing import MOST_RUNS, draw_listing
@@ -21,7 +22,7 @@ from ncu_tools.report.plot.page_size import page_of, size_of
 from ncu_tools.report.plot.roof_lines import draw_ceilings, label_ceilings
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from ncu_tools.report.plot.theme import LIGHT
-from ncu_tools.roofline.load_for_roofline import load_for, load_runs
+from ncu_tools.roofline.load_for_roofline import load_for
 from ncu_tools.roofline.roofline import Look, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import RUNS, Scene, short_names
 from ncu_tools.roofline.scene_builder import scene_of

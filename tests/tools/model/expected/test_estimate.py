@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.ceilings.machine_files import find_machine, unit_of
 from ncu_tools.cli import cli
-from ncu_tools.model.expected.estimate import unit_of
 from tests.support.models.models_here import models_run_here
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Language models through the commands: estimate, bench, profile, layers and expected, and each refusal's exit code.
 
-Tables come from `ncu_tools.cli.option_kinds.language_options`, `ncu_launch.bench.generation_row`, `ncu_tools.bench.generation_points`,
+Tables come from `ncu_tools.cli.option_kinds.language_options`, `ncu_launch.bench.generation_row`, `ncu_tools.model.language.measured_points`,
 `ncu_tools.cli.comparing.expected_generation` and `ncu_tools.cli.comparing.what_ran`.
 """
 
@@ -14,9 +14,9 @@ import pytest
 from ncu_launch.bench.sweep import Sweep, points
 from ncu_parsers.parquet.reader import read_bench
 
-from ncu_tools.bench.generation_points import with_utilisation
 from ncu_tools.ceilings import machine_files
 from ncu_tools.model.language.language_estimate import Types, facts_in, language_estimate
+from ncu_tools.model.language.measured_points import with_utilisation
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.models.models_here import models_run_here
 from tests.support.ran import Ran, ran
@@ -151,7 +151,7 @@ class TestBench:
         unknown, notes = with_utilisation(rows)
         assert all(row.get("mfu") is None for row in unknown) or notes
         machine = machine_files.find_machine("h100-sxm")
-        monkeypatch.setattr("ncu_tools.bench.generation_points._machine", lambda row: machine)
+        monkeypatch.setattr("ncu_tools.model.language.measured_points._machine", lambda row: machine)
         found, notes = with_utilisation(rows)
         for row in found:
             assert 0 < row["mfu"] < 1e-3
@@ -164,7 +164,7 @@ class TestBench:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         machine = machine_files.find_machine("h100-sxm")
-        monkeypatch.setattr("ncu_tools.bench.generation_points._machine", lambda row: machine)
+        monkeypatch.setattr("ncu_tools.model.language.measured_points._machine", lambda row: machine)
         decode = with_utilisation(read_bench(folder / "bench.parquet").to_pylist())[0][1]
         # 3 sequences, 2 steps from 32 tokens on, 2 layers: q, k, v, o, gate, up, down; and the LM head
         matrices = 2 * (64 * 64 + 64 * 32 + 64 * 32 + 64 * 64 + 3 * 64 * 96)

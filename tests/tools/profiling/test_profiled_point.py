@@ -10,7 +10,7 @@ import pytest
 from ncu_parsers.schema.operator_columns import DIALECT
 from ncu_parsers.schema.tables import floats
 
-from ncu_tools.bench.profiled_point import counted
+from ncu_tools.profiling.profiled_point import counted
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
 

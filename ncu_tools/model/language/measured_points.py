@@ -10,8 +10,7 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.targets.language.facts import LanguageFacts
 
 from ncu_tools.ceilings.launch_devices import Device, measured_of
-from ncu_tools.ceilings.machine_files import Machine, machine_of_device
-from ncu_tools.model.expected.estimate import unit_of
+from ncu_tools.ceilings.machine_files import Machine, machine_of_device, unit_of
 from ncu_tools.model.language.step_work import step_work
 from ncu_tools.model.language.utilisation import DEFINITIONS, utilisation
 

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.version import VERSION
+
+from ncu_parsers.datasets import dask_worker_preload
 from ncu_parsers.datasets.engine import attempted, cores
 from ncu_parsers.datasets.process_engine import SAFE_PATH, block_interrupts, environment_now, hide_current_folder
 from ncu_parsers.sources import memory
-
-from ncu_tools.runs import dask_worker_preload
+from ncu_parsers.sources.reading_ahead import beside_others
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -261,8 +262,6 @@ def _work(function: Callable[[Item], Result], items: Sequence[Item], release: st
     """Run `function` on items in a worker; errors become results. Raises `ImportError` if the releases differ."""
     if release != VERSION:
         raise ImportError(f"the worker has ncu-bench {VERSION}, and was asked by {release}")
-    from ncu_parsers.streaming.streaming_reader import beside_others
-
     with beside_others():
         return [attempted(function, item) for item in items]
 

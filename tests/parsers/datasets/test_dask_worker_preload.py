@@ -7,8 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-from ncu_tools.runs.dask_worker_preload import dask_setup
+from ncu_parsers.datasets.dask_worker_preload import dask_setup
 
 
 def test_a_worker_makes_temporary_files_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ from tests.parsers.datasets.test_datasets import bench, shown, sweeps
 dask = pytest.importorskip("dask", reason="dask is not installed (pip install '.[dask]')")
 distributed = pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install '.[dask]')")
 
-from ncu_tools.runs import dask_engine as dask_engines  # noqa: E402 - only where dask is
-from ncu_tools.runs.dask_engine import DaskEngine, dask_engine  # noqa: E402 - only where dask is
+from ncu_parsers.datasets import dask_engine as dask_engines  # noqa: E402 - only where dask is
+from ncu_parsers.datasets.dask_engine import DaskEngine, dask_engine  # noqa: E402 - only where dask is
 
 pytestmark = pytest.mark.slow
 
@@ -312,7 +312,7 @@ def test_after_a_worker_is_killed_nothing_is_lost_or_doubled(
 
 
 def test_a_scheduler_that_does_not_answer_is_an_error(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ncu_tools.runs.dask_engine.SECONDS_TO_ANSWER", 1)
+    monkeypatch.setattr("ncu_parsers.datasets.dask_engine.SECONDS_TO_ANSWER", 1)
     result = bench("hotspots", str(alone), "--dask", "tcp://127.0.0.1:9")
     assert result.exit_code == 1
     assert "No dask scheduler answers at tcp://127.0.0.1:9" in result.stderr
