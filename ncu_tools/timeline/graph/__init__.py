@@ -1,0 +1,1 @@
+"""A recorded step as a graph: what every operation and call waited for, replayed with other times."""

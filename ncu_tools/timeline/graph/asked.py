@@ -1,0 +1,126 @@
+"""What-ifs as users write them: "aten::mm=0.7x", "copies=0", "gap:launch=0", "softmax=10us"."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from ncu_launch.errors import WrongUsage
+from ncu_parsers.timelines.activity.activity import MEMSET, Activity, Integers
+
+from ncu_tools.timeline.graph.critical_path import COMMUNICATION, COPIES, KERNELS, operation_kinds
+from ncu_tools.timeline.graph.operators import OperatorsAround
+from ncu_tools.timeline.graph.replay import Change
+from ncu_tools.timeline.graph.step_graph import Mask, StepGraph
+from ncu_tools.timeline.graph.what_if import (
+    WhatIf,
+    all_of,
+    host_times,
+    launch_gaps,
+    scaled,
+    without,
+    without_host_time,
+)
+from ncu_tools.timeline.intervals import IntervalSet
+
+GAPS = ("gap:launch", "gap:call", "gap:host")
+KINDS = {"kernels": KERNELS, "copies": COPIES, "communication": COMMUNICATION}
+_VALUE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(x|s|ms|us|µs|ns)?", re.IGNORECASE)
+_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
+EXAMPLES = '--what-if "aten::mm=0.7x", "softmax=10us", "copies=0" or "gap:launch=0"'
+
+
+class AskedWhatIfs:
+    """Reads what-ifs of one recording. `call` is the row of the API call of each operation, -1 for none."""
+
+    def __init__(self, activity: Activity, graph: StepGraph, call: Integers, operators: OperatorsAround) -> None:
+        self._activity, self._graph, self._call, self._operators = activity, graph, call, operators
+        self._around = operators.around(call)
+
+    def what_if(self, text: str) -> WhatIf:
+        """The what-if of a text. Raises `WrongUsage` where it is none, or names nothing in the recording."""
+        name, sign, value = text.rpartition("=")
+        found = _VALUE.fullmatch(value.strip())
+        if not sign or not name.strip() or found is None:
+            raise WrongUsage(
+                f"--what-if {text} does not say what takes which time.",
+                "It is a name, =, and a factor, a time of each, or 0 for gone.", f"As in: {EXAMPLES}",
+            )  # fmt: skip
+        number, unit = float(found[1]), (found[2] or "").lower()
+        if unit not in ("", "x") or (not unit and number):
+            if not unit:
+                raise WrongUsage(
+                    f"--what-if {text}: {value} has no unit.", "It may be a factor or a time of each operation.",
+                    f"Write {name}={value}x or {name}={value}us.",
+                )  # fmt: skip
+            return self._timed(name.strip(), text, number * _NS[unit])
+        return self._factor(name.strip(), text, number)
+
+    def _factor(self, name: str, text: str, factor: float) -> WhatIf:
+        graph = self._graph
+        if name == "gap:launch":
+            return WhatIf.of(text, launch_gaps(graph, factor))
+        if name == "gap:call":
+            return WhatIf.of(text, host_times(graph, lambda times: times.call, factor))
+        if name == "gap:host":
+            return WhatIf.of(text, host_times(graph, lambda times: times.rest, factor))
+        rows = np.flatnonzero(self.chosen(name, text))
+        if factor:
+            return WhatIf.of(text, scaled(graph, rows, factor))
+        gone = without(graph, rows)
+        return WhatIf(text, gone, all_of(gone, self.without_operators(rows)))
+
+    def _timed(self, name: str, text: str, lasts: float) -> WhatIf:
+        if name in GAPS:
+            raise WrongUsage(
+                f"--what-if {text}: gaps take a factor, not a time.", "They are of many lengths.",
+                f"As in: {name}=0.5x",
+            )  # fmt: skip
+        rows = np.flatnonzero(self.chosen(name, text))
+        work = self._graph.work[self._graph.operation_node[rows]]
+        return WhatIf.of(text, scaled(self._graph, rows, lasts / np.maximum(work, 1.0)))
+
+    def chosen(self, name: str, text: str) -> Mask:
+        """The operations that a name means: a kind, memsets, or those with it in the name of kernel or operator."""
+        operations = self._activity.operations
+        found: Mask
+        if name in KINDS:
+            found = operation_kinds(self._activity) == KINDS[name]
+        elif name == "memsets":
+            found = operations.kind == MEMSET
+        else:
+            pattern = _pattern(name)
+            by_name = np.array([pattern.search(one) is not None for one in operations.names], np.bool_)
+            found = by_name[operations.name]
+            named = np.array([pattern.search(one) is not None for one in self._activity.ranges.names], np.bool_)
+            if named.any():
+                found = found | self._operators.within(self._around, named)
+        if not found.any():
+            some = ", ".join(list(dict.fromkeys(operations.names))[:3])
+            raise WrongUsage(
+                f"--what-if {text} names no operation.",
+                f"No kind, kernel or operator of the recording has {name} in its name; there are: {some} ...",
+                f"As in: {EXAMPLES}",
+            )
+        return found
+
+    def without_operators(self, rows: Integers) -> Change:
+        """The host time of the innermost operators around these operations' calls is gone too."""
+        around = self._around[rows]
+        return self.without_ranges(np.unique(around[around >= 0]))
+
+    def without_ranges(self, ranges: Integers) -> Change:
+        """The host time in these ranges (rows) is gone."""
+        table, spans = self._activity.ranges, []
+        for thread in np.unique(table.thread[ranges]).tolist():
+            mine = ranges[table.thread[ranges] == thread]
+            spans.append((thread, IntervalSet.union_of(table.start[mine], table.end[mine])))
+        return without_host_time(self._graph, self._activity, spans)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    """A name as a pattern; a text that is none stands for itself."""
+    try:
+        return re.compile(name)
+    except re.error:
+        return re.compile(re.escape(name))

@@ -1,0 +1,121 @@
+"""The API calls of a recording in the order of their threads, and where one thread hands over to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import MISSING, PYTHON, Activity, Integers
+
+from ncu_tools.timeline.graph.step_graph import NONE, Mask, Numbers, graph_facts, numbered
+from ncu_tools.timeline.intervals import IntervalSet
+
+
+@dataclass(frozen=True)
+class HostOrder:
+    """Moments of threads: starts of calls, ends of calls that may block, and the end of what the thread ran last.
+
+    Only threads that launch GPU work or wait for it: a watchdog that asks for events every second pins no step.
+
+    `row` is the call's, -1 for the last. `threads` are process and number, `bounds` where the moments of each begin.
+    `start_of` and `end_of` are the places of the two moments of each call, -1 for none.
+    """
+
+    threads: list[tuple[int, int]]
+    bounds: Integers
+    time: Numbers
+    row: Integers
+    is_end: Mask
+    start_of: Integers
+    end_of: Integers
+
+    @classmethod
+    def of(cls, activity: Activity, launching: Integers, ends: Integers) -> HostOrder:
+        """The moments of the threads that made the calls `launching` (rows); `ends` are calls whose ends count too."""
+        calls = activity.calls
+        ends = ends[calls.end[ends] > calls.start[ends]]
+        pairs, thread = numbered(calls.process, calls.thread)
+        kept = np.unique(thread[np.concatenate([launching, ends])])
+        starts = np.flatnonzero(np.isin(np.arange(len(pairs)), kept)[thread]) if len(pairs) else ends
+        threads = [(pairs[one][0], pairs[one][1]) for one in kept.tolist()]
+        thread = np.searchsorted(kept, thread)  # of threads that are not kept it is not asked
+        lasts = _last_moments(activity, threads, thread[starts], calls.end[starts])
+        time = np.concatenate([calls.start[starts], calls.end[ends], list(lasts.values())]).astype(np.float64)
+        row = np.concatenate([starts, ends, np.full(len(lasts), NONE)]).astype(np.int64)
+        of_thread = np.concatenate([thread[starts], thread[ends], list(lasts)]).astype(np.int64)
+        is_start = np.arange(len(time)) < len(starts)
+        order = np.lexsort((is_start, time, of_thread))
+        bounds = np.searchsorted(of_thread[order], np.arange(len(threads) + 1))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        start_of, end_of = np.full(len(calls), NONE), np.full(len(calls), NONE)
+        start_of[starts] = place[: len(starts)]
+        end_of[ends] = place[len(starts) : len(starts) + len(ends)]
+        return cls(threads, bounds, time[order], row[order], ~is_start[order], start_of, end_of)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The first and the behind-last place of every thread."""
+        return list(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
+
+    def in_calls(self, activity: Activity, origin: int) -> tuple[Numbers, Numbers]:
+        """The time between the moment before and each moment that its thread spent in API calls, and the other time."""
+        within, calls = np.zeros(len(self)), activity.calls
+        since = np.empty(len(self))
+        for first, behind in self.spans:
+            rows = self.row[first:behind][~self.is_end[first:behind]]
+            busy = IntervalSet.union_of(calls.start[rows], calls.end[rows])
+            before = busy.before(self.time[first:behind].astype(np.int64))
+            within[first:behind] = np.diff(before, prepend=0)
+            since[first:behind] = np.diff(self.time[first:behind], prepend=origin)
+        return within, since - within
+
+
+def _last_moments(
+    activity: Activity, threads: list[tuple[int, int]], thread: Integers, end: Integers
+) -> dict[int, int]:
+    """When the last range of each thread ends, where that is after its last call: `thread` and `end` of the calls."""
+    ranges, found = activity.ranges, {}
+    named = ranges.kind != PYTHON
+    for number, (process, one) in enumerate(threads):
+        mine = named & (ranges.thread == one) & (ranges.process == process)
+        last = int(ranges.end[mine].max()) if mine.any() else 0
+        if last > int(end[thread == number].max()):
+            found[number] = last
+    return found
+
+
+def hand_overs(order: HostOrder, device: Integers) -> tuple[Integers, Integers]:
+    """Moments of a thread that wait for a burst of another thread of its process, and the last moments of those bursts.
+
+    The gap before such a moment holds a whole burst of the other thread. `device` is that of what each call launched,
+    `MISSING` for nothing: threads that share no device, as one for each GPU, hand nothing over.
+    """
+    least = graph_facts()["hand_over"]["gap_ns"]
+    bursts, devices = {}, {}
+    for number, (first, behind) in enumerate(order.spans):
+        rows = order.row[first:behind]
+        devices[number] = set(np.unique(device[rows[rows >= 0]]).tolist()) - {MISSING}
+        gap = np.diff(order.time[first:behind], prepend=-np.inf) > least
+        begins = first + np.flatnonzero(gap)
+        bursts[number] = (begins, np.append(begins[1:], behind) - 1)
+    waits, for_what = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number, (begins, _) in bursts.items():
+        best = np.full(len(begins), NONE)
+        ended = np.full(len(begins), -np.inf)
+        before = np.where(np.arange(len(begins)) > 0, order.time[begins - 1], -np.inf)
+        for other, (their_begins, their_lasts) in bursts.items():
+            same_process = order.threads[other][0] == order.threads[number][0]
+            if other == number or not same_process or not devices[other] & devices[number]:
+                continue
+            at = np.searchsorted(order.time[their_lasts], order.time[begins], side="right") - 1
+            inside = (at >= 0) & (order.time[their_begins[at]] >= before)
+            later = inside & (order.time[their_lasts[at]] > ended)
+            best[later], ended[later] = their_lasts[at[later]], order.time[their_lasts[at[later]]]
+        found = best >= 0
+        waits.append(begins[found])
+        for_what.append(best[found])
+    return np.concatenate(waits), np.concatenate(for_what)

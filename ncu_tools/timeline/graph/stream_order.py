@@ -1,0 +1,83 @@
+"""The operations of a recording in the order of their streams, and when each was launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import GpuOperations
+
+from ncu_tools.timeline.graph.step_graph import Integers, Numbers, graph_facts
+
+NEVER = -np.inf
+
+
+@dataclass(frozen=True)
+class StreamOrder:
+    """Operations sorted by stream and start: `row` are their places in the recording, `bounds` where streams begin.
+
+    A stream is one of a context of a GPU. Operations that ran beside each other on one, as nodes of a graph do, are in
+    lanes, each a stream here. `launched` is the start of the call that launched an operation, or, where that is not
+    known, of the last known one before it on its stream; -inf for work in flight at the start.
+    """
+
+    row: Integers
+    bounds: Integers
+    start: Numbers
+    end: Numbers
+    launched: Numbers
+
+    @classmethod
+    def of(cls, operations: GpuOperations, called: Numbers) -> StreamOrder:
+        """The order of all operations; `called` is the start of the call of each, nan for unknown."""
+        keys = np.stack([operations.process, operations.device, operations.context, operations.stream])
+        order = np.lexsort((operations.start, *keys[::-1]))
+        changed = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+        stream = np.concatenate([[0], np.cumsum(changed)]).astype(np.int64)[: len(order)]
+        start, end = operations.start[order].astype(np.float64), operations.end[order].astype(np.float64)
+        lane = _lanes(stream, start, end)
+        if lane.any():
+            by_lane = np.lexsort((np.arange(len(order)), lane, stream))
+            order, stream, lane = order[by_lane], stream[by_lane], lane[by_lane]
+            start, end = start[by_lane], end[by_lane]
+        begins = np.concatenate([[True], (np.diff(stream) != 0) | (np.diff(lane) != 0)])[: len(order)]
+        bounds = np.append(np.flatnonzero(begins), len(order))
+        launched = np.where(np.isnan(called[order]), NEVER, called[order])
+        for first, behind in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            np.maximum.accumulate(launched[first:behind], out=launched[first:behind])
+        return cls(order, bounds, start, end, launched)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def streams(self) -> list[tuple[int, int]]:
+        """The first and the behind-last place of every stream."""
+        return list(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
+
+
+def _lanes(stream: Integers, start: Numbers, end: Numbers) -> Integers:
+    """The lane of each operation on its stream (int64): 0, but where it ran beside others 1, 2 and so on."""
+    lane, allowed = np.zeros(len(stream), np.int64), graph_facts()["stream"]["overlap_ns"]
+    if len(stream) < 2:
+        return lane
+    beyond = end.max() - start.min() + 2 * allowed + 1
+    reached = np.maximum.accumulate(end + stream * beyond)[:-1] - stream[1:] * beyond
+    beside = (reached - start[1:] > allowed) | (end[1:] < reached)
+    beside &= (stream[1:] == stream[:-1]) & (reached > start[1:])
+    for one in np.unique(stream[1:][beside]).tolist():
+        rows = np.flatnonzero(stream == one)
+        lane[rows] = _lanes_of(start[rows].tolist(), end[rows].tolist(), allowed)
+    return lane
+
+
+def _lanes_of(start: list[float], end: list[float], allowed: float) -> list[int]:
+    """The lane of each operation of one stream: the one that was free last."""
+    free: list[float] = []
+    found = []
+    for begun, ended in zip(start, end, strict=True):
+        fitting = [at for at, until in enumerate(free) if until <= begun + allowed and until <= ended]
+        lane = max(fitting, key=free.__getitem__, default=len(free))
+        free[lane : lane + 1] = [ended]
+        found.append(lane)
+    return found

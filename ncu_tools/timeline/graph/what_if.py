@@ -1,0 +1,154 @@
+"""What a step would save if operations took other times, or were gone: replays of its graph with changed times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import Activity, Integers
+
+from ncu_tools.timeline.graph.replay import Change, ReplayTimes, replay, unchanged
+from ncu_tools.timeline.graph.step_graph import Mask, Numbers, StepGraph
+from ncu_tools.timeline.intervals import IntervalSet
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A change by its title; `least` and `most` are its two readings where one question is open, as how much host code
+    goes with an operation, and the same where none is."""
+
+    title: str
+    least: Change
+    most: Change
+
+    @classmethod
+    def of(cls, title: str, change: Change) -> WhatIf:
+        """A what-if with one reading."""
+        return cls(title, change, change)
+
+    def __and__(self, other: WhatIf) -> WhatIf:
+        """Both at once."""
+        return WhatIf(f"{self.title}, {other.title}", all_of(self.least, other.least), all_of(self.most, other.most))
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a recording saves, in ns: the interval over both readings, unexplained waits kept and dropped."""
+
+    low_ns: float
+    high_ns: float
+
+
+def all_of(*changes: Change) -> Change:
+    """Changes one after the other."""
+
+    def change(times: ReplayTimes) -> None:
+        for one in changes:
+            one(times)
+
+    return change
+
+
+def savings(graph: StepGraph, what_ifs: Sequence[WhatIf]) -> list[Saving]:
+    """The saving of each what-if over the whole recording; negative where it makes it longer."""
+    changes: list[Change] = [unchanged]
+    for one in what_ifs:
+        changes += [one.least] if one.least is one.most else [one.least, one.most]
+    ends = [replay(graph, changes, lags=lags).end for lags in (True, False)]
+    saved, at = [end[0] - end for end in ends], 1
+    found = []
+    for one in what_ifs:
+        rows = slice(at, at + (1 if one.least is one.most else 2))
+        at = rows.stop
+        found.append(Saving(float(min(one[rows].min() for one in saved)), float(max(one[rows].max() for one in saved))))
+    return found
+
+
+def scaled(graph: StepGraph, rows: Integers | Mask, factor: float | Numbers) -> Change:
+    """Operations (rows) that take `factor` of their time."""
+    nodes = graph.operation_node[rows]
+
+    def change(times: ReplayTimes) -> None:
+        times.work[nodes] *= factor
+
+    return change
+
+
+def without(graph: StepGraph, rows: Integers | Mask) -> Change:
+    """Operations that are gone, with the gap before each and what their API calls take; the host code stays."""
+    nodes, entries = graph.operation_node[rows], graph.entry_node[rows]
+    calls = _behind_calls(graph, np.arange(len(graph.operation_node))[rows])
+    edges = np.flatnonzero(np.isin(graph.edges.target, nodes) | np.isin(graph.edges.target, entries))
+
+    def change(times: ReplayTimes) -> None:
+        times.work[nodes] = 0.0
+        times.rest[entries] = 0.0
+        times.call[calls] = 0.0
+        times.offset[edges] = -np.inf
+
+    return change
+
+
+def _behind_calls(graph: StepGraph, rows: Integers) -> Integers:
+    """The nodes behind the begins of calls that launched nothing but these operations: their `call` is the call's."""
+    launching = graph.launch[graph.launch >= 0]
+    mine = graph.launching_node(rows)
+    mine = mine[mine >= 0]
+    whole = np.bincount(mine, minlength=len(graph)) == np.bincount(launching, minlength=len(graph))
+    nodes = np.unique(mine[whole[mine]]) + 1
+    nodes = nodes[nodes < len(graph)]
+    found: Integers = nodes[graph.chain[nodes] == graph.chain[nodes - 1]]
+    return found
+
+
+def without_host_time(graph: StepGraph, activity: Activity, spans: Sequence[tuple[int, IntervalSet]]) -> Change:
+    """Threads (their number, and moments of the recording) whose host code and calls in these moments are gone."""
+    calls = activity.calls
+    nodes, in_calls, in_code = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+    for thread, moments in spans:
+        mine = calls.thread == thread
+        calling = moments & IntervalSet.union_of(calls.start[mine], calls.end[mine])
+        for chain in graph.chains:
+            if chain.thread == thread:
+                own = np.arange(chain.first, chain.behind)
+                time = graph.time[own].astype(np.int64) + graph.origin
+                begun = np.concatenate([[graph.origin], time[:-1]])
+                inside, inside_calls = moments.within(begun, time), calling.within(begun, time)
+                some = inside > 0
+                nodes.append(own[some])
+                in_calls.append(_left(graph.call[own], inside_calls)[some])
+                in_code.append(_left(graph.rest[own], inside - inside_calls)[some])
+    behind, calls_left, code_left = (np.concatenate(one) for one in (nodes, in_calls, in_code))
+
+    def change(times: ReplayTimes) -> None:
+        times.call[behind] *= calls_left
+        times.rest[behind] *= code_left
+
+    return change
+
+
+def _left(time: Numbers, gone: Integers) -> Numbers:
+    """The share of each time that is left; of none all."""
+    return np.where(time > 0, 1.0 - np.minimum(gone / np.maximum(time, 1.0), 1.0), 1.0)
+
+
+def launch_gaps(graph: StepGraph, factor: float) -> Change:
+    """The way from a call to its operation, and between queued operations, takes `factor` of its time."""
+    gaps = np.flatnonzero(~graph.is_host & (graph.rest > 0))
+
+    def change(times: ReplayTimes) -> None:
+        times.latency_factor *= factor
+        times.rest[gaps] *= factor
+
+    return change
+
+
+def host_times(graph: StepGraph, part: Callable[[ReplayTimes], Numbers], factor: float) -> Change:
+    """Time of threads, in calls or in host code (`part` chooses the column), takes `factor` of itself."""
+    nodes = np.flatnonzero(graph.is_host)
+
+    def change(times: ReplayTimes) -> None:
+        part(times)[nodes] *= factor
+
+    return change

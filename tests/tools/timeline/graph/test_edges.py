@@ -1,0 +1,293 @@
+"""Each kind of edge of a step's graph, on a recording made for it: what a what-if loses without it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import Activity
+
+from ncu_tools.timeline.graph import step_graph as kinds
+from ncu_tools.timeline.graph.build import expected, step_graph
+from ncu_tools.timeline.graph.replay import replay, unchanged
+from ncu_tools.timeline.graph.step_graph import StepGraph
+from ncu_tools.timeline.graph.what_if import WhatIf, savings, scaled, without
+from tests.support.activities import Call, Operation, copy, recording
+
+US, MS = 1_000, 1_000_000
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def launch(start: int, number: int, thread: int = 70) -> Call:
+    """A launch of 3 us."""
+    return Call(start, start + 3 * US, correlation=number, thread=thread)
+
+
+def chosen(found: Activity, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.flatnonzero([name in found.operations.names[one] for one in found.operations.name.tolist()])
+
+
+def saved(found: Activity, name: str, factor: float) -> tuple[float, float]:
+    """What a recording saves, in us, if the kernels of a name take `factor` of their time."""
+    graph = step_graph(found)
+    one = savings(graph, [WhatIf.of("", scaled(graph, chosen(found, name), factor))])[0]
+    return one.low_ns / US, one.high_ns / US
+
+
+def edges_of(graph: StepGraph, kind: int) -> list[tuple[int, int]]:
+    rows = graph.edges.kind == kind
+    return list(zip(graph.edges.source[rows].tolist(), graph.edges.target[rows].tolist(), strict=True))
+
+
+def test_kernels_of_a_stream_run_one_behind_the_other() -> None:
+    found = recording(
+        [Operation(10 * US, 110 * US, "a", 1), Operation(111 * US, 211 * US, "b", 2)],
+        [launch(0, 1), launch(5 * US, 2)],
+    )
+    assert saved(found, "a", 0.5) == (50, 50)
+
+
+def test_a_kernel_that_the_host_launches_late_gains_nothing_from_the_one_before_it() -> None:
+    found = recording(
+        [Operation(10 * US, 60 * US, "a", 1), Operation(210 * US, 260 * US, "b", 2)],
+        [launch(0, 1), launch(200 * US, 2)],
+    )
+    assert saved(found, "a", 0.5) == (0, 0)
+    assert saved(found, "b", 0.5) == (25, 25)
+
+
+def test_a_kernel_in_line_gains_until_its_own_launch_binds() -> None:
+    found = recording(
+        [Operation(10 * US, 110 * US, "a", 1), Operation(111 * US, 211 * US, "b", 2)],
+        [launch(0, 1), launch(60 * US, 2)],
+    )
+    assert saved(found, "a", 0) == (41, 41)  # b starts 10 us after its call, as on an idle stream
+
+
+class TestCallsThatBlock:
+    def waiting(self, wait: Call, offset: int = 0) -> Activity:
+        """A kernel of 1 ms, a wait for it, and what the host launches then; `offset`: how far clocks are apart."""
+        return recording(
+            [
+                Operation(30 * US + offset, 1010 * US + offset, "long", 1),
+                Operation(1060 * US + offset, 1100 * US + offset, "next", 2),
+            ],
+            [launch(0, 1), wait, launch(1030 * US, 2)],
+        )
+
+    @pytest.mark.parametrize(
+        "name", ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "hipDeviceSynchronize"]
+    )
+    @pytest.mark.parametrize("offset", [0, -20 * US, 9 * US])
+    def test_end_with_what_they_wait_for_whatever_the_clocks(self, name: str, offset: int) -> None:
+        found = self.waiting(Call(20 * US, 1015 * US, name), offset)
+        graph = step_graph(found)
+        assert len(edges_of(graph, kinds.SYNC)) == 1
+        assert not len(graph.unmatched)
+        low, high = saved(found, "long", 0.5)
+        assert low == high == 490
+
+    def test_without_their_edge_a_kernel_gains_nothing_and_the_wait_is_one_for_something_unknown(self) -> None:
+        found = self.waiting(Call(20 * US, 1015 * US, "cudaDeviceSynchronize"))
+        graph = step_graph(found, without={kinds.SYNC})
+        assert savings(graph, [WhatIf.of("", scaled(graph, chosen(found, "long"), 0.5))])[0].high_ns == 0
+        assert graph.unmatched.tolist() == [1]
+
+    def test_a_wait_that_no_operation_ends_is_one_for_something_unknown(self) -> None:
+        graph = step_graph(self.waiting(Call(20 * US, 700 * US, "cudaStreamSynchronize")))
+        assert graph.unmatched.tolist() == [1]
+
+    @pytest.mark.parametrize(
+        ("memory", "direction", "name", "blocks"),
+        [
+            (activity.PAGEABLE, activity.DEVICE_TO_HOST, "cudaMemcpyAsync", True),
+            (activity.PAGEABLE, activity.HOST_TO_DEVICE, "cudaMemcpyAsync", True),
+            (activity.PINNED, activity.DEVICE_TO_HOST, "cudaMemcpyAsync", False),
+            (activity.PINNED, activity.DEVICE_TO_HOST, "cudaMemcpy", True),
+            (activity.UNKNOWN_MEMORY, activity.DEVICE_TO_HOST, "hipMemcpyWithStream", True),
+        ],
+    )
+    def test_a_copy_blocks_by_its_call_and_memory(self, memory: int, direction: int, name: str, blocks: bool) -> None:
+        found = recording(
+            [
+                Operation(10 * US, 1010 * US, "long", 1),
+                copy(1012 * US, 1020 * US, 64, 2, direction=direction, source_memory=memory,
+                     destination_memory=activity.DEVICE_MEMORY),
+                Operation(1040 * US, 1100 * US, "next", 3),
+            ],
+            [launch(0, 1), Call(20 * US, 1022 * US, name, 2), launch(1030 * US, 3)],
+        )  # fmt: skip
+        graph = step_graph(found)
+        assert len(edges_of(graph, kinds.COPY)) == int(blocks)
+        assert saved(found, "long", 0.5)[0] == (500 if blocks else 0)
+
+
+class TestThreads:
+    def forward_and_backward(self) -> Activity:
+        """A thread launches a kernel, waits 1 ms while another launches, and goes on; each shares the GPU."""
+        return recording(
+            [
+                Operation(10 * US, 20 * US, "forward", 1), Operation(500 * US, 520 * US, "backward", 2, stream=7),
+                Operation(1210 * US, 1220 * US, "step", 3),
+            ],
+            [launch(0, 1), launch(490 * US, 2, thread=71), Call(1000 * US, 1002 * US, "cudaEventQuery", thread=71),
+             launch(1200 * US, 3)],
+        )  # fmt: skip
+
+    def test_hand_over_to_each_other_in_their_gaps(self) -> None:
+        graph = step_graph(self.forward_and_backward())
+        assert len(edges_of(graph, kinds.HAND_OVER)) == 2
+        assert replay(graph, [unchanged], lags=True).end[0] == graph.length
+
+    def test_that_use_different_gpus_hand_nothing_over(self) -> None:
+        found = self.forward_and_backward()
+        found.operations.device[chosen(found, "backward")] = 1
+        assert not edges_of(step_graph(found), kinds.HAND_OVER)
+
+    def test_that_launch_nothing_pin_no_step(self) -> None:
+        found = recording(
+            [Operation(10 * US, 910 * US, "a", 1)],
+            [launch(0, 1), Call(900 * US, 901 * US, "cudaEventQuery", thread=99)],
+        )
+        graph = step_graph(found)
+        assert [one.thread for one in graph.chains if one.is_host] == [70]
+        assert saved(found, "a", 0.5) == (450, 450)
+
+
+def test_a_launch_into_a_full_queue_returns_when_an_operation_starts() -> None:
+    count, depth, length = 1500, 1000, 100 * US
+    operations, calls, at = [], [], 0
+    for number in range(count):
+        begun, started = at, 10 * US + (number - depth) * length
+        at = max(at + 3 * US, started)
+        operations.append(Operation(10 * US + number * length, 10 * US + (number + 1) * length, "k", number))
+        calls.append(Call(begun, at, correlation=number))
+        at += 2 * US
+    graph = step_graph(recording(operations, calls))
+    found = edges_of(graph, kinds.FULL_QUEUE)
+    assert found
+    assert all(graph.is_host[target] and not graph.is_host[source] for source, target in found)
+    assert saved(recording(operations, calls), "k", 0.5)[0] > 0.45 * graph.length / US
+
+
+class TestEvents:
+    def two_streams(self, *waits: Call) -> Activity:
+        return recording(
+            [Operation(10 * US, 510 * US, "first", 1, stream=7), Operation(513 * US, 600 * US, "second", 2, stream=8)],
+            [launch(0, 1), *waits, launch(20 * US, 2)],
+        )
+
+    def test_a_stream_behind_a_wait_starts_as_another_one_ends(self) -> None:
+        found = self.two_streams(Call(10 * US, 11 * US, "cudaStreamWaitEvent"))
+        graph = step_graph(found)
+        assert len(edges_of(graph, kinds.EVENT)) == graph.inferred == 1
+        assert saved(found, "first", 0.5) == (250, 250)
+
+    def test_without_a_wait_nothing_is_inferred_and_the_interval_shows_it(self) -> None:
+        found = self.two_streams()
+        assert not edges_of(step_graph(found), kinds.EVENT)
+        low, high = saved(found, "first", 0.5)
+        assert low == 0  # the wait is kept
+        assert high == 250  # and dropped
+
+    def test_an_unexplained_wait_is_a_lag(self) -> None:
+        graph = step_graph(self.two_streams())
+        assert graph.lag.max() == 483 * US
+        assert (graph.lag >= 0).all()
+
+
+def test_work_in_flight_at_the_start_is_in_line_and_released_at_once() -> None:
+    found = recording([Operation(0, 500 * US, "early"), Operation(501 * US, 700 * US, "late", 1)], [launch(50 * US, 1)])
+    graph = step_graph(found)
+    assert graph.no_launch == 1
+    assert saved(found, "early", 0.5) == (250, 250)
+
+
+def test_a_wait_holds_for_work_launched_before_the_recording() -> None:
+    found = recording(
+        [Operation(0, 500 * US, "early"), Operation(520 * US, 700 * US, "late", 1)],
+        [Call(1 * US, 505 * US, "cudaDeviceSynchronize"), launch(510 * US, 1)],
+    )
+    assert saved(found, "early", 0.5)[0] == 250
+
+
+def test_nodes_of_a_graph_follow_its_launch_and_each_other() -> None:
+    nodes = [
+        Operation(10 * US + at * 20 * US, 29 * US + at * 20 * US, f"node{at}", 1)._replace(stream=7) for at in range(4)
+    ]
+    found = recording(nodes, [Call(0, 8 * US, "cudaGraphLaunch", 1)])
+    graph = step_graph(found)
+    assert (graph.launch[graph.operation_node] == graph.launch[graph.operation_node[0]]).all()
+    low, high = saved(found, "node1", 0.0)
+    assert low == high == 19
+
+
+def test_nodes_that_run_beside_each_other_on_one_stream_are_lanes() -> None:
+    found = recording(
+        [Operation(10 * US, 300 * US, "long", 1), Operation(12 * US, 40 * US, "beside", 1)],
+        [Call(0, 8 * US, "cudaGraphLaunch", 1)],
+    )
+    graph = step_graph(found)
+    assert sum(not one.is_host for one in graph.chains) == 2
+    assert saved(found, "long", 0.5) == (145, 145)
+
+
+class TestCollectives:
+    def late_rank(self) -> Activity:
+        """GPU 1 arrives 400 us behind GPU 0 at a collective that transfers for 100 us."""
+        return recording(
+            [
+                Operation(10 * US, 100 * US, "short", 1, device=0), Operation(10 * US, 500 * US, "long", 2, device=1),
+                Operation(101 * US, 601 * US, NCCL, 3, device=0), Operation(501 * US, 601 * US, NCCL, 4, device=1),
+            ],
+            [launch(0, 1), launch(0, 2, thread=71), launch(5 * US, 3), launch(5 * US, 4, thread=71)],
+        )  # fmt: skip
+
+    def test_wait_for_the_last_rank_to_arrive(self) -> None:
+        found = self.late_rank()
+        graph = step_graph(found)
+        assert len(edges_of(graph, kinds.COLLECTIVE)) == 2
+        assert sorted(graph.work[graph.operation_node[chosen(found, "nccl")]].tolist()) == [100 * US, 100 * US]
+        assert saved(found, "long", 0.5) == (245, 245)
+        assert saved(found, "short", 0.5) == (0, 0)
+
+    def test_without_them_only_the_transfer_and_the_wait_for_each_other_are_gone(self) -> None:
+        found = self.late_rank()
+        graph = step_graph(found)
+        gone = savings(graph, [WhatIf.of("", without(graph, chosen(found, "nccl")))])[0]
+        assert gone.low_ns == pytest.approx(101 * US)
+
+    def test_on_clocks_that_are_apart_are_still_one(self) -> None:
+        found = self.late_rank()
+        for column in (found.operations.start, found.operations.end):
+            column[found.operations.device == 1] -= 20 * US
+        graph = step_graph(found)
+        assert len(edges_of(graph, kinds.COLLECTIVE)) == 2
+        assert replay(graph, [unchanged], lags=True).end[0] == graph.length
+
+
+def test_a_kernel_launched_ahead_of_the_end_of_the_one_before_it_does_not_end_before_it() -> None:
+    found = recording(
+        [Operation(10 * US, 110 * US, "a", 1), Operation(108 * US, 111 * US, "b", 2)], [launch(0, 1), launch(5 * US, 2)]
+    )
+    graph = step_graph(found)
+    assert replay(graph, [unchanged], lags=True).end[0] == 111 * US
+    short = replay(graph, [scaled(graph, chosen(found, "b"), 0.1)], lags=True).end[0]
+    assert short == 110 * US
+
+
+def test_edges_that_go_round_are_dropped_and_counted() -> None:
+    found = recording([Operation(10 * US, 110 * US, "a", 1)], [launch(0, 1)])
+    graph = step_graph(found)
+    from dataclasses import replace
+
+    from ncu_tools.timeline.graph.schedule import scheduled
+
+    back = kinds.Edges(
+        np.array([kinds.SYNC], np.int8), graph.operation_node.astype(np.int32), np.array([0], np.int32),
+        np.zeros(1), np.ones(1, np.bool_),
+    )  # fmt: skip
+    round_ = scheduled(replace(graph, edges=back))
+    assert round_.dropped == 1
+    assert round_.segments[:, 2].max() == len(graph)
+    assert np.isfinite(expected(round_)).all()

@@ -1,0 +1,133 @@
+"""What users ask of a step, and what is said of how far the answer can be believed."""
+
+from __future__ import annotations
+
+import pytest
+from ncu_launch.errors import WrongUsage
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import Activity
+
+from ncu_tools.timeline.graph.asked import AskedWhatIfs
+from ncu_tools.timeline.graph.build import step_graph
+from ncu_tools.timeline.graph.critical_path import COMMUNICATION, HOST_CODE, KERNELS, WAITS, critical_path
+from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY, REFUSED, SOUND, evidence
+from ncu_tools.timeline.graph.operators import OperatorsAround
+from ncu_tools.timeline.graph.what_if import Saving, savings
+from ncu_tools.timeline.launch_links import launching_calls
+from tests.support.activities import Call, Operation, Range, recording
+
+US, MS = 1_000, 1_000_000
+
+
+def step() -> Activity:
+    """Two operators on the host, 100 us each, with a kernel of 60 us each, in a step that the host bounds."""
+    calls = [Call(80 * US, 90 * US, correlation=1), Call(190 * US, 200 * US, correlation=2)]
+    operators = [
+        Range(10 * US, 95 * US, "aten::linear", activity.OPERATOR), Range(20 * US, 92 * US, "aten::mm", activity.OPERATOR),
+        Range(110 * US, 205 * US, "aten::add", activity.OPERATOR),
+    ]  # fmt: skip
+    return recording(
+        [Operation(100 * US, 160 * US, "gemm", 1), Operation(210 * US, 270 * US, "vectorized_add", 2)],
+        [Call(0, 0, "cudaGetDevice"), *calls], operators,
+    )  # fmt: skip
+
+
+def asked(found: Activity, *texts: str) -> list[Saving]:
+    call = launching_calls(found)
+    graph = step_graph(found, call)
+    reader = AskedWhatIfs(found, graph, call, OperatorsAround(found))
+    return savings(graph, [reader.what_if(one) for one in texts])
+
+
+class TestWhatIfs:
+    def test_name_kernels_operators_and_kinds(self) -> None:
+        found = step()
+        add, linear, kernels = asked(found, "vectorized_add=0.5x", "aten::linear=0.5x", "kernels=0.5x")
+        assert (add.low_ns, linear.low_ns, kernels.low_ns) == (30 * US, 0, 30 * US)
+
+    def test_give_every_operation_a_time(self) -> None:
+        (one,) = asked(step(), "kernels=10us")
+        assert one.low_ns == one.high_ns == 50 * US
+
+    def test_of_what_is_gone_leave_open_how_much_host_code_goes_with_it(self) -> None:
+        (one,) = asked(step(), "aten::mm=0")
+        assert one.low_ns == 10 * US  # the call
+        assert one.high_ns == 72 * US  # its operator
+
+    def test_name_gaps_of_three_kinds(self) -> None:
+        launch, call, host = asked(step(), "gap:launch=0", "gap:call=0", "gap:host=0")
+        assert launch.high_ns == 20 * US
+        assert call.high_ns == 10 * US
+        assert host.high_ns == 129 * US  # then the kernels run one behind the other
+
+    def test_may_be_asked_together(self) -> None:
+        found = step()
+        call = launching_calls(found)
+        graph = step_graph(found, call)
+        reader = AskedWhatIfs(found, graph, call, OperatorsAround(found))
+        host, kernels = reader.what_if("gap:host=0"), reader.what_if("kernels=0.5x")
+        alone = [one.high_ns for one in savings(graph, [host, kernels])]
+        (both,) = savings(graph, [host & kernels])
+        assert (host & kernels).title == "gap:host=0, kernels=0.5x"
+        assert both.high_ns > max(alone)
+
+    @pytest.mark.parametrize(
+        "text", ["aten::mm", "aten::mm=", "=0", "aten::mm=fast", "aten::mm=3", "gap:host=3us", "no_such_kernel=0.5x"]
+    )
+    def test_that_say_nothing_are_refused_with_an_example(self, text: str) -> None:
+        with pytest.raises(WrongUsage) as error:
+            asked(step(), text)
+        assert "=" in str(error.value)
+
+    def test_take_a_name_that_is_no_pattern_as_text(self) -> None:
+        found = recording([Operation(0, 10 * US, "void f(int")])
+        assert asked(found, "f(int=0.5x")[0].high_ns == 5 * US
+
+
+class TestCriticalPath:
+    def test_goes_through_the_host_where_it_binds(self) -> None:
+        found = step()
+        path = critical_path(step_graph(found), found)
+        assert path.by_kind[HOST_CODE] == 180 * US
+        assert path.by_kind[KERNELS] == 60 * US
+        assert path.work.tolist() == [0, 60 * US]
+        assert [one.chain for one in path.stretches] == [0, 1]
+
+    def test_counts_communication_apart(self) -> None:
+        found = recording([Operation(0, 9 * US, "ncclKernel_AllReduce")])
+        assert critical_path(step_graph(found), found).by_kind[COMMUNICATION] == 9 * US
+
+    def test_shows_waits_that_nothing_explains(self) -> None:
+        found = recording([Operation(0, 10 * US, "a"), Operation(90 * US, 100 * US, "b")])
+        assert critical_path(step_graph(found), found).by_kind[WAITS] == 79 * US
+
+
+class TestEvidence:
+    def of(self, found: Activity) -> tuple[str, str]:
+        graph = step_graph(found)
+        one = evidence(graph, found, critical_path(graph, found))
+        return one.level, one.why
+
+    def test_of_a_recording_that_explains_itself_says_nothing(self) -> None:
+        assert self.of(step()) == (SOUND, "")
+
+    def test_with_much_unexplained_time_refuses_and_names_what_is_missing(self) -> None:
+        level, why = self.of(recording([Operation(0, 10 * US, "a"), Operation(90 * US, 100 * US, "b")]))
+        assert level == REFUSED
+        assert "the recording lacks the calls that launched 2 of 2 operations" in why
+        assert "no saving is given" in why
+
+    def test_with_a_little_gives_bounds_only(self) -> None:
+        level, why = self.of(recording([Operation(0, 89 * US, "a"), Operation(100 * US, 110 * US, "b")]))
+        assert level == BOUNDS_ONLY
+        assert "10 µs of the critical path, 9.1 %, wait for something unknown" in why
+
+    def test_counts_a_wait_that_no_operation_ends(self) -> None:
+        found = recording(
+            [Operation(10 * US, 100 * US, "a", 1), Operation(1010 * US, 1100 * US, "b", 2)],
+            [Call(0, 3 * US, correlation=1), Call(5 * US, 900 * US, "cudaEventSynchronize"),
+             Call(1000 * US, 1003 * US, correlation=2)],
+        )  # fmt: skip
+        level, why = self.of(found)
+        assert level == REFUSED
+        assert "what 1 waiting call waited for" in why
