@@ -15,7 +15,7 @@ from ncu_tools.kernels.names.categories import categories_in
 from ncu_tools.kernels.names.uncategorised import Uncategorised
 from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
 from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK
-from ncu_tools.model.layers.layers import NEEDED, condensed
+from ncu_tools.model.layers.layers import NEEDED, LayerRows
 from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.runs.partition_sums import in_batches, notes_of_reports, sums_of_run
 from ncu_tools.runs.run import Run
@@ -25,12 +25,12 @@ OF_LAYERS = {*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz", "grid", "block"}
 
 @dataclass
 class LayerSums(MergedByField):
-    """The condensed launches of a run (see `layers.condensed`), their conditions, and notes on reading.
+    """The launches of a run as rows for its layers, their conditions, and notes on reading.
 
     Memory grows with kernels x modules x iterations, not with the number of ranks.
     """
 
-    table: pa.Table | None = None
+    layers: LayerRows = field(default_factory=LayerRows)
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)
     work: LayerWork = field(default_factory=LayerWork)
@@ -40,23 +40,12 @@ class LayerSums(MergedByField):
         self.observed.add(table)
         self.reports |= notes_of_reports(table)
         self.work.add(table)
-        self._append(condensed(table))
-
-    def merge(self, other: LayerSums) -> None:
-        """Merge later launches into these."""
-        super().merge(other)
-        if other.table is not None:
-            self._append(other.table)
+        self.layers.add(table)
 
     @property
     def launches(self) -> pa.Table:
-        """The condensed launches. Raises `ValueError` before any were added."""
-        if self.table is None:
-            raise ValueError("no launches were added")
-        return self.table
-
-    def _append(self, more: pa.Table) -> None:
-        self.table = more if self.table is None else condensed(_joined(self.table, more))
+        """The rows as a table of launches."""
+        return self.layers.table()
 
 
 @dataclass
@@ -76,10 +65,6 @@ class CategorySums(LayerSums):
         for name, values in replaced.items():
             table = table.set_column(table.schema.get_field_index(name), name, values)
         super().add(table)
-
-
-def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
-    return pa.concat_tables([table, more], promote_options="permissive").unify_dictionaries().combine_chunks()
 
 
 def layers_of_run(run: Run) -> LayerSums:

@@ -11,18 +11,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import short_name
+from ncu_parsers.schema.tables import drop_failed, short_name
 
 from ncu_tools.compare.same_work import OtherWork
+from ncu_tools.kernels.grouping import NO_MODULE
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.names.readable_names import readable_name
-from ncu_tools.model.layers.layers import NO_MODULE, WHOLE, drop_failed
-from ncu_tools.numbers.merged_by_field import MergedByField
+from ncu_tools.model.layers.layers import WHOLE
+from ncu_tools.numbers.row_sums import RowSums, Sum
 
 Row = tuple[str, str]
 """Phase ("" for none) and module; that of all launches is `ALL`."""
@@ -31,42 +32,53 @@ Launches = defaultdict[tuple[str, Hashable], float]
 """Kernel, and its grid and block -> launches."""
 
 
-@dataclass
-class LayerWork(MergedByField):
+class WorkRow(NamedTuple):
+    """What launches have in common that are counted together; None where it is not known."""
+
+    phase: str | None
+    module: str | None
+    kernel: str | None
+    grid: Hashable
+    block: Hashable
+
+
+class LayerWork(RowSums[WorkRow]):
     """The launches of each kernel with one grid and block, by phase and module, and the iterations of a run."""
 
-    launches: defaultdict[Row, Launches] = field(default_factory=lambda: defaultdict(_none))
-    iterations: set[float] = field(default_factory=set)
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches = Sum(self.rows)
+        self.iterations: set[float] = set()
 
     def add(self, table: pa.Table) -> None:
         """Add launches; failed ones are left out."""
         table = drop_failed(table)
         named = tables.floats(table, "iteration")
         self.iterations |= set(named[~np.isnan(named)].tolist())
-        columns = [tables.codes(table, name) for name in ("phase", "module", "kernel_name")]
-        shapes = [tables.list_codes(table, name) for name in ("grid", "block")]
-        codes = np.stack([*(own.astype(np.int64) for own, _ in columns), *(own for own, _ in shapes)])
+        columns: list[tuple[Any, list[Any]]] = [
+            tables.codes(table, name) for name in ("phase", "module", "kernel_name")
+        ]
+        columns += [tables.list_codes(table, name) for name in ("grid", "block")]
+        codes = np.stack([own.astype(np.int64) for own, _ in columns])
         keys, place = np.unique(codes, axis=1, return_inverse=True)
-        counts = np.bincount(place.reshape(-1), tables.launch_counts(table), keys.shape[1])
-        phases, modules, names = (words for _, words in columns)
-        grids, blocks = (lists for _, lists in shapes)
-        for (phase, module, name, grid, block), count in zip(keys.T.tolist(), counts.tolist(), strict=True):
-            row = phases[phase] or "", modules[module] or NO_MODULE
-            self.launches[row][names[name] or "?", (grids[grid], blocks[block])] += count
+        titles = [
+            WorkRow(*(words[code] for code, (_, words) in zip(key, columns, strict=True))) for key in keys.T.tolist()
+        ]
+        self.rows.use(titles, place.reshape(-1))
+        self.launches.count(tables.launch_counts(table))
 
     @property
     def knows_shapes(self) -> bool:
         """True if a launch has a grid."""
-        return any(shape != (None, None) for launches in self.launches.values() for _, shape in launches)
+        return any((row.grid, row.block) != (None, None) for row in self.titles)
 
-    def rows(self, *, with_shapes: bool) -> dict[Row, Launches]:
+    def by_layer(self, *, with_shapes: bool) -> dict[Row, Launches]:
         """The launches in an iteration of each layer with all below it, and of the run."""
         found: defaultdict[Row, Launches] = defaultdict(_none)
-        for (phase, module), launches in self.launches.items():
-            for (name, shape), count in launches.items():
-                key = normalised_name(name), shape if with_shapes else None
-                for row in (ALL, *((phase, one) for one in _with_those_above(module))):
-                    found[row][key] += count / max(1, len(self.iterations))
+        for row, count in zip(self.titles, self.launches.values.tolist(), strict=True):
+            key = normalised_name(row.kernel or "?"), (row.grid, row.block) if with_shapes else None
+            for layer in (ALL, *((row.phase or "", one) for one in _with_those_above(row.module or NO_MODULE))):
+                found[layer][key] += count / max(1, len(self.iterations))
         return found
 
 
@@ -82,7 +94,7 @@ def _with_those_above(module: str) -> Iterator[str]:
 def other_work_of_rows(base: LayerWork, new: LayerWork) -> dict[Row, OtherWork]:
     """For each row that both runs have, and for `ALL`, the kernels in which they did not do the same work."""
     with_shapes = base.knows_shapes and new.knows_shapes
-    ours, theirs = (run.rows(with_shapes=with_shapes) for run in (base, new))
+    ours, theirs = (run.by_layer(with_shapes=with_shapes) for run in (base, new))
     by_iteration = bool(base.iterations and new.iterations)
     return {row: _between(ours[row], theirs[row], by_iteration) for row in ours if row in theirs}
 

@@ -21,6 +21,7 @@ from ncu_tools.kernels.names.kernel_titles import names_nothing, short_title
 from ncu_tools.kernels.operator_work import operator_titles
 
 Keys = npt.NDArray[np.int64]
+NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
 NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
 UNKNOWN_REPORT, UNKNOWN_DEVICE = "(report not known)", "(device not known)"
 
@@ -43,6 +44,11 @@ def rows_of(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
     number_of[found] = np.arange(found.size)
     pairs = zip((found // len(devices)).tolist(), (found % len(devices)).tolist(), strict=True)
     return number_of[each], [row_key(titles[title], devices[device]) for title, device in pairs]
+
+
+def module_at_depth(module: str, depth: int | None) -> str:
+    """The module itself, or its ancestor `depth` levels below the model if it lies deeper."""
+    return module if depth is None else ".".join(module.split(".")[: depth + 1])
 
 
 def launches_of(row: Hotspot, table: pa.Table) -> npt.NDArray[np.bool_]:

@@ -7,8 +7,6 @@ them once.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
@@ -24,8 +22,8 @@ from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS, Floats
 
 from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
-from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.number_format import percent
+from ncu_tools.numbers.row_sums import RowSums, Sum
 
 OPERATOR, OPERATION, SHAPES = "operator", "operation", "shapes"
 OF_INPUTS = "inputs "
@@ -137,17 +135,18 @@ def _alike_calls(table: pa.Table, numbers: Rows, titles: list[str], rows: Rows) 
     return found
 
 
-class WorkCoverage(MergedByField):
-    """How much of the time of a trace's kernels has FLOPs, and which operators have none; a stretch at a time.
+class WorkCoverage(RowSums[str]):
+    """How much of the time of a trace's kernels has FLOPs, and by operator how much has none; a stretch at a time.
 
     Kernels of collectives are communication: no operator's FLOPs are missing there.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.seconds = self.known = self.communication = 0.0
         self.estimated = self.counted = self.apart = 0
         self.is_joined = False
-        self.unknown: defaultdict[str, float] = defaultdict(float)
+        self._unknown = Sum(self.rows)
 
     def add(self, table: pa.Table, seconds: Floats) -> None:
         """Take the next launches, with the time that each row stands for in seconds."""
@@ -172,11 +171,9 @@ class WorkCoverage(MergedByField):
         communicates = np.array([category_of(name or "") == COMMUNICATION for name in kernel_names], bool)[kernels]
         self.communication += float(seconds[timed & ~known & communicates].sum())
         missing = timed & ~known & ~communicates
-        without = np.isnan(tables.floats(table, OPERATOR_CALL))
-        self.unknown[WITHOUT_OPERATOR] += float(seconds[missing & without].sum())
-        rest = missing & ~without
-        for name, amount in zip(names, np.bincount(codes[rest], seconds[rest], len(names)).tolist(), strict=True):
-            self.unknown[name or WITHOUT_OPERATOR] += amount
+        titles = [WITHOUT_OPERATOR, *(name or WITHOUT_OPERATOR for name in names)]
+        self.rows.use(titles, np.where(np.isnan(tables.floats(table, OPERATOR_CALL)), 0, codes + 1))
+        self._unknown.add(seconds, missing)
 
     def notes(self) -> list[str]:
         """In sentences; none for runs without a trace, and for traces that were joined with counts."""
@@ -202,7 +199,8 @@ class WorkCoverage(MergedByField):
     def _missing(self) -> str:
         """The share of communication, and operators whose FLOPs are not known with theirs, the longest first."""
         apart = f", {percent(self.communication / self.seconds)} is communication" if self.communication else ""
-        found = sorted(((-amount, name) for name, amount in self.unknown.items() if amount > 0))
+        amounts = zip(self._unknown.values.tolist(), self.titles, strict=True)
+        found = sorted((-amount, name) for amount, name in amounts if amount > 0)
         if not found:
             return apart
         named = [f"{name} {percent(-amount / self.seconds)}" for amount, name in found[:MOST_NAMED]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,22 +10,26 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.kernels.names.categories import OTHER, decision_of
 from ncu_tools.kernels.names.kernel_titles import function_path
-from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.number_format import percent
+from ncu_tools.numbers.row_sums import RowSums, Sum
 
 MOST_NAMED = 4
 
 
-class Uncategorised(MergedByField):
-    """Times of the kernels of a run that are in no category, in s, added in batches of launches.
+class NoCategory(NamedTuple):
+    """A kernel of no category: its kind, as FFT, where that `is_kind`, else the name of its function."""
 
-    `kinds` are those whose kind is known, as FFT, and none of the categories; `names` are all others.
-    """
+    name: str
+    is_kind: bool
+
+
+class Uncategorised(RowSums[NoCategory]):
+    """Times of the kernels of a run that are in no category, in s, added in batches of launches."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seconds = 0.0
-        self.names: defaultdict[str, float] = defaultdict(float)
-        self.kinds: defaultdict[str, float] = defaultdict(float)
+        self._times = Sum(self.rows)
 
     def add(self, launches: pa.Table) -> None:
         """Add launches; failed ones, and those without a time, count for nothing."""
@@ -36,24 +40,29 @@ class Uncategorised(MergedByField):
         codes, names = tables.codes(launches, "kernel_name")
         of_operators, operators = tables.codes(launches, "operator")
         pairs, numbers = np.unique(codes.astype(np.int64) * len(operators) + of_operators, return_inverse=True)
-        for pair, time in zip(pairs.tolist(), np.bincount(numbers, seconds, len(pairs)).tolist(), strict=True):
-            name = names[pair // len(operators)] or "?"
-            decision = decision_of(name, operators[pair % len(operators)])
-            if decision.category == OTHER and time:
-                (self.kinds if decision.kind else self.names)[decision.kind or function_path(name)] += time
+        found = [_without_category(names[pair // len(operators)] or "?", operators[pair % len(operators)])
+                 for pair in pairs.tolist()]  # fmt: skip
+        mine = np.array([one is not None for one in found], bool)[numbers]
+        self.rows.use([one or NOTHING for one in found], numbers)
+        self._times.add(seconds, mine)
 
     def notes(self) -> list[str]:
         """In sentences; none where every kernel has a category, or no time is known."""
         if not self.seconds:
             return []
         notes = []
-        if self.names:
-            share = percent(sum(self.names.values()) / self.seconds)
-            notes.append(f"{share} of the time is in kernels whose names say no category: {self._largest(self.names)}")
-        if self.kinds:
-            share = percent(sum(self.kinds.values()) / self.seconds)
-            notes.append(f"{share} of the time is of kinds that are no category: {self._largest(self.kinds)}")
+        sentences = {False: "in kernels whose names say no category", True: "of kinds that are no category"}
+        for is_kind, sentence in sentences.items():
+            times = self.times(is_kind=is_kind)
+            if times:
+                share = percent(sum(times.values()) / self.seconds)
+                notes.append(f"{share} of the time is {sentence}: {self._largest(times)}")
         return notes
+
+    def times(self, *, is_kind: bool) -> dict[str, float]:
+        """The times above 0 of kernels whose kind is known, or of all others, by `NoCategory.name`."""
+        found = zip(self.titles, self._times.values.tolist(), strict=True)
+        return {row.name: time for row, time in found if row.is_kind == is_kind and time}
 
     def _largest(self, times: dict[str, float]) -> str:
         ordered = sorted(times.items(), key=lambda one: (-one[1], one[0]))
@@ -62,6 +71,18 @@ class Uncategorised(MergedByField):
         if rest:
             named.append(f"{len(rest)} more {percent(sum(time for _, time in rest) / self.seconds)}")
         return ", ".join(named)
+
+
+NOTHING = NoCategory("", is_kind=False)
+"""The row of all kernels that have a category; nothing is added to it."""
+
+
+def _without_category(kernel: str, operator: str | None) -> NoCategory | None:
+    """The row of a kernel; None if it has a category."""
+    decision = decision_of(kernel, operator)
+    if decision.category != OTHER:
+        return None
+    return NoCategory(decision.kind or function_path(kernel), is_kind=bool(decision.kind))
 
 
 def notes_on_other(launches: pa.Table) -> list[str]:

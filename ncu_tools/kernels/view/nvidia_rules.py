@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.kernel_row import title_and_device
-from ncu_tools.numbers.merged_by_field import MergedByField
+from ncu_tools.numbers.row_sums import Accumulator, Keys, RowSums, Seen, Sum
 from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, in_batches, notes_of_reports, sums_of_run
 from ncu_tools.runs.run import Run
 
@@ -115,53 +116,52 @@ class RankedRule:
     device: str | None = None
 
 
-@dataclass
-class _Told:
-    """What is added up of one message on the launches of one kernel; `longest` is the time of the launch it is of."""
+class RuleRow(NamedTuple):
+    """What messages have in common that are the same one: `shape` is the first sentence without its numbers."""
 
-    said: RuleMessage
-    longest: float = -1.0
-    launches: float = 0.0
-    seconds: float = 0.0
-    saved: float = 0.0
-    estimates: float = 0.0
-    untimed: int = 0
-    metrics: dict[str, None] = field(default_factory=dict)
-
-    def add(self, said: RuleMessage, weight: float, seconds: float) -> None:
-        """Add a launch, of so many invocations and seconds."""
-        if math.isnan(seconds):
-            self.untimed += 1
-        else:
-            self.seconds += seconds
-            self.saved += seconds * (said.speedup or 0.0) / 100
-        if seconds > self.longest:
-            self.said, self.longest = said, seconds
-        self.launches += weight
-        self.estimates += weight * (said.speedup or 0.0)
-        self.metrics |= dict.fromkeys(said.metrics)
-
-    def merge(self, other: _Told) -> None:
-        """Merge what is known of later launches."""
-        if other.longest > self.longest:
-            self.said, self.longest = other.said, other.longest
-        for name in ("launches", "seconds", "saved", "estimates", "untimed"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.metrics |= other.metrics
+    kernel: str
+    rule: str
+    section: str
+    speedup_type: str
+    shape: str
 
 
-class RuleSums(MergedByField):
+class _OfLongest(Accumulator):
+    """The message of each row on the launch that took longest, of several the first."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[float, RuleMessage]] = {}
+
+    def add(self, row: int, seconds: float, said: RuleMessage) -> None:
+        """Take the message on a launch; NaN seconds are shorter than any."""
+        longest, _ = self._found.setdefault(row, (-1.0, said))
+        if seconds > longest:
+            self._found[row] = seconds, said
+
+    def merge(self, other: _OfLongest, numbers: Keys) -> None:
+        """See `Accumulator.merge`."""
+        for row, (seconds, said) in other._found.items():
+            self.add(int(numbers[row]), seconds, said)
+
+    def of(self, row: int) -> RuleMessage:
+        """The message of a row."""
+        return self._found[row][1]
+
+
+class RuleSums(RowSums[RuleRow]):
     """Messages of rules by kernel, added in batches of launches; `group` is one of `hotspots.GROUPS`.
 
     Messages whose first sentences differ only in their numbers are the same one. Failed launches are left out.
     """
 
     def __init__(self, group: str) -> None:
+        super().__init__()
         self.reports: dict[str, None] = {}
         self.seconds = 0.0
         self.launches = self.with_rules = self.informing = 0
         self._group = group
-        self._told: dict[tuple[str, ...], _Told] = {}
+        self._said, self._metrics = _OfLongest(), Seen[str]()
+        self._launches, self._untimed, self._seconds, self._saved, self._estimates = (Sum(self.rows) for _ in range(5))
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
@@ -171,66 +171,77 @@ class RuleSums(MergedByField):
         seconds = tables.floats(table, "duration_ns") / 1e9 * weight
         self.seconds += float(np.nansum(seconds))
         self.launches += int((weight > 0).sum())
+        found: dict[tuple[int, RuleRow], RuleMessage] = {}
         for launch, told in groupby(rule_messages(table), key=lambda said: said.launch):
             if weight[launch] > 0:
                 self.with_rules += 1
-                self._add_launch(titles[places[launch]], told, float(weight[launch]), float(seconds[launch]))
+                found |= _of_launch(launch, titles[places[launch]], told)
+        asking = {key: said for key, said in found.items() if said.speedup is not None or said.kind not in INFORMATION}
+        self.informing += len(found) - len(asking)
+        self._add(asking, weight, seconds)
 
-    def _add_launch(self, kernel: str, told: Iterable[RuleMessage], weight: float, seconds: float) -> None:
-        """Add the messages of one launch; of one that it has twice that with the larger estimate."""
-        found: dict[tuple[str, ...], RuleMessage] = {}
-        for said in told:
-            key = _key(said, kernel)
-            if key not in found or (said.speedup or 0.0) > (found[key].speedup or 0.0):
-                found[key] = said
-        for key, said in found.items():
-            self._add_message(key, said, weight, seconds)
-
-    def _add_message(self, key: tuple[str, ...], said: RuleMessage, weight: float, seconds: float) -> None:
-        if said.speedup is None and said.kind in INFORMATION:
-            self.informing += 1
-        else:
-            self._told.setdefault(key, _Told(said)).add(said, weight, seconds)
+    def _add(self, said: dict[tuple[int, RuleRow], RuleMessage], weight: Floats, seconds: Floats) -> None:
+        """Add messages by launch and row; `weight` and `seconds` are those of every launch."""
+        launches = np.array([launch for launch, _ in said], np.int64)
+        speedups = np.array([one.speedup or 0.0 for one in said.values()])
+        numbers = self.rows.use([row for _, row in said])
+        times = seconds[launches]
+        timed = ~np.isnan(times)
+        self._launches.add(weight[launches])
+        self._untimed.count(~timed)
+        self._seconds.add(times, timed)
+        self._saved.add(times * speedups / 100, timed)
+        self._estimates.add(weight[launches] * speedups)
+        for row, one, time in zip(numbers.tolist(), said.values(), times.tolist(), strict=True):
+            self._said.add(row, time, one)
+            self._metrics.add(row, one.metrics)
 
     def ranked(self) -> list[RankedRule]:
         """Global speed-ups by the time that they could save, then local ones, then messages without an estimate."""
-        found = [_ranked(key[0], told, self.seconds) for key, told in self._told.items()]
-        return sorted(found, key=_order)
+        return sorted(map(self._ranked, range(len(self.rows))), key=_order)
+
+    def _ranked(self, row: int) -> RankedRule:
+        said, is_timed = self._said.of(row), not self._untimed.values[row]
+        launches, seconds, saved, estimates = (
+            float(one.values[row]) for one in (self._launches, self._seconds, self._saved, self._estimates)
+        )
+        title, device = title_and_device(self.titles[row].kernel)
+        speedup = None
+        if said.speedup is not None:
+            speedup = 100 * saved / seconds if is_timed and seconds else estimates / launches
+        saves = saved if is_timed and said.speedup is not None and said.speedup_type == GLOBAL else None
+        return RankedRule(
+            kernel=title,
+            rule=said.rule,
+            section=said.section,
+            kind=said.kind,
+            message=said.message,
+            estimated_speedup=speedup,
+            speedup_type=said.speedup_type,
+            estimated_saving_ns=None if saves is None else saves * 1e9,
+            estimated_saving_share=None if saves is None or not self.seconds else saves / self.seconds,
+            launches=int(launches),
+            time_ns=seconds * 1e9 if is_timed else None,
+            time_share=seconds / self.seconds if is_timed and self.seconds else None,
+            metrics=tuple(self._metrics.of(row)),
+            device=device,
+        )
 
 
-def _key(said: RuleMessage, kernel: str) -> tuple[str, ...]:
-    return kernel, said.rule, said.section, said.speedup_type, _shape(said.message)
+def _of_launch(launch: int, kernel: str, told: Iterable[RuleMessage]) -> dict[tuple[int, RuleRow], RuleMessage]:
+    """The messages of one launch by row; of one that it has twice that with the larger estimate."""
+    found: dict[tuple[int, RuleRow], RuleMessage] = {}
+    for said in told:
+        key = launch, RuleRow(kernel, said.rule, said.section, said.speedup_type, _shape(said.message))
+        if key not in found or (said.speedup or 0.0) > (found[key].speedup or 0.0):
+            found[key] = said
+    return found
 
 
 @lru_cache(maxsize=4096)
 def _shape(message: str) -> str:
     """The first sentence of a message without its numbers."""
     return re.sub(r"\d[\d.,]*", "#", first_sentence(message))
-
-
-def _ranked(kernel: str, told: _Told, run_seconds: float) -> RankedRule:
-    said, is_timed = told.said, told.untimed == 0
-    title, device = title_and_device(kernel)
-    speedup = None
-    if said.speedup is not None:
-        speedup = 100 * told.saved / told.seconds if is_timed and told.seconds else told.estimates / told.launches
-    saves = told.saved if is_timed and said.speedup is not None and said.speedup_type == GLOBAL else None
-    return RankedRule(
-        kernel=title,
-        rule=said.rule,
-        section=said.section,
-        kind=said.kind,
-        message=said.message,
-        estimated_speedup=speedup,
-        speedup_type=said.speedup_type,
-        estimated_saving_ns=None if saves is None else saves * 1e9,
-        estimated_saving_share=None if saves is None or not run_seconds else saves / run_seconds,
-        launches=int(told.launches),
-        time_ns=told.seconds * 1e9 if is_timed else None,
-        time_share=told.seconds / run_seconds if is_timed and run_seconds else None,
-        metrics=tuple(told.metrics),
-        device=device,
-    )
 
 
 def _order(one: RankedRule) -> tuple[Any, ...]:

@@ -18,9 +18,9 @@ from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.flops_basis import COLUMN, BasisMark, FlopsBasis, basis_of, in_part, marked
 from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS, CONTRACTIONS_ONLY, INTEGER_OPERATIONS
-from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
+from ncu_parsers.schema.tables import SHAPES_BASIS, Floats, drop_failed
 
-from ncu_tools.model.layers.layers import NO_MODULE, NO_PHASE, drop_failed
+from ncu_tools.kernels.grouping import NO_MODULE, NO_PHASE
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]

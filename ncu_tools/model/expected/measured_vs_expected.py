@@ -19,18 +19,13 @@ import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.flops_basis import BasisMark
+from ncu_parsers.schema.tables import drop_failed
 
+from ncu_tools.kernels.grouping import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.model.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places, ratio, total
 from ncu_tools.model.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
 from ncu_tools.model.expected.operators_of_layers import operators_by_shapes
-from ncu_tools.model.layers.layers import (
-    NO_MODULE,
-    NO_PHASE,
-    drop_failed,
-    in_iterations,
-    module_at_depth,
-    outside_iterations,
-)
+from ncu_tools.model.layers.layers import in_iterations, outside_iterations
 from ncu_tools.numbers.number_format import counted, scaled
 
 UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"

@@ -15,9 +15,9 @@ from ncu_launch.workload.meta_device_process import Expectation, expectation_of
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS
+from ncu_parsers.schema.tables import drop_failed
 
 from ncu_tools.kernels.operator_work import BYTES_BY_SHAPES, FLOPS_BY_SHAPES, OPERATION, OPERATOR
-from ncu_tools.model.layers.layers import drop_failed
 from ncu_tools.numbers.number_format import counted
 
 

@@ -11,17 +11,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import drop_failed
 
 from ncu_tools.kernels.operator_times import clocks_of
-from ncu_tools.model.layers.layers import (
-    WHOLE,
-    Layer,
-    drop_failed,
-    layers,
-    outside_iterations,
-    sums_by_iteration,
-    whole_run,
-)
+from ncu_tools.model.layers.layers import WHOLE, Layer, layers, outside_iterations, sums_by_iteration, whole_run
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 FORWARD, BACKWARD = "forward", "backward"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,16 @@ from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.flops_basis import in_part
 from ncu_parsers.schema.operator_columns import BY_OPERATOR
-from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
+from ncu_parsers.schema.tables import SHAPES_BASIS, Floats, drop_failed
 
 from ncu_tools.kernels import operator_times
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
+from ncu_tools.kernels.grouping import NO_MODULE
 from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK, with_work_of_operators
 from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.numbers.row_sums import Chosen, RowSums, Sum
 from ncu_tools.numbers.statistics import of_single_launches
 
-NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
 WHOLE = "(all launches)"
 
 Rows = npt.NDArray[np.int64]
@@ -38,7 +39,7 @@ NEEDED = (
 """The columns of launches that layers are computed from."""
 KEY_COLUMNS = ("source", "kernel_name", "phase", "module", "flops_basis")
 COUNT = "launches"
-"""The column of a condensed table with the number of launches per row."""
+"""The column of `LayerRows.table` with the number of launches per row."""
 
 
 @dataclass(frozen=True)
@@ -193,42 +194,61 @@ def outside_iterations(table: pa.Table) -> list[str]:
     return [f"{launches}{took} outside any iteration, or of one that is not known: left out of the means"]
 
 
-def drop_failed(table: pa.Table) -> pa.Table:
-    """The launches that did not fail."""
-    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
-    return arrays.kept(table, [not value for value in failed]) if any(failed) else table
+class LaunchesAlike(NamedTuple):
+    """What launches have in common that are one row for their layers; `iteration` is -1 where it is not known."""
+
+    iteration: float
+    source: str | None
+    kernel_name: str | None
+    phase: str | None
+    module: str | None
+    flops_basis: str | None
 
 
-def condensed(table: pa.Table) -> pa.Table:
-    """Merge launches of the same kernel, module, phase and iteration into one row; the layers stay the same.
+class LayerRows(RowSums[LaunchesAlike]):
+    """Launches of the same kernel, module, phase and iteration as one row, so that layers stay the same.
 
-    Failed launches are left out. Rows are in the order of first launches, and may be condensed again with later ones.
+    Failed launches are left out. Rows are in the order of first launches. Times, FLOPs and bytes are sums; NaN where a
+    launch lacks the value.
     """
-    table = _counted(table)
-    named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)[1]
-    columns: list[Rows] = [named, *(tables.codes(table, name)[0].astype(np.int64) for name in KEY_COLUMNS)]
-    groups, count = np.zeros(len(table), np.int64), 1
-    for codes in columns:
-        groups, count = _renumbered(groups * (int(codes.max(initial=0)) + 1) + codes)
-    first = np.full(count, len(table), np.int64)
-    np.minimum.at(first, groups, np.arange(len(table)))
 
-    weights = _weights(table)
+    def __init__(self) -> None:
+        super().__init__()
+        self._launches, self._times, self._flops, self._dram = (Sum(self.rows) for _ in range(4))
+        self._most_averaged = Chosen(self.rows, np.fmax.at)
 
-    def summed(name: str) -> pa.Array:
-        return arrays.floats(np.bincount(groups, tables.floats(table, name) * weights, count).astype(np.float64))
+    def add(self, table: pa.Table) -> None:
+        """Add launches, or the `table` of others of these."""
+        table = _counted(table)
+        iterations, named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)
+        words = [tables.codes(table, name) for name in KEY_COLUMNS]
+        codes: list[Rows] = [named, *(own.astype(np.int64) for own, _ in words)]
+        groups, count = np.zeros(len(table), np.int64), 1
+        for own in codes:
+            groups, count = _renumbered(groups * (int(own.max(initial=0)) + 1) + own)
+        first = np.full(count, len(table), np.int64)
+        np.minimum.at(first, groups, np.arange(len(table)))
+        each = [[texts[code] for code in own[first].tolist()] for own, texts in words]
+        titles = list(map(LaunchesAlike, iterations[named[first]].tolist(), *each))
+        numbers = self.rows.use(titles, groups)
+        weights = _weights(table)
+        self._launches.count(_counts(table))
+        for found, name in ((self._times, "duration_ns"), (self._flops, "flops"), (self._dram, "dram_bytes")):
+            found.add(tables.floats(table, name) * weights)
+        self._most_averaged.add(numbers, tables.floats(table, "invocations"))
 
-    def kept(name: str) -> pa.Array | pa.ChunkedArray:
-        return arrays.taken(table.column(name), arrays.whole(first)) if name in table.column_names else pa.nulls(count)
-
-    most = np.full(count, np.nan)
-    np.fmax.at(most, groups, tables.floats(table, "invocations"))
-    return pa.table({
-        **{name: kept(name) for name in (*KEY_COLUMNS, "iteration")},
-        **{name: summed(name) for name in ("duration_ns", "flops", "dram_bytes")},
-        "invocations": arrays.floats(most),
-        COUNT: arrays.floats(np.bincount(groups, _counts(table), count).astype(np.float64)),
-    })  # fmt: skip
+    def table(self) -> pa.Table:
+        """The rows as a table of launches, with the number of launches of each in `COUNT`."""
+        iterations = np.array([row.iteration for row in self.titles], np.float64)
+        return pa.table({
+            **{name: arrays.dictionary([getattr(row, name) for row in self.titles]) for name in KEY_COLUMNS},
+            "iteration": arrays.floats(np.where(iterations < 0, np.nan, iterations)),
+            "duration_ns": arrays.floats(self._times.values),
+            "flops": arrays.floats(self._flops.values),
+            "dram_bytes": arrays.floats(self._dram.values),
+            "invocations": arrays.floats(self._most_averaged.values),
+            COUNT: arrays.floats(self._launches.values),
+        })  # fmt: skip
 
 
 def _renumbered(keys: Rows) -> tuple[Rows, int]:
@@ -245,7 +265,7 @@ def _counts(table: pa.Table) -> Floats:
 
 
 def _weights(table: pa.Table) -> Floats:
-    """The number of launches that each row averages; 1 for rows of a condensed table, which are sums."""
+    """The number of launches that each row averages; 1 for those of `LayerRows`, which are sums."""
     return np.ones(len(table)) if COUNT in table.column_names else tables.launch_counts(table)
 
 
@@ -327,11 +347,6 @@ class _Launches:
             dram_bytes=dram,
             arithmetic_intensity=flops / dram if flops is not None and dram else None,
         )
-
-
-def module_at_depth(module: str, depth: int | None) -> str:
-    """The module itself, or its ancestor `depth` levels below the model if it lies deeper."""
-    return module if depth is None else ".".join(module.split(".")[: depth + 1])
 
 
 def _ancestors(module: str) -> Iterable[str]:

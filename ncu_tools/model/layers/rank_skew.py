@@ -23,11 +23,11 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import HOST, Floats
 
 from ncu_tools.kernels import operator_times
+from ncu_tools.kernels.grouping import NO_MODULE, module_at_depth
 from ncu_tools.kernels.names.categories import CATEGORY, COMMUNICATION, categories_in
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.names.uncategorised import notes_on_other
-from ncu_tools.model.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.row_sums import or_none
 

@@ -328,6 +328,12 @@ def or_zero(values: Floats) -> Floats:
     return np.where(np.isnan(values), 0.0, values)
 
 
+def drop_failed(table: pa.Table) -> pa.Table:
+    """The launches that did not fail."""
+    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
+    return arrays.kept(table, [not value for value in failed]) if any(failed) else table
+
+
 def launch_counts(table: pa.Table) -> Floats:
     """Launches per row: `invocations` for averages, else 1 (float64, one per row)."""
     invocations = floats(table, "invocations")

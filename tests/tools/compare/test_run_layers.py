@@ -22,7 +22,7 @@ from ncu_tools.compare.compare_layers import LayerComparison, compare_categories
 from ncu_tools.compare.gate import evaluate, parse_gate
 from ncu_tools.compare.layer_sums import CategorySums, LayerSums, layers_of_run
 from ncu_tools.compare.run_conditions import conditions_of
-from ncu_tools.model.layers.layers import condensed, layers, sums_by_iteration, whole_run
+from ncu_tools.model.layers.layers import LayerRows, layers, sums_by_iteration, whole_run
 from ncu_tools.runs.loading import on_disk
 from tests.support.launches import launch, sass, table, taken
 from tests.tools.compare.test_run_works import in_pieces
@@ -68,8 +68,8 @@ def ranks(count: int) -> pa.Table:
 
 
 def test_memory_does_not_grow_with_the_number_of_ranks() -> None:
-    assert [len(condensed(ranks(count))) for count in (1, 2, 16)] == [6, 6, 6]
-    assert layers(condensed(ranks(16))) == layers(ranks(16))
+    assert [len(taken(LayerRows, ranks(count)).rows) for count in (1, 2, 16)] == [6, 6, 6]
+    assert layers(taken(LayerRows, ranks(16)).table()) == layers(ranks(16))
 
 
 def test_runs_larger_than_memory_are_compared_by_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import cli
-from ncu_tools.model.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table, whole_run
+from ncu_tools.kernels.grouping import NO_MODULE
+from ncu_tools.model.layers.layers import Layer, LayerRows, layers, layers_table, whole_run
 from ncu_tools.report.plot.layer_bars import draw_bars
-from tests.support.launches import launch, metric, sass, table
+from tests.support.launches import launch, metric, sass, table, taken
 from tests.support.ran import below_head
 
 
@@ -61,7 +62,7 @@ class TestALayer:
         (note,) = set(found.notes) - set(without.notes)
         assert note.startswith("2 launches (1 µs) outside any iteration, or of one that is not known: left out")
         assert whole_run(table(*before, *steps)) == whole_run(table(*steps))
-        assert layers(condensed(table(*before, *steps))).rows == without.rows
+        assert layers(taken(LayerRows, table(*before, *steps)).table()).rows == without.rows
 
     def test_of_launches_that_all_have_no_iteration_is_their_sum(self) -> None:
         found = layers(table(ran("net.a", 10, iteration=None), ran("net.a", 20, iteration=None)))
@@ -241,7 +242,11 @@ def test_averages_over_launches_count_all_their_launches() -> None:
 
 def test_condensed_averages_count_all_their_launches() -> None:
     whole = table(averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
-    assert layers(condensed(whole)).rows == layers(condensed(condensed(whole))).rows == layers(whole).rows
+    assert (
+        layers(taken(LayerRows, whole).table()).rows
+        == layers(taken(LayerRows, taken(LayerRows, whole).table()).table()).rows
+        == layers(whole).rows
+    )
 
 
 def test_a_module_whose_name_begins_with_a_dot_is_in_the_tree() -> None:
