@@ -53,6 +53,7 @@ LIBRARIES = (
     "rich.table", "zstandard", "hypothesis.strategies", "hypothesis.extra.numpy",
 )  # fmt: skip
 DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "tests/tools/compare"
+MATCHING = "tests/tools/kernels/matching"
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
 TIMELINE = "tests/tools/timeline"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -93,16 +94,19 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/parsers/report_data/test_units.py", "tests/parsers/ncu/test_every_dialect_reads_back.py"),
     ),
     "matching": (
-        ("ncu_tools/compare/matching/*.py",),
-        (f"{COMPARE}/test_kernel_pairs.py", f"{COMPARE}/test_run_works.py", f"{COMPARE}/test_per_launch.py",
-         f"{COMPARE}/test_compare.py", f"{COMPARE}/test_launch_signatures.py", f"{COMPARE}/test_pair_evidence.py"),
+        ("ncu_tools/kernels/matching/*_*.py",),
+        (f"{MATCHING}/test_kernel_pairs.py", f"{COMPARE}/test_run_works.py", f"{COMPARE}/test_per_launch.py",
+         f"{COMPARE}/test_compare.py", f"{MATCHING}/test_launch_signatures.py", f"{COMPARE}/test_pair_evidence.py"),
     ),
     "gates": (
-        ("ncu_tools/compare/gate.py", "ncu_tools/compare/change.py"),
+        ("ncu_tools/compare/gate.py", "ncu_tools/numbers/change.py"),
         (f"{COMPARE}/test_gates.py", f"{COMPARE}/test_compare.py", f"{COMPARE}/test_per_launch.py",
          f"{COMPARE}/test_layer_work.py"),
     ),
-    "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py", f"{COMPARE}/test_joined_counts.py")),
+    "join": (
+        ("ncu_tools/kernels/matching/join.py",),
+        (f"{MATCHING}/test_join.py", f"{MATCHING}/test_joined_counts.py"),
+    ),
     "sums": (
         ("ncu_tools/kernels/kernel_sums.py",),
         (f"{KERNELS}/test_kernel_sums.py", f"{KERNELS}/test_rows_in_plain_python.py", f"{KERNELS}/test_analysis.py",

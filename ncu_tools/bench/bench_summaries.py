@@ -25,7 +25,7 @@ from ncu_tools.bench.compare_points import (
     size_words,
     value_of,
 )
-from ncu_tools.compare.change import NOT_SHOWN
+from ncu_tools.numbers.change import NOT_SHOWN
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import geometric_mean, mean_ratio_interval
 

@@ -20,8 +20,7 @@ from ncu_parsers.schema.own_columns import PREFIX
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
 from ncu_tools.bench.expected_flops import notes_on_basis, unlike_basis
-from ncu_tools.compare.change import Change, Subject, Subjects
-from ncu_tools.compare.run_conditions import CLOCKS_ALIKE, Difference, clock_ratio
+from ncu_tools.numbers.change import CLOCKS_ALIKE, Change, Difference, Subject, Subjects, clock_ratio
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import CONFIDENCE, Estimate, mean_of, ratio_interval, student_quantile
 

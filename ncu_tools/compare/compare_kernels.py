@@ -21,10 +21,7 @@ from ncu_parsers.schema.flops_basis import basis_of
 from ncu_parsers.schema.operator_columns import TRACE
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.change import MORE, Change, Refusal, Subject, Subjects, sentence, shortened
 from ncu_tools.compare.comparison_sums import SignatureSums
-from ncu_tools.compare.matching.asked_pairs import AskedPair
-from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
 from ncu_tools.compare.per_launch import (
     OF_ALL,
     OF_COMMON_SIGNATURES,
@@ -36,19 +33,24 @@ from ncu_tools.compare.per_launch import (
     Mix,
     mix_of,
 )
-from ncu_tools.compare.run_conditions import (
-    Conditions,
-    Difference,
-    Observed,
-    clock_note,
-    clock_ratio,
-    differences,
-    known_of_one,
-)
+from ncu_tools.compare.run_conditions import Conditions, Observed, clock_note, differences, known_of_one
 from ncu_tools.compare.same_work import OtherWork, other_work
 from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
+from ncu_tools.kernels.matching.asked_pairs import AskedPair
+from ncu_tools.kernels.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_times import operators_note
+from ncu_tools.numbers.change import (
+    MORE,
+    Change,
+    Difference,
+    Refusal,
+    Subject,
+    Subjects,
+    clock_ratio,
+    sentence,
+    shortened,
+)
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.row_sums import or_none
 from ncu_tools.numbers.statistics import (

@@ -16,16 +16,16 @@ from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, drop_failed
 
-from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
 from ncu_tools.compare.layer_sums import CategorySums, LayerSums
 from ncu_tools.compare.layer_work import ALL, Row, other_work_of_rows
 from ncu_tools.compare.per_launch import OF_ITERATIONS
-from ncu_tools.compare.run_conditions import Conditions, Difference, clock_ratio, differences
+from ncu_tools.compare.run_conditions import Conditions, differences
 from ncu_tools.compare.same_work import OtherWork
 from ncu_tools.kernels.grouping import NO_MODULE
 from ncu_tools.kernels.names.categories import CATEGORY
 from ncu_tools.model.layers.layers import WHOLE, Layer, layers, outside_iterations, sums_by_iteration, whole_run
+from ncu_tools.numbers.change import Change, Difference, Refusal, Subject, Subjects, clock_ratio
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 

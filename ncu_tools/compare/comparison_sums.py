@@ -14,15 +14,15 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, drop_failed
 
 from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.compare.matching.launch_signatures import (
+from ncu_tools.compare.run_conditions import Observed
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches
+from ncu_tools.kernels.matching.launch_signatures import (
     Codes,
     LaunchSignature,
     Signatures,
     signatures_in,
     signatures_of,
 )
-from ncu_tools.compare.run_conditions import Observed
-from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.numbers.row_sums import Accumulator, Chosen, Family, RowNumbers, Sum
 from ncu_tools.numbers.statistics import Estimate, Moments, mean_of, of_single_launches
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run

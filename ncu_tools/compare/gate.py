@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.compare.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
 from ncu_tools.kernels.names.readable_names import readable_name
+from ncu_tools.numbers.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
 from ncu_tools.numbers.number_format import counted, plural
 
 PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"

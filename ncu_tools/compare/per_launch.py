@@ -18,7 +18,7 @@ import numpy as np
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.compare.comparison_sums import LAUNCHES, SignatureSums
-from ncu_tools.compare.matching.kernel_pairs import Pairing
+from ncu_tools.kernels.matching.kernel_pairs import Pairing
 from ncu_tools.numbers.statistics import (
     CONFIDENCE,
     Codes,

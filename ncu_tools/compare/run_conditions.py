@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +14,13 @@ from ncu_parsers.schema.tables import Floats, table_metadata
 
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.operator_times import clocks_of
+from ncu_tools.numbers.change import Difference, clock_ratio
 from ncu_tools.numbers.merged_by_field import MergedByField
 
 END = "end"
 """The condition whether a run ended early; only manifests have it."""
 REFUSED = ("source", "GPU", "compute capability", "clock control", "threads", END)
 """Conditions that must agree between compared runs, unless the user overrides it."""
-
-CLOCKS_ALIKE = 0.02
-"""Largest relative difference of the median SM clocks of two runs without a note."""
 
 NOT_KNOWN = "not known"
 COMMAND_LINE = "Profiler Command Line"
@@ -37,19 +34,6 @@ DIGITS_OF_CLOCKS = 4
 """Digits of clocks that are kept, so that memory does not grow with the run."""
 
 Conditions = dict[str, str | None]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A condition in which two runs differ. `refused` is True if the comparison would mean little."""
-
-    condition: str
-    base: str
-    new: str
-    refused: bool
-
-    def __str__(self) -> str:
-        return f"{self.condition}: {self.base} in the base, {self.new} in the new run"
 
 
 class Observed(MergedByField):
@@ -165,13 +149,6 @@ def differences(base: Conditions, new: Conditions) -> list[Difference]:
 def known_of_one(base: Conditions, new: Conditions) -> list[str]:
     """The conditions known of one run only, so that agreement cannot be checked."""
     return [name for name in base if name != END and (base[name] is None) != (new[name] is None)]
-
-
-def clock_ratio(base: float | None, new: float | None) -> float:
-    """New / base SM clock; 1 where one is not known, or they are alike."""
-    if base is None or new is None or max(base, new) / min(base, new) - 1 <= CLOCKS_ALIKE:
-        return 1.0
-    return new / base
 
 
 def clock_note(base: Observed, new: Observed) -> str | None:

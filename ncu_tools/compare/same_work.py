@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.change import Refusal, shortened
 from ncu_tools.compare.comparison_sums import SignatureSums
-from ncu_tools.compare.matching.kernel_pairs import BY_NAME, Pairing
+from ncu_tools.kernels.matching.kernel_pairs import BY_NAME, Pairing
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.operator_work import OF_INPUTS
+from ncu_tools.numbers.change import Refusal, shortened
 
 NOT_THE_SAME_WORK = "not the same work"
 MOST_NAMED = 3

@@ -13,7 +13,7 @@ from ncu_launch.profile.plan import Plan, Request, make_plan
 from ncu_launch.profile.run_outcome import explain
 from ncu_parsers.parquet.writer import write_table
 
-from ncu_tools.compare.join import join
+from ncu_tools.kernels.matching.join import join
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.profiling.collected_profile import CollectedProfile, keep_profile, nothing_collected, parsed_reports
 from ncu_tools.profiling.counting_budget import kernel_pattern, launch_count, plan

@@ -25,8 +25,8 @@ from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema.tables import ASKED_METRICS, table_metadata, with_metadata
 
-from ncu_tools.compare.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.kernels.kernel_cache import cache_kernels
+from ncu_tools.kernels.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.model.expected.both_sides import collection_of
 from ncu_tools.model.expected.measured_vs_expected import compare, summary
 from ncu_tools.model.expected.operators_of_layers import expected_of

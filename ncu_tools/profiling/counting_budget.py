@@ -21,7 +21,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.matching.launch_signatures import LaunchSignatures, is_one_of, launches_of
+from ncu_tools.kernels.matching.launch_signatures import LaunchSignatures, is_one_of, launches_of
 from ncu_tools.profiling.profile_request import COVERAGE
 
 AS_A_WHOLE = ("graph",)

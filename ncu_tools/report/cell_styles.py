@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ncu_tools.compare.change import LESS, MORE, UNKNOWN, VERDICTS
 from ncu_tools.compare.gate import NOT_EVALUATED, PASSED, REFUSED, TRIPPED
+from ncu_tools.numbers.change import LESS, MORE, UNKNOWN, VERDICTS
 
 BAD, GOOD, DOUBTFUL, NEAR_ROOF, DIM = "red", "green", "yellow", "cyan", "dim"
 CODES = {BAD: 31, GOOD: 32, DOUBTFUL: 33, NEAR_ROOF: 36, DIM: 2}

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ncu_tools.compare.change import LESS, MORE, Change, sentence
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
+from ncu_tools.numbers.change import LESS, MORE, Change, sentence
 from ncu_tools.numbers.number_format import duration, percent
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings import levels
 from ncu_tools.ceilings.machine_files import DRAM, Machine
-from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in
 from ncu_tools.kernels.grouping import rows_of
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, ranked
+from ncu_tools.kernels.matching.launch_signatures import LaunchSignature, signatures_in
 from ncu_tools.numbers.merged_by_field import MergedByField
 from ncu_tools.numbers.row_sums import Quotient, RowSums
 from ncu_tools.roofline import views

@@ -32,10 +32,10 @@ from ncu_tools.ceilings.ceilings import (
 )
 from ncu_tools.ceilings.levels import definition_titles
 from ncu_tools.ceilings.machine_files import DRAM, TWO_THIRDS, Machine
-from ncu_tools.compare.matching.kernel_pairs import pair_kernels
-from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_row import KERNEL, Hotspot
+from ncu_tools.kernels.matching.kernel_pairs import pair_kernels
+from ncu_tools.kernels.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.names.categories import CATEGORIES
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.numbers.number_format import percent, plural, scaled

@@ -54,7 +54,7 @@ def command(
     """
     from ncu_parsers.parquet.writer import write_table
 
-    from ncu_tools.compare.join import join
+    from ncu_tools.kernels.matching.join import join
     from ncu_tools.runs.loading import load
 
     require_other_output(output, (counts, timeline))

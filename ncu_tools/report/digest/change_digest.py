@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from ncu_tools.compare.change import LESS, MORE, SAME, UNKNOWN, sentence, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.names.readable_names import readable_name
 from ncu_tools.kernels.view.against import KernelChange
+from ncu_tools.numbers.change import LESS, MORE, SAME, UNKNOWN, sentence, verdict
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.report.digest.run_digest import noted
 from ncu_tools.report.digest.statements import SECTIONS, Digest, Statement, fitted, quoted, quoted_names

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
 
-from ncu_tools.compare.change import growth_text, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compare
 from ncu_tools.compare.comparison_sums import SignatureSums
-from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
+from ncu_tools.kernels.matching.kernel_pairs import BY_NAME
 from ncu_tools.kernels.operator_work import calls_of_operators
+from ncu_tools.numbers.change import growth_text, verdict
 from ncu_tools.numbers.number_format import counted, shortened
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.html.html_page import embedded

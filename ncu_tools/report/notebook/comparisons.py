@@ -13,12 +13,12 @@ from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import Workload
 
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.compare.change import verdict, verdict_text
 from ncu_tools.compare.compare_kernels import ComparedKernel, compare, require_comparable
 from ncu_tools.compare.comparison_sums import signature_sums_of_run
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.model.expected.estimate import Estimate, estimates, failed, one_by_one
 from ncu_tools.model.expected.operators_of_layers import operators_of
+from ncu_tools.numbers.change import verdict, verdict_text
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.notebook.views import TableView
 from ncu_tools.report.table import Table

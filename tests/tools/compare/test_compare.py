@@ -23,13 +23,13 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, Floats, with_metadata
 
 from ncu_tools.cli import run
-from ncu_tools.compare.change import Change, verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compare, ordered
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
-from ncu_tools.compare.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
 from ncu_tools.compare.per_launch import BETWEEN_SIGNATURES, OF_ALL, SINGLE_AS_OTHERS, WITHIN_SIGNATURES
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of, differences, known_of_one
+from ncu_tools.kernels.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
+from ncu_tools.numbers.change import Change, verdict
 from ncu_tools.numbers.statistics import Codes, Moments, ratio_interval, student_quantile, totals
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table, taken

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.report_data.report import Launch
 
-from ncu_tools.compare.change import Change, Refusal, Subject, Subjects, sentence, shortened, signed, verdict
 from ncu_tools.compare.compare_kernels import compare
 from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.compare.run_conditions import conditions_of
+from ncu_tools.numbers.change import Change, Refusal, Subject, Subjects, sentence, shortened, signed, verdict
 from tests.support.launches import launch, sass, table, taken
 from tests.support.ran import ran
 

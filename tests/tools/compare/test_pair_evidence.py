@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.compare.matching.asked_pairs import asked_pairs
-from ncu_tools.compare.matching.kernel_pairs import (
+from ncu_tools.kernels.matching.asked_pairs import asked_pairs
+from ncu_tools.kernels.matching.kernel_pairs import (
     ASKED,
     BY_NAME,
     BY_PLACE,
@@ -18,8 +18,8 @@ from ncu_tools.compare.matching.kernel_pairs import (
     Pairing,
     pair_kernels,
 )
-from ncu_tools.compare.matching.similar_names import argument_words, shared_words, words_of
-from tests.tools.compare.test_kernel_pairs import LARGE, SMALL, K, pairs, signatures
+from ncu_tools.kernels.matching.similar_names import argument_words, shared_words, words_of
+from tests.tools.kernels.matching.test_kernel_pairs import LARGE, SMALL, K, pairs, signatures
 
 HUGE = (512, 1, 1, 512, 1, 1)
 

@@ -18,11 +18,9 @@ from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli.tables.compare.shared import short_names
-from ncu_tools.compare.change import Change, sentence, verdict_text
 from ncu_tools.compare.compare_kernels import Comparison, compare
 from ncu_tools.compare.comparison_sums import SignatureSums, printed_steps
 from ncu_tools.compare.gate import GateOutcome, evaluate, parse_gate
-from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.per_launch import (
     OF_COMMON_SIGNATURES,
     OF_ITERATIONS,
@@ -32,6 +30,8 @@ from ncu_tools.compare.per_launch import (
     WITHIN_SIGNATURES,
 )
 from ncu_tools.compare.run_conditions import conditions_of
+from ncu_tools.kernels.matching.asked_pairs import asked_pairs
+from ncu_tools.numbers.change import Change, sentence, verdict_text
 from ncu_tools.numbers.statistics import Moments, mean_of, ratio_interval, totals
 from tests.support.launches import launch, sass, table, taken
 from tests.support.nightly import one_in

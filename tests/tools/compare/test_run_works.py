@@ -21,8 +21,8 @@ from ncu_parsers.sources import memory
 
 from ncu_tools.compare.compare_kernels import Comparison, compare
 from ncu_tools.compare.comparison_sums import SignatureSums, signature_sums_of_run
-from ncu_tools.compare.matching.launch_signatures import launches_of, signatures_in
 from ncu_tools.compare.run_conditions import Observed, conditions_of
+from ncu_tools.kernels.matching.launch_signatures import launches_of, signatures_in
 from ncu_tools.numbers.statistics import Moments
 from ncu_tools.runs.loading import on_disk
 from ncu_tools.runs.partition_sums import AnySums

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ncu_tools.compare.comparison_sums import SignatureSums
-from ncu_tools.compare.matching.kernel_pairs import pair_kernels
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK, OtherWork, other_work
+from ncu_tools.kernels.matching.kernel_pairs import pair_kernels
 from tests.support.launches import launch, table, taken
 
 

@@ -19,8 +19,8 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
-from ncu_tools.compare.join import join
 from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.matching.join import join
 from ncu_tools.kernels.names.categories import COMMUNICATION, category_of
 from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
 from ncu_tools.model.expected.both_sides import MeasuredLaunches

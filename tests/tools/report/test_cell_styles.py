@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 
 from ncu_tools.cli.options import has_colours
-from ncu_tools.compare.change import LESS, MORE, VERDICTS
 from ncu_tools.compare.gate import NOT_EVALUATED, PASSED, TRIPPED
+from ncu_tools.numbers.change import LESS, MORE, VERDICTS
 from ncu_tools.report.cell_styles import BAD, DIM, DOUBTFUL, GOOD, NEAR_ROOF, style_of
 from ncu_tools.report.table import Column, Table, to_text
 

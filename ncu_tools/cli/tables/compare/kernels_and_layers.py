@@ -28,19 +28,19 @@ from ncu_tools.cli.tables.compare.shared import (
     told_apart,
 )
 from ncu_tools.cli.tables.time_titles import with_time_title
-from ncu_tools.compare.change import verdict
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, require_comparable
 from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison
 from ncu_tools.compare.comparison_sums import SignatureSums, signature_sums_of_run
 from ncu_tools.compare.layer_sums import LayerSums, categories_of_run, layers_of_run
-from ncu_tools.compare.matching.asked_pairs import asked_pairs
-from ncu_tools.compare.matching.kernel_pairs import BY_NAME
 from ncu_tools.compare.run_conditions import Conditions, conditions_of
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.kernels.matching.asked_pairs import asked_pairs
+from ncu_tools.kernels.matching.kernel_pairs import BY_NAME
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.operator_work import calls_of_operators, knows_operators
+from ncu_tools.numbers.change import verdict
 from ncu_tools.numbers.number_format import plural
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.first_sentences import first_change

@@ -14,7 +14,7 @@ from ncu_tools.report.columns.registry import column
 from ncu_tools.report.table import Table
 
 if TYPE_CHECKING:
-    from ncu_tools.compare.change import Change, Subjects
+    from ncu_tools.numbers.change import Change, Subjects
     from ncu_tools.report.head import Head
     from ncu_tools.runs.selection import Selection
 
@@ -86,7 +86,7 @@ class Compared:
 
 def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, Any]:
     """For each measure the ratio, its interval, and if both sides have it the change in words and its outcome."""
-    from ncu_tools.compare.change import UNKNOWN, growth_text, verdict_text
+    from ncu_tools.numbers.change import UNKNOWN, growth_text, verdict_text
 
     cells: dict[str, Any] = {}
     for measure, change in changes.items():

@@ -17,7 +17,7 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_heads, echo_notes, show, terminal_width
 from ncu_tools.cli.tables.part_text import WIDTH, paragraph
-from ncu_tools.compare.matching.asked_pairs import asked_pairs
+from ncu_tools.kernels.matching.asked_pairs import asked_pairs
 from ncu_tools.kernels.names.distinct_names import distinct_names
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.against import EXACT_PART, CauseChange, KernelChange, ValueChange, common_shape

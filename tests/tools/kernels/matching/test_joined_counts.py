@@ -10,9 +10,20 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays
 
-from ncu_tools.compare.join import ABOUT_CEILINGS, Share, join
+from ncu_tools.kernels.matching.join import ABOUT_CEILINGS, Share, join
 from tests.support.launches import launch, metric
-from tests.tools.compare.test_join import BLOCK, GRID, counted, counts, of_gpu, only, rows, timed, timeline, times
+from tests.tools.kernels.matching.test_join import (
+    BLOCK,
+    GRID,
+    counted,
+    counts,
+    of_gpu,
+    only,
+    rows,
+    timed,
+    timeline,
+    times,
+)
 
 
 def of_sources(table: pa.Table, *sources: str) -> pa.Table:

@@ -28,6 +28,9 @@ CLOCKS_DIFFER = "clocks differ"
 """Said of a time whose verdict would be another one at the SM clock of the base."""
 VERDICTS = {MORE: "slower", LESS: "faster"}
 
+CLOCKS_ALIKE = 0.02
+"""Largest relative difference of the median SM clocks of two runs without a note."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -112,6 +115,19 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A condition in which two runs differ. `refused` is True if the comparison would mean little."""
+
+    condition: str
+    base: str
+    new: str
+    refused: bool
+
+    def __str__(self) -> str:
+        return f"{self.condition}: {self.base} in the base, {self.new} in the new run"
+
+
+@dataclass(frozen=True)
 class Refusal:
     """Why gates on a subject are refused, except on `launches`: the `reason`, and what to gate `instead`.
 
@@ -158,6 +174,13 @@ class Subjects:
     every: list[Subject]
     whole: Subject | None = None
     lacks: dict[str, str] = field(default_factory=dict)
+
+
+def clock_ratio(base: float | None, new: float | None) -> float:
+    """New / base SM clock; 1 where one is not known, or they are alike."""
+    if base is None or new is None or max(base, new) / min(base, new) - 1 <= CLOCKS_ALIKE:
+        return 1.0
+    return new / base
 
 
 def sentence(change: Change) -> str:

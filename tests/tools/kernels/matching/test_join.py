@@ -20,8 +20,8 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import run
-from ncu_tools.compare.join import Joined, join
 from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.matching.join import Joined, join
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, normalised_name
 from ncu_tools.roofline.roofline import roofline
 from tests.support.launches import launch, metric, sass, table

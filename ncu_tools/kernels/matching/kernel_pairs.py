@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.matching.asked_pairs import AskedPair
-from ncu_tools.compare.matching.launch_signatures import Codes, Signatures
-from ncu_tools.compare.matching.similar_names import argument_words, shared_words, words_of
+from ncu_tools.kernels.matching.asked_pairs import AskedPair
+from ncu_tools.kernels.matching.launch_signatures import Codes, Signatures
+from ncu_tools.kernels.matching.similar_names import argument_words, shared_words, words_of
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 
 ASKED = "--pair"

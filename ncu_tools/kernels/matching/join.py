@@ -29,7 +29,7 @@ from ncu_parsers.schema.tables import (
     with_metadata,
 )
 
-from ncu_tools.compare.matching.launch_signatures import (
+from ncu_tools.kernels.matching.launch_signatures import (
     KEYS,
     LaunchSignatures,
     Mask,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.matching.launch_signatures import KEYS, Key, LaunchSignatures, launches_of, match, signatures_in
+from ncu_tools.kernels.matching.launch_signatures import KEYS, Key, LaunchSignatures, launches_of, match, signatures_in
 from ncu_tools.kernels.names.kernel_name_spelling import drop_parameters, is_bare, normalised_name
 from tests.support.launches import table
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.compare.matching.asked_pairs import asked_pairs
-from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_SHORT_NAME_ALONE, THE_ONLY_ONES, pair_kernels
-from ncu_tools.compare.matching.launch_signatures import LaunchSignature, Signatures, signatures_of
-from ncu_tools.compare.matching.similar_names import shared_words
+from ncu_tools.kernels.matching.asked_pairs import asked_pairs
+from ncu_tools.kernels.matching.kernel_pairs import ASKED, BY_SHORT_NAME_ALONE, THE_ONLY_ONES, pair_kernels
+from ncu_tools.kernels.matching.launch_signatures import LaunchSignature, Signatures, signatures_of
+from ncu_tools.kernels.matching.similar_names import shared_words
 
 SMALL, LARGE = (8, 1, 1, 128, 1, 1), (64, 1, 1, 256, 1, 1)
 
