@@ -116,7 +116,7 @@ def answers(root: Path, report: dict[str, Any]) -> ReportAnswers:
     path = root / report["path"]
     base = [] if "against" not in report else ["--against", str(root / report["against"])]
     page = details_page(path)
-    digest = output("digest", str(path), *base)
+    digest = output("report", "--format", "digest", str(path), *base)
     questions = [_answer(path, digest, question, page.text) for question in report["question"]]
     return ReportAnswers(path.name, questions, page)
 
@@ -138,7 +138,7 @@ def _called(call: str, path: Path, name: str | None) -> str:
     rows = json.loads(output("hotspots", str(path), "--format", "json"))["rows"]
     identity = next(row["kernel_id"] for row in rows if name is None or name in row["kernel"])
     if call == "kernel":
-        return output("digest", str(path), "--id", identity)
+        return output("report", "--format", "digest", str(path), "--id", identity)
     return output("source", str(path), "--id", identity, "--top", "5")
 
 

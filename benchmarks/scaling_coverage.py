@@ -1,4 +1,4 @@
-"""How often the 95 % interval of `ncu-bench scaling` contains the true exponent, on simulated sweeps.
+"""How often the 95 % interval of `ncu-bench bench SWEEP` contains the true exponent, on simulated sweeps.
 
     OMP_NUM_THREADS=1 python benchmarks/scaling_coverage.py [--fits 4000] [--seed 1] [--sizes 4,6] [--samples 5,10,30]
 

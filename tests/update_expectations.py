@@ -86,7 +86,7 @@ OUTPUT_COLUMNS_HEAD = """# Columns of the tables that commands print
 
 Text, Markdown and pages show titles; JSON and CSV have the names. A name means the same in every command; one that means
 two things has the second as `subject.name` here, and without the subject in JSON and CSV. Shares are of 1. Null is what is
-not known or was not collected, and what the last column says. `ncu-bench schema COMMAND` says which of them a command has.
+not known or was not collected, and what the last column says. `ncu-bench mcp --schema COMMAND` says which of them a command has.
 Columns of metrics, of varied arguments and of SQL are those of the run.
 
 <!-- written by python -m tests.update_expectations from ncu_tools/report/columns/ -->

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import importlib
 import os
 import re
 import signal
@@ -21,48 +20,38 @@ from typing import Any, TextIO
 
 import click
 
-from ncu_tools.cli.program_options import PROGRAM_OPTIONS, Asked, with_program_options
+from ncu_tools.cli.old_names import OLD_NAMES, in_new_words, tell_new_words
+from ncu_tools.cli.program_options import PROGRAM_OPTIONS, Asked
 from ncu_tools.cli.shell import COMPLETE
+from ncu_tools.cli.views import load
 
 COMMANDS = {
     "profile": "Run a model or a program under a profiler, and show its kernels.",
-    "parse": "Any Nsight Compute report -> launches.parquet.",
-    "hotspots": "Which kernels take the time, and what bounds each.",
+    "bench": "Latency, throughput and memory of models, and fits of sweeps.",
+    "parse": "Any report -> launches.parquet; counts joined with times.",
+    "hotspots": "Which kernels or layers take the time, and what bounds each.",
+    "kernel": "One kernel seen whole: its limits, occupancy, stalls, verdict.",
+    "source": "Inside a kernel: its hottest lines, and what they wait for.",
+    "timeline": "Where a step's time goes, gaps by cause, and the slowest rank.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
-    "layers": "The layers of a model as a tree, with time, FLOPs and bytes.",
-    "kernel": "One kernel seen whole: limits, occupancy, stalls, memory, pipes, verdict.",
-    "source": "Inside a kernel: its hottest lines and instructions, and what they wait for.",
-    "samples": "Counters over the time of one kernel: ramp-up, plateau, tail.",
-    "timeline": "Where a step's time goes: kernels, copies, communication, gaps by cause.",
-    "skew": "Kernels and layers across ranks, the slowest rank, and where it loses its time.",
-    "digest": "What a reader must know of a run first, in few words: for programs too.",
+    "compare": "What changed between runs, gates for CI, runs against formulas.",
+    "estimate": "FLOPs, bytes and least time on a machine, with nothing run.",
+    "report": "Runs as a page, a digest in few words, or for other programs.",
     "query": "SQL over the launches and kernels of a run.",
-    "export": "A run for speedscope, Perfetto, spreadsheets, or as ncu's details page.",
-    "report": "Runs as one HTML page: roofline, hotspots, layers, linked and self-contained.",
-    "join": "Counts of ncu with the times of a timeline -> one Parquet file.",
-    "bench": "Latency, throughput and memory of models over sizes, types and modes.",
-    "scaling": "How latency and throughput of a sweep follow its sizes.",
-    "series": "Any columns of measured points against a chosen one, as table and picture.",
-    "compare": "What changed between runs, and gates for CI.",
-    "expected": "Measured FLOPs and bytes beside those of operator formulas.",
-    "estimate": "FLOPs, bytes and the time a machine needs at best, with nothing run.",
-    "metrics": "What each group of metrics collects on a chip, and in how many passes.",
-    "machines": "Peaks and bandwidths of machines, with their sources.",
-    "schema": "The JSON Schema of what a command prints with --format json.",
-    "mcp": "A server for chat assistants and programs that read the profiles of a folder.",
+    "machines": "Peaks of machines with their sources, and the metrics of chips.",
     "doctor": "What of this machine stands in the way of profiling.",
-    "completion": "Completion of commands, options and their values in bash, zsh and fish.",
+    "mcp": "A server for chat assistants, and JSON Schemas of all answers.",
 }
 """Every command with its line in the help. Each is the function `command` of the module of the same name."""
-COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
-COMPARING = ("compare", "expected", "join", "scaling", "skew")
-INSIDE = ("kernel", "source", "samples")
-PROGRAMS = ("digest", "mcp", "schema")
+COLLECTING = ("profile", "bench", "estimate", "machines", "doctor")
+INSIDE = ("kernel", "source")
 FOLDERS = {
-    **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"),
-    **dict.fromkeys(INSIDE, "reading.inside"), **dict.fromkeys(PROGRAMS, "programs"), "completion": "shell",
+    **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(INSIDE, "reading.inside"), "compare": "comparing",
+    "mcp": "programs", "completion": "shell",
 }  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
+OLD = ("completion",)
+"""Commands that work for one release and are not listed."""
 
 
 STOPPED, TERMINATED = 130, 143
@@ -132,10 +121,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command named `cmd_name`, or None."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in (*COMMANDS, *OLD):
             return None
-        module = importlib.import_module(f"ncu_tools.cli.{FOLDERS.get(cmd_name, 'reading')}.{cmd_name}")
-        command: click.Command = with_program_options(module.command)
+        command = load(f"{FOLDERS.get(cmd_name, 'reading')}.{cmd_name}")
+        command.name = cmd_name
         if not ctx.resilient_parsing:
             return command
         from ncu_tools.cli.shell.completed_values import with_completed_values
@@ -145,8 +134,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click, but an unknown command is answered with the most similar one."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+        """As in click, but an old name is the new command, and an unknown one is answered with the most similar."""
+        if args[0] in OLD_NAMES:
+            words = in_new_words(args[0], args[1:], self.get_command(ctx, OLD_NAMES[args[0]].command))
+            if not ctx.resilient_parsing:
+                tell_new_words(args[0], words)
+            args = words
+        if args[0] not in (*COMMANDS, *OLD) and not ctx.resilient_parsing:
             from ncu_launch.errors import near_names
 
             near = near_names(args[0], COMMANDS, most=1)
@@ -294,7 +288,7 @@ def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts:
     from ncu_tools.cli.shell.error_json import asks_for_json, error_json
 
     if asks_for_json(arguments) and not asked.told:
-        command = next((word for word in arguments if word in COMMANDS), "")
+        command = next((word for word in arguments if word in COMMANDS or word in OLD_NAMES), "")
         click.echo(error_json(command, code, *(parts or (paragraph,))))
     return code
 

@@ -477,7 +477,7 @@ def _flop_metrics_in_short(capabilities: set[str | None]) -> str:
     first, *others = flop_metrics(capabilities)
     chip = chip_of(next(iter(capabilities))) if len(capabilities) == 1 else None
     of_chip = f" --chip {chip.name.lower()}" if chip is not None else ""
-    return f"{first} and {len(others)} more, which ncu-bench metrics flops tensor{of_chip} lists"
+    return f"{first} and {len(others)} more, which ncu-bench machines --metrics flops,tensor{of_chip} lists"
 
 
 def flop_metrics(capabilities: set[str | None]) -> list[str]:

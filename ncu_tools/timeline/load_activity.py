@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,5 +137,5 @@ def _several(path: str, found: list[str]) -> WrongUsage:
     return WrongUsage(
         f"{path} holds {len(found)} recordings: {names}.",
         "A timeline is of one, with all its GPUs.",
-        "Name one of them.",
+        f"Name one of them; of ranks of one run: ncu-bench timeline {shlex.quote(path)} --by kernel",
     )

@@ -225,7 +225,7 @@ def copy_evidence(copies: Sequence[CopySum]) -> tuple[str, ...]:
     return tuple(found)
 
 
-WAITS_TOO = "this time includes waiting for the slowest rank: ncu-bench skew compares the ranks"
+WAITS_TOO = "this time includes waiting for the slowest rank: ncu-bench timeline RANK0 RANK1 ... compares the ranks"
 
 
 def communication_evidence(collectives: Sequence[CollectiveSum]) -> tuple[str, ...]:

@@ -46,11 +46,12 @@ MISTAKES: dict[str, list[str]] = {
     "a misspelt model": ["profile hf:bert-bse", "estimate hf:bert-bse"],
     "a misspelt machine": ["hotspots report.csv --machine rtx4900", "machines h100-sxm4"],
     "a misspelt chip or group of metrics": [
-        "metrics flops --chip gh10", "metrics flosp", "profile hf:gpt2 --metrics flop,dram",
+        "machines --metrics flops --chip gh10", "machines --metrics flosp", "profile hf:gpt2 --metrics flop,dram",
     ],
     "a misspelt command, option or choice": [
         "hotspot report.csv", "hotspots report.csv --tpo 3", "hotspots report.csv --phase fowrard",
         "hotspots report.csv --memory-limt 4GB",
+        "hotspots report.csv --depth 2", "report report.csv -o report.doc",
     ],
     "a misspelt column": ['query launches.parquet "SELECT kernle_name FROM launches"'],
     "a misspelt memory level, unit or gate": [
@@ -72,7 +73,9 @@ MISTAKES: dict[str, list[str]] = {
     "runs that cannot be compared": [
         "compare report.csv", "compare report.csv other-gpu.csv", "compare report.csv sweep",
     ],
-    "a run of another kind": ["scaling run", "join report.csv report.csv -o joined.parquet", "source run"],
+    "a run of another kind": [
+        "bench run", "parse report.csv --times report.csv -o joined.parquet", "source run",
+    ],
     "an extra that is not installed": ['query launches.parquet "SELECT 1"', "hotspots launches.parquet --dask local"],
 }  # fmt: skip
 """What went wrong -> commands in which it did."""

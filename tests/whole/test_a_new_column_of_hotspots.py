@@ -51,7 +51,7 @@ def test_json_csv_and_the_schema_have_its_name_unit_and_meaning(copy: ChangedCop
     assert answer["columns"]["time_range_ns"] == "ns"
     expected = [row["time_max_ns"] - row["time_min_ns"] for row in answer["rows"]]
     assert [row["time_range_ns"] for row in answer["rows"]] == [float(row["time_range_ns"]) for row in rows] == expected
-    schema = json.loads(copy.printed("schema", "hotspots"))["$defs"]["answer"]
+    schema = json.loads(copy.printed("mcp", "--schema", "hotspots"))["$defs"]["answer"]
     assert schema["properties"]["rows"]["items"]["properties"]["time_range_ns"] == {
         "type": ["null", "number"], "title": "range", "description": "longest less shortest launch", "unit": "ns",
     }  # fmt: skip

@@ -78,7 +78,10 @@ def test_its_launches_have_their_ranges_origin_and_vendor(copy: ChangedCopy) -> 
 
 def test_a_page_and_a_digest_are_made_and_advise_nothing_of_nvidias(copy: ChangedCopy) -> None:
     copy.printed("report", "traces/one.toy", "-o", "page.html")
-    for text in (copy.printed("digest", "traces/one.toy"), copy.printed("timeline", "traces/one.toy")):
+    for text in (
+        copy.printed("report", "--format", "digest", "traces/one.toy"),
+        copy.printed("timeline", "traces/one.toy"),
+    ):
         assert "nsys" not in text
         assert "ncu --" not in text
 

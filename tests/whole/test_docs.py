@@ -8,15 +8,15 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-import click
 import pytest
 
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
-from ncu_tools.cli import COMMANDS, cli, run
+from ncu_tools.cli import COMMANDS, run
 from tests.conftest import ROOT, SAMPLES
 from tests.support.called_here import called_here
 from tests.support.models.models_here import models_run_here
 from tests.support.pages import first_steps
+from tests.support.pages.options_page import commands
 from tests.support.pages.printed_outputs import with_outputs
 from tests.update_expectations import OUTPUT_COLUMNS, output_columns_page, with_columns, with_short_names
 from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
@@ -106,12 +106,10 @@ def test_every_line_of_the_first_steps_runs_and_is_in_their_recording(
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_option_in_the_documentation_exists(page: Path) -> None:
-    context = click.Context(cli)
     known = {"--help", "--version", "--debug"}
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        assert command is not None
+    for command in commands().values():
         known |= {option for parameter in command.params for option in parameter.opts}
+    known |= {word for name in commands() for word in name.split() if word.startswith("--")}
     text = page.read_text("utf-8")
     for line in re.findall(r"ncu-bench (?:\w+) [^\n`|]*", text):
         assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known, line

@@ -76,7 +76,7 @@ class TestAFullDisk:
                 ["parse", RAW, "-o", "launches.parquet"],
                 ["roofline", RAW, "-o", "r.svg"],
                 ["report", RAW, "-o", "r.html"],
-                ["export", RAW, "--as", "csv", "-o", "e.csv"],
+                ["report", RAW, "--as", "csv", "-o", "e.csv"],
             ],
         ),
         ids=lambda words: words[0],

@@ -93,7 +93,7 @@ def saved(launches: list[Launch], folder: Path) -> None:
 
 
 COMMANDS = (
-    "hotspots --top 99 --full-names", "hotspots --diagnose", "hotspots --by nvtx", "layers", "roofline --points launches",
+    "hotspots --top 99 --full-names", "hotspots --diagnose", "hotspots --by nvtx", "hotspots --by layer", "roofline --points launches",
     "compare {run} --anyway",
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_a_page_has_no_markup_but_its_own(hostile: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("form", ["speedscope", "perfetto", "csv", "sections"])
 def test_an_export_is_valid_whatever_the_names(form: str, hostile: Path, tmp_path: Path) -> None:
     file = tmp_path / "exported"
-    assert run(["export", str(hostile), "-o", str(file), "--as", form]) == 0
+    assert run(["report", str(hostile), "-o", str(file), "--as", form]) == 0
     text = file.read_text("utf-8")
     if form in ("speedscope", "perfetto"):
         json.loads(text)
@@ -229,10 +229,10 @@ def test_a_path_may_be_invalid_utf_8(
         *(["hotspots", one, "--format", "json"] for one in (report, table, folder, fleet)),
         *(["query", one, "SELECT count(*) FROM launches"] for one in (report, table, fleet)),
         ["roofline", table, "-o", folder / "r.svg"], ["report", report, table, fleet, "-o", folder / "r.html"],
-        ["compare", table, report], ["export", table, "-o", folder / "t.csv", "--as", "csv"],
+        ["compare", table, report], ["report", table, "-o", folder / "t.csv", "--as", "csv"],
     ):  # fmt: skip
         assert run([str(one) for one in command]) == 0, capsys.readouterr().err
-    assert run(["layers", str(table)]) == 1
+    assert run(["hotspots", "--by", "layer", str(table)]) == 1
     assert "has no layers to show" in capsys.readouterr().err
     ET.parse(folder / "r.svg")  # noqa: S314
     dataset = find_dataset(str(fleet))
@@ -363,7 +363,7 @@ def brotli(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", ["hotspots", "hotspots --diagnose", "roofline", "query", "compare", "export --as csv"]
+    "command", ["hotspots", "hotspots --diagnose", "roofline", "query", "compare", "report --as csv"]
 )
 def test_brotli_data_is_never_decompressed(
     command: str, brotli: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -371,7 +371,7 @@ def test_brotli_data_is_never_decompressed(
     """pyarrow does not say which release it bundles."""
     name, *options = command.split()
     more = {"query": ["SELECT * FROM launches"], "compare": [str(brotli)]}.get(name, [])
-    output = {"roofline": ["-o", str(tmp_path / "out.svg")], "export": ["-o", str(tmp_path / "out.csv")]}.get(name, [])
+    output = {"roofline": ["-o", str(tmp_path / "out.svg")], "report": ["-o", str(tmp_path / "out.csv")]}.get(name, [])
     assert run([name, str(brotli), *more, *options, *output]) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "launches.parquet is compressed with Brotli, which is not read" in said

@@ -85,7 +85,7 @@ def assert_is_as_kept(command: str, code: int, text: str) -> None:
 @pytest.mark.parametrize(("command", "extra"), [
     ("profile hf:bert-base -o {folder}/run", "transformers"),
     ("estimate hf:bert-base", "transformers"),
-    ("expected {folder}/report.csv --target hf:bert-base", "transformers"),
+    ("compare {folder}/report.csv --with formulas --target hf:bert-base", "transformers"),
     ("profile timm:resnet18 -o {folder}/run", "timm"),
 ])  # fmt: skip
 def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(

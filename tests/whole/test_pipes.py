@@ -30,16 +30,16 @@ TABLES = [
     ["hotspots", RAW, "--format", "csv"],
     ["hotspots", RAW, "--format", "markdown"],
     ["roofline", RAW],
-    ["layers", RUN],
+    ["hotspots", "--by", "layer", RUN],
     ["kernel", RAW],
     ["source", str(SAMPLES / "d20-source-page.csv")],
-    ["skew", RUN],
+    ["timeline", "--by", "kernel", RUN],
     ["query", RUN, "SELECT * FROM launches"],
-    ["scaling", SWEEP],
+    ["bench", SWEEP],
     ["compare", RAW, RAW],
     ["compare", RAW, RAW, "--fail-on", "time>5%"],
-    ["metrics"],
-    ["metrics", "--all-chips"],
+    ["machines", "--metrics"],
+    ["machines", "--all-chips"],
     ["machines"],
     ["machines", "t4"],
     ["doctor"],
@@ -111,7 +111,10 @@ def test_head_gets_its_lines_of_an_output_longer_than_a_pipe_holds(lines: int, t
 
 
 @pytest.mark.parametrize(
-    "words", by_day([["hotspots", RAW], []], [["hotspots", RAW], ["roofline", RAW], ["machines"], ["metrics"], []])
+    "words",
+    by_day(
+        [["hotspots", RAW], []], [["hotspots", RAW], ["roofline", RAW], ["machines"], ["machines", "--metrics"], []]
+    ),
 )
 def test_a_pipe_gets_plain_text_the_same_each_time_and_whatever_the_terminal(words: list[str], tmp_path: Path) -> None:
     settings: tuple[dict[str, str], ...] = (

@@ -330,7 +330,10 @@ class TestOnAKnownGpu:
         assert "to start again and replay nothing (estimated)" in manifest["plan"]
         assert (with_gpu.run / "expected.jsonl").is_file()
         assert "FLOP measured" in result.err
-        shown = with_gpu.call([*MAIN, "expected", str(with_gpu.run), "--format", "json"], with_gpu.environment("good"))
+        shown = with_gpu.call(
+            [*MAIN, "compare", "--with", "formulas", str(with_gpu.run), "--format", "json"],
+            with_gpu.environment("good"),
+        )
         assert shown.json()["rows"][0]["expected_flops"] == manifest["expected"]["flops"]
 
 

@@ -71,19 +71,19 @@ def test_manifests_are_read(folder: Path) -> None:
 
 
 @released
-@pytest.mark.parametrize("command", ["hotspots", "roofline", "layers"])
+@pytest.mark.parametrize("command", ["hotspots", "roofline", "hotspots --by layer"])
 @pytest.mark.parametrize("name", ["run", "report.parquet"])
 def test_commands_read_runs(folder: Path, command: str, name: str) -> None:
-    if (command, name) == ("layers", "report.parquet"):  # it has no modules
-        assert "has no layers to show" in ran(command, str(folder / name)).stderr
+    if (command, name) == ("hotspots --by layer", "report.parquet"):  # it has no modules
+        assert "has no layers to show" in ran(*command.split(), str(folder / name)).stderr
     else:
-        assert said(command, str(folder / name))["rows"]
+        assert said(*command.split(), str(folder / name))["rows"]
 
 
 @released
 def test_commands_read_sweeps_and_resume_them(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "sweep", tmp_path / "sweep")
-    assert said("scaling", str(tmp_path / "sweep"))["rows"]
+    assert said("bench", str(tmp_path / "sweep"))["rows"]
 
 
 @released

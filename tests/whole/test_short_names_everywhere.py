@@ -104,7 +104,7 @@ def assert_each_once(shown: Iterable[str]) -> None:
 def test_of_digests_are_apart(every: int) -> None:
     names = 0
     for report in reports(every):
-        told = ran("digest", str(report), "--budget", "4000").stdout
+        told = ran("report", "--format", "digest", str(report), "--budget", "4000").stdout
         kernels = re.findall(r"^- `(.*?)` \((k[0-9a-f]{10})\)", told, re.MULTILINE)
         names += assert_apart(kernels, report.name)
     assert names > 150 / every

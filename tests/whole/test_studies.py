@@ -250,7 +250,7 @@ class TestTenImageModels:
 
     @needs_torch
     def test_a_sweep_has_a_knee_or_a_reason_and_correlations(self, sweep: Path, tmp_path: Path) -> None:
-        found = document_of("scaling", sweep, "-o", tmp_path / "scaling.svg")
+        found = document_of("bench", sweep, "-o", tmp_path / "scaling.svg")
         (fit,) = found["rows"]
         assert (fit["varied"], fit["dtype"], fit["points"]) == ("batch", "fp32", 3)
         assert (fit["knee"] is None) == (fit["knee_why_not"] is not None)
@@ -272,7 +272,7 @@ class TestTenImageModels:
     @needs_torchvision
     def test_layers_have_a_table_and_three_bar_charts(self, tmp_path: Path) -> None:
         out_of("profile", "squeezenet1_1", "--tool", "operators", "--input-size", "64", "-o", tmp_path / "run")
-        rows = rows_of("layers", tmp_path / "run", "-o", tmp_path / "layers.svg")
+        rows = rows_of("hotspots", "--by", "layer", tmp_path / "run", "-o", tmp_path / "layers.svg")
         assert any(row["module"] == "squeezenet1_1.features.0" for row in rows)
         assert set(re.findall(r'id="axes_(\d)"', (tmp_path / "layers.svg").read_text("utf-8"))) == {"1", "2", "3"}
 
@@ -300,11 +300,13 @@ class TestEstimateAgainstCounters:
 
     def test_a_metric_of_the_study_that_no_chip_has_is_corrected(self) -> None:
         name = "smsp__sass_thread_inst_executed_op_fadd_p.sum"
-        found = document_of("metrics", name, "--chip", "ga100")
+        found = document_of("machines", "--metrics", name, "--chip", "ga100")
         assert any("exists on no chip" in note for note in found["notes"])
 
     def test_a_metric_of_the_study_that_counts_something_else_is_refused(self) -> None:
-        result = CliRunner().invoke(cli, ["metrics", "smsp__sass_thread_inst_executed_op_fp16_pred_on.sum"])
+        result = CliRunner().invoke(
+            cli, ["machines", "--metrics", "smsp__sass_thread_inst_executed_op_fp16_pred_on.sum"]
+        )
         assert "FMA once" in str(result.exception)
 
 
@@ -332,6 +334,6 @@ class TestLatencyAgainstSize:
 
     @needs_torch
     def test_latency_against_batch_has_an_exponent_with_its_interval(self, sweep: Path) -> None:
-        for row in rows_of("scaling", sweep):
+        for row in rows_of("bench", sweep):
             assert row["exponent_low"] < row["exponent"] < row["exponent_high"]
             assert row["verdict"]

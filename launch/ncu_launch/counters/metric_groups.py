@@ -414,7 +414,7 @@ def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: 
             f"No metric matches {pattern}.",
             "" if listed else "Without ncu and a GPU only the metrics of the groups can be matched.",
             "Behind = a name goes to ncu as it is (=regex:lts__t_sectors_op_.*); else give the suffix too, as in "
-            "lts__t_sectors_op_*.sum. ncu-bench metrics lists the groups.",
+            "lts__t_sectors_op_*.sum. ncu-bench machines --metrics lists the groups.",
         )
     described = (known.get(name, Counter(name, "", "", "")) for name in dict.fromkeys(found))
     return [replace(counter, group="") for counter in described]

@@ -45,6 +45,7 @@ from ncu_tools.cli.options import (
     status_and_lines,
     vary_option,
 )
+from ncu_tools.cli.views import Verb
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table, columns_of_arguments, raw_column
@@ -112,7 +113,7 @@ class EffortOptions:
         return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup, power=self.power)
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option("-o", "--output", type=FOLDER, help="The run folder to write.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
@@ -193,7 +194,7 @@ def command(
     Example:
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench kernels.py:softmax --vary n=1024..16384*2 --metrics flops,dram -o sizes
-      ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+      ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench bench lengths
       ncu-bench bench hf:llama-3.2-1b --phase decode --context-length 256,1024,4096 --batch-size 1,8 --dtype bf16
       ncu-bench bench kernels.py:softmax --arg n=4096 --against torch.nn.functional:softmax --arg dim=-1
     """

@@ -24,6 +24,7 @@ from ncu_tools.ceilings.machine_files import (
 )
 from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
 from ncu_tools.cli.options import FILE, format_option, show, status_and_lines
+from ncu_tools.cli.views import Verb
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -37,7 +38,7 @@ MEASURE = "measure"
 SAMPLE_COLUMNS = columns("machines.what by size machines.rate sustained rate_unit spread")
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("name", required=False, metavar="[NAME|measure]")
 @click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
 @click.option("--on", "device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.")

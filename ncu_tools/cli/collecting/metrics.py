@@ -1,4 +1,4 @@
-"""ncu-bench metrics: the metrics of each group on a chip, and how often a kernel runs for them."""
+"""ncu-bench machines --metrics: the metrics of each group on a chip, and how often a kernel runs for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ METRIC_COLUMNS = columns("metric group value.unit per collected_by~1 meaning")
 
 
 @click.command()
-@click.argument("groups", nargs=-1, metavar="[GROUP...]")
+@click.option("--metrics", "groups", multiple=True, flag_value="", is_flag=False, metavar="[GROUP,...]",
+    help="What these groups, metrics and patterns collect; without one the groups are listed.",
+)  # fmt: skip
 @click.option("--chip", "chip_name", metavar="CHIP", help="Such as gh100; the GPU of this machine if not given.")
 @click.option("--ncu-version", metavar="VERSION", help="Such as 2024.1; the newest if not given.")
 @click.option("--all-chips", is_flag=True, help="Every chip instead of one: how many metrics, how many passes.")
@@ -48,9 +50,9 @@ def command(
 
     \b
     Example:
-      ncu-bench metrics
-      ncu-bench metrics flops dram --chip gh100
-      ncu-bench metrics tensor --all-chips
+      ncu-bench machines --metrics
+      ncu-bench machines --metrics flops,dram --chip gh100
+      ncu-bench machines --metrics tensor --all-chips
     """
     if all_chips and chip_name:
         raise WrongUsage("--all-chips and --chip exclude each other.", advice="Leave one of them out.")

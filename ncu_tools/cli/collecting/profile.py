@@ -159,7 +159,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     default=("flops", "dram"),
     show_default="flops,dram",
     metavar="GROUP,...",
-    help="Groups, metric names and patterns; ncu-bench metrics lists the groups.",
+    help="Groups, metric names and patterns; ncu-bench machines --metrics lists the groups.",
 )
 @click.option(
     "--plan",

@@ -1,4 +1,4 @@
-"""ncu-bench expected: measured FLOPs and bytes beside those of operator formulas."""
+"""ncu-bench compare --with formulas: measured FLOPs and bytes beside those of operator formulas."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def command(
     """Set measured FLOPs and bytes beside expected ones: for the model, each phase and each layer.
 
     RUN is the folder of a model target that was profiled under ncu, or any report, of which --target says what ran and
-    --phase which phases of it, or a trace joined with counts (ncu-bench join), which holds the shapes of its operators,
-    or a program that marked ranges with ncu_tools.range: these stand beside the FLOPs and bytes it gave them.
+    --phase which phases of it, or a trace joined with counts (ncu-bench parse --times), which holds the shapes of its
+    operators, or a program that marked ranges with ncu_tools.range, which stand beside FLOPs and bytes it gave them.
     Expected FLOPs are those of contractions, from the shapes of its operators, and beside them those of all operators.
     Where measured / expected leaves 0.97 to 1.03, a note says which known cause fits, or why none does.
 
@@ -101,10 +101,10 @@ def command(
 
     \b
     Example:
-      ncu-bench expected runs/resnet18-20260102T030405Z
-      ncu-bench expected RUN --depth 2 --phase backward --format csv
-      ncu-bench expected report.csv --target resnet18 --batch-size 256 --phase forward
-      ncu-bench expected trace.json.gz --target hf:qwen3-8b --phase decode --tokens-per-step 32 --dtype bf16
+      ncu-bench compare runs/resnet18-20260102T030405Z --with formulas
+      ncu-bench compare RUN --with formulas --depth 2 --phase backward --format csv
+      ncu-bench compare report.csv --with formulas --target resnet18 --batch-size 256 --phase forward
+      ncu-bench compare trace.json.gz --with formulas --target hf:qwen3-8b --phase decode --tokens-per-step 32
     """
     from ncu_tools.cli.comparing.expected_generation import generation_of
     from ncu_tools.cli.comparing.expected_ranges import show_ranges

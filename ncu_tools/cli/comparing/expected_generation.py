@@ -1,4 +1,4 @@
-"""The table of `expected` for prefill and decode: time of a step, bytes as read, MFU and MBU."""
+"""The table of `compare --with formulas` for prefill and decode: time of a step, bytes as read, MFU and MBU."""
 
 from __future__ import annotations
 

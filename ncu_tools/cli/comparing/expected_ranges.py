@@ -1,4 +1,4 @@
-"""The table of `ncu-bench expected` for a program with ranges of its user."""
+"""The table of `compare --with formulas` for a program with ranges of its user."""
 
 from __future__ import annotations
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from ncu_tools.cli.views import Verb
 
-class RemovesOldGates(click.Command):
+
+class RemovesOldGates(Verb):
     """A command with --junit, which removes the file of gates that is there before it reads its own arguments.
 
     A command that ends with a wrong option writes no gates, and CI would take those of an earlier command for its own.

@@ -1,4 +1,4 @@
-"""The options of `expected` on what ran, for a report that does not know it."""
+"""The options of `compare --with formulas` on what ran, for a report that does not know it."""
 
 from __future__ import annotations
 

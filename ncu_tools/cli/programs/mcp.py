@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 from ncu_launch.errors import NcuBenchError
 
+from ncu_tools.cli.views import Verb
 
-@click.command()
+
+@click.command(cls=Verb)
 @click.option("--root", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Read only what lies here.")
 @click.option("--allow-profile", is_flag=True, help="Let clients run models under a profiler, which executes them.")
 def command(root: Path, allow_profile: bool) -> None:

@@ -1,4 +1,4 @@
-"""ncu-bench schema: the JSON Schema of what each command prints with --format json.
+"""ncu-bench mcp --schema: the JSON Schema of what each command prints with --format json.
 
 Columns of rows are those of the command's tables, as the registry describes them. All other keys, and which columns are
 always there, are in `json_keys.txt`: a key a line, below the key that holds it, with * if it is always there, [] if it
@@ -31,14 +31,14 @@ TABLES = {
     "bench": BENCH,
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",
-    "digest": "cli.programs.digest",
+    "digest": "cli.reading.digest",
     "doctor": "cli.collecting.doctor",
     "estimate": "cli.collecting.estimate",
     "expected": "cli.comparing.expected cli.comparing.expected_ranges cli.comparing.expected_generation "
     "report.html.expected_content",
     "export": "cli.reading.export",
     "hotspots": HOTSPOTS,
-    "join": "cli.comparing.join",
+    "join": "cli.reading.join",
     "kernel": "cli.reading.inside.kernel cli.tables.kernel.against_table cli.tables.kernel.explanation_table",
     "layers": "cli.reading.layers",
     "machines": "cli.collecting.machines",
@@ -47,11 +47,11 @@ TABLES = {
     "profile": f"{HOTSPOTS} {BENCH}",
     "query": "",
     "roofline": "cli.reading.roofline cli.reading.inside.instruction_roofline",
-    "samples": "cli.reading.inside.samples cli.tables.sampled_gpus",
-    "scaling": "cli.comparing.scaling",
+    "samples": "cli.reading.inside.samples cli.reading.inside.balance cli.reading.sampled_gpus",
+    "scaling": "cli.collecting.scaling",
     "schema": "cli.programs.schema",
-    "series": "cli.reading.series",
-    "skew": "cli.comparing.skew",
+    "series": "cli.collecting.series",
+    "skew": "cli.reading.skew",
     "source": "report.source_table",
     "timeline": "report.timeline_parts",
 }
@@ -96,7 +96,7 @@ def schema_of(command: str) -> Schema:
         raise WrongUsage(
             f"There is no schema of {command!r}.",
             f"Near names: {', '.join(near)}." if near else "It is no command that prints a table.",
-            "ncu-bench schema lists all.",
+            "ncu-bench mcp --schema lists all.",
         )
     answer = listed_keys(files(__package__).joinpath(KEYS).read_text("utf-8"))[command]
     answer["properties"] |= OF_EVERY_ANSWER
@@ -200,21 +200,22 @@ def _types(words: str) -> Schema:
 
 
 @click.command()
-@click.argument("name", metavar="[COMMAND]", required=False)
+@click.option("--schema", "name", flag_value="", is_flag=False, metavar="[NAME]", help="Of the answers of this name.")
 @format_option
-def command(name: str | None, output_format: str) -> None:
-    """Print the JSON Schema of what a command prints with --format json, or list the commands that have one.
+def command(name: str, output_format: str) -> None:
+    """Print the JSON Schema of what a command prints with --format json, or list the names that have one.
 
-    Keys that are named there stay, with their types and units, while schema_version stays; new ones may be added.
-    A number has its unit in its key or its schema, null means not known or not collected. An error is the other form:
-    it has "error" with code, kind, message, cause and what to type.
+    NAME is a command or one of its views, as an answer has it under "command": hotspots, layers, digest. Keys that are
+    named there stay, with their types and units, while schema_version stays; new ones may be added. A number has its
+    unit in its key or its schema, null means not known or not collected. An error is the other form: it has "error"
+    with code, kind, message, cause and what to type.
 
     \b
     Example:
-      ncu-bench schema
-      ncu-bench schema hotspots
+      ncu-bench mcp --schema
+      ncu-bench mcp --schema hotspots
     """
-    if name is not None:
+    if name:
         click.echo(json.dumps(schema_of(name), indent=1, ensure_ascii=False))
         return
     rows = []
@@ -223,4 +224,4 @@ def command(name: str | None, output_format: str) -> None:
         rows.append({
             "command": one, "schema_version": JSON_SCHEMA_VERSION, "required": ", ".join(answer["required"]),
         })  # fmt: skip
-    show(Table("schema", COLUMNS, rows, ["ncu-bench schema COMMAND prints one"]), output_format)
+    show(Table("schema", COLUMNS, rows, ["ncu-bench mcp --schema NAME prints one"]), output_format)

@@ -134,7 +134,7 @@ def _looking(commands: Commands) -> Sequence[Callable[..., Any]]:
 
         At most `budget` tokens, estimated as characters / 4; what was left out is said in the last line.
         """
-        words = ["digest", "--budget", str(budget)]
+        words = ["report", "--format", "digest", "--budget", str(budget)]
         words += [] if kernel_id is None else ["--id", kernel_id]
         words += [] if against is None else ["--against", commands.path(against)]
         return bounded_text(await commands.output(*words, "--", commands.path(run)), cursor)

@@ -1,4 +1,4 @@
-"""ncu-bench export: a run in the format of another tool."""
+"""ncu-bench report -o FILE.perfetto.json and other endings: a run in the format of another tool."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ncu_launch.files.run_files import BENCH_FILE, LAUNCHES, POINTS_FILE
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import FILE, format_option, machine_option, progress, require_other_output, show
+from ncu_tools.cli.views import EXPORTED_ENDINGS
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
@@ -38,8 +39,9 @@ NOT_A_TIMELINE = (
 @click.argument("run")
 @click.option("-o", "--output", type=FILE, required=True, help="The file to write.")
 @click.option(
-    "--as", "form", type=click.Choice(FORMS), required=True,
-    help="speedscope or perfetto: a trace of phases and modules. csv: for spreadsheets. sections: ncu's details page.",
+    "--as", "form", type=click.Choice(FORMS),
+    help="speedscope or perfetto: a trace of phases and modules. csv: for spreadsheets. sections: ncu's details page.  "
+    "[default: by the ending of -o: .csv, .speedscope.json, .perfetto.json]",
 )  # fmt: skip
 @click.option(
     "--table", "of", type=click.Choice(TABLES),
@@ -59,7 +61,7 @@ NOT_A_TIMELINE = (
 def command(
     run: str,
     output: Path,
-    form: str,
+    form: str | None,
     of: str | None,
     depth: int | None,
     lanes: bool,
@@ -77,12 +79,12 @@ def command(
 
     \b
     Example:
-      ncu-bench export run -o trace.json --as speedscope
-      ncu-bench export run -o trace.json --as perfetto --depth 2
-      ncu-bench export recording.sqlite -o trace.json --as perfetto --lanes
-      ncu-bench export report.ncu-rep -o kernels.csv --as csv
-      ncu-bench export sweep -o points.csv --as csv
-      ncu-bench export report.ncu-rep -o details.csv --as sections
+      ncu-bench report run -o trace.speedscope.json
+      ncu-bench report run -o trace.perfetto.json --depth 2
+      ncu-bench report recording.sqlite -o trace.json --as perfetto --lanes
+      ncu-bench report report.ncu-rep -o kernels.csv
+      ncu-bench report sweep -o points.csv
+      ncu-bench report report.ncu-rep -o details.csv --as sections
     """
     from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.model.layers.layers import NEEDED
@@ -90,6 +92,7 @@ def command(
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.varied_run import points_summed
 
+    form = form or next(named for ending, named in EXPORTED_ENDINGS.items() if output.name.lower().endswith(ending))
     _require_used(form, of, depth, machine)
     require_other_output(output, [run, *(str(Path(run) / name) for name in (LAUNCHES, BENCH_FILE, POINTS_FILE))])
     if lanes:

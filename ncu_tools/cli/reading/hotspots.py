@@ -34,6 +34,7 @@ from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_
 from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told
 from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
+from ncu_tools.cli.views import Verb
 from ncu_tools.numbers.number_format import more_kernels
 from ncu_tools.report.columns.registry import column, columns, table_columns
 from ncu_tools.report.table import Column, Table, columns_of_arguments
@@ -70,6 +71,11 @@ LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": BasisMark.NO_PACKED, "tensor_lower_
 """Lower bound of a unit -> the mark that says it."""
 IS_TOTAL = column("is_total")
 MIX = columns("kernel time_share~0 launches~3 counted_launches~3 instructions~2")
+ROWS = Words(
+    (*KERNEL_ROWS.words, "layer"),
+    f"{KERNEL_ROWS.means} The layers of a model are a tree, with options of its own below.",
+    KERNEL_ROWS.default,
+)
 ORDER = Words(
     ("time", "headroom", "flops", "dram"),
     "What rows are ordered by; headroom is the time that reaching its roof would save.",
@@ -113,9 +119,9 @@ class AskedTable:
         return bool(selects or self.diagnose or self.rules or self.columns or group not in NAMES_OF_KERNELS)
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@rows_and_order(KERNEL_ROWS, ORDER)
+@rows_and_order(ROWS, ORDER)
 @top_option("kernels")
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")

@@ -1,4 +1,4 @@
-"""ncu-bench layers: the layers of a model as a tree, with their time, FLOPs and bytes."""
+"""ncu-bench hotspots --by layer: the layers of a model as a tree, with their time, FLOPs and bytes."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def command(
 
     \b
     Example:
-      ncu-bench layers run --depth 1
-      ncu-bench layers run --sort time --top 10
-      ncu-bench layers run -o layers.svg
-      ncu-bench layers run --forward-backward --depth 1
+      ncu-bench hotspots run --by layer --depth 1
+      ncu-bench hotspots run --by layer --sort time --top 10
+      ncu-bench hotspots run --by layer -o layers.svg
+      ncu-bench hotspots run --by layer --forward-backward --depth 1
     """
     from ncu_tools.model.layers.layers import NEEDED, layers, why_no_layers
     from ncu_tools.report.first_sentences import first_layer

@@ -25,6 +25,7 @@ from ncu_tools.cli.options import (
     settings_options,
     show,
 )
+from ncu_tools.cli.views import Verb
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import Table, printable
@@ -38,7 +39,7 @@ REPORTS_SHOWN = 40
 """The most reports of a dataset that text output shows."""
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("reports", nargs=-1, required=True, metavar="REPORT...")
 @click.option(
     "-o", "--output", metavar="PATH",

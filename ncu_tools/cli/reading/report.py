@@ -1,4 +1,4 @@
-"""ncu-bench report: runs as one HTML file that opens anywhere."""
+"""ncu-bench report: runs as one HTML file that opens anywhere; other endings are views of their own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ncu_tools.cli.option_kinds.selection_options import selection_options
 from ncu_tools.cli.options import FILE, echo_notes, inductor_option, machine_option, progress, settings_options
 from ncu_tools.cli.tables.hotspots.locations import LOCATION
 from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.cli.views import Verb
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,9 +41,12 @@ LAUNCHES_WITH_LANES = 1_000_000
 FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operator formulas themselves"
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The HTML file to write.")
+@click.option(
+    "-o", "--output", type=FILE, default="report.html", show_default=True,
+    help="The .html file to write; for other endings see below.",
+)  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @click.option(
     "--top",
@@ -96,7 +100,10 @@ def command(
     from ncu_tools.runs.selection import pattern_of
 
     if output.suffix.lower() not in SUFFIXES:
-        raise WrongUsage(f"{output} has no suffix of a page.", advice="Name a file ending in .html.")
+        raise WrongUsage(
+            f"{output} has no ending that says what to write.",
+            advice="End it in .html for a page, .md or .json for a digest, .csv, .speedscope.json or .perfetto.json.",
+        )
     if len(set(runs)) < len(runs):
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
     steps = None if pattern is None else pattern_of(pattern, "--step")
@@ -148,7 +155,7 @@ def _timeline(
     if len(run.table) > LAUNCHES_WITH_LANES:
         return None, [
             f"{run.name}: no timeline, since it holds more than {LAUNCHES_WITH_LANES:,} launches; ncu-bench timeline "
-            "--trim shows a part of it, ncu-bench export --as perfetto --lanes all of it"
+            "--trim shows a part of it, ncu-bench report -o FILE.perfetto.json --lanes all of it"
         ]
     from ncu_tools.timeline.load_activity import load_activity
     from ncu_tools.timeline.timeline import timeline

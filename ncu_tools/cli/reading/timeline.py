@@ -10,6 +10,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.option_kinds.list_option import list_option
 from ncu_tools.cli.options import format_option, machine_option, progress
+from ncu_tools.cli.views import Verb
 
 if TYPE_CHECKING:
     from ncu_parsers.timelines.activity.activity import Window
@@ -22,11 +23,17 @@ _MOMENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(s|ms|us|µs|ns)?\s*", re.IGNO
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1}
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("run")
 @click.option("--step", "pattern", metavar="REGEX", help="Ranges whose names match are the steps.")
 @click.option("--trim", metavar="START,END", help="Only this time: 0.5,1.5 in seconds, or 100ms,250ms.")
-@list_option("--part", "parts", type=click.Choice(PART_NAMES), metavar="PART,...", help=f"Of {', '.join(PART_NAMES)}.")
+@list_option(
+    "--part",
+    "parts",
+    type=click.Choice(PART_NAMES),
+    metavar="PART,...",
+    help=f"Of {', '.join(PART_NAMES)}; or samples alone.",
+)
 @click.option(
     "--top", type=click.IntRange(min=1),
     help="How many rows of each part to show.  [default: 6 to 16 by part; JSON, CSV: all]",

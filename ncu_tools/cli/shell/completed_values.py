@@ -138,7 +138,7 @@ def _arguments(context: click.Context) -> list[str]:
 VALUES: dict[str, Values] = {
     "--machine": _machines, "machines name": _machines_or_measure,
     "--chip": _chips,
-    "--metrics": _groups, "metrics groups": _groups,
+    "--metrics": _groups,
     "profile target": _models, "estimate targets": _models, "bench targets": _models, "--target": _models,
     "--kernel": _kernels, "kernel name": _kernels,
     "--units": _units, "--unit": _units, "--levels": _levels,

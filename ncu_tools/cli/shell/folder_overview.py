@@ -132,14 +132,14 @@ def next_commands(look: FolderLook) -> list[tuple[str, str]]:
             (f"ncu-bench roofline {first} -o roofline.svg", "what bounds them, as a picture"),
         ]
     if sweeps:
-        commands.append((f"ncu-bench scaling {_quoted(sweeps[0])}", "how latency follows the sizes"))
+        commands.append((f"ncu-bench bench {_quoted(sweeps[0])}", "how latency follows the sizes"))
     if len(runs) > 1:
         commands.append(
             (f"ncu-bench compare {_quoted(runs[1])} {_quoted(runs[0])}", "what changed between the last two")
         )
     counted, timed = look.newest(NCU), look.newest(NSYS, TRACE)
     if counted and timed:
-        joined = f"ncu-bench join {_quoted(counted[0])} {_quoted(timed[0])} -o joined.parquet"
+        joined = f"ncu-bench parse {_quoted(counted[0])} --times {_quoted(timed[0])} -o joined.parquet"
         commands.append((joined, "times of the one with counts of the other"))
     if look.newest(SOURCE):
         page = _quoted(look.newest(SOURCE)[0])

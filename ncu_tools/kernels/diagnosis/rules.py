@@ -50,7 +50,7 @@ class CauseRule:
 class Quantity:
     """One quantity: title, unit, and the metrics it comes from.
 
-    `group` is the group of `ncu-bench metrics` that collects it, `fact` its text as a reason.
+    `group` is the group of `ncu-bench machines --metrics` that collects it, `fact` its text as a reason.
     """
 
     title: str

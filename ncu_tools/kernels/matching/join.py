@@ -122,13 +122,14 @@ def _require_joinable(counts: pa.Table, timeline: pa.Table) -> None:
     has_counts, has_times = _is_counted(counts).any(), _is_of(timeline, TIMELINES).any()
     if not has_counts and not has_times and _is_counted(timeline).any() and _is_of(counts, TIMELINES).any():
         raise NcuBenchError(
-            "COUNTS is a timeline, and TIMELINE a report of ncu.", advice="Swap them: ncu-bench join COUNTS TIMELINE"
+            "COUNTS is a timeline, and TIMELINE a report of ncu.",
+            advice="Swap them: ncu-bench parse COUNTS --times TIMELINE",
         )
     if not has_counts:
         raise NcuBenchError(
             "COUNTS holds no counters of ncu.",
             "Only launches that ncu profiled have counts to give.",
-            "Give a report of ncu first and the timeline second: ncu-bench join COUNTS TIMELINE -o joined.parquet",
+            "Name a report of ncu and the timeline: ncu-bench parse COUNTS --times TIMELINE -o joined.parquet",
         )
     if not has_times:
         raise NcuBenchError(

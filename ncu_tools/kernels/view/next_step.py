@@ -13,8 +13,8 @@ from ncu_tools.kernels.diagnosis.rules import facts, rules
 from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
 
-SOURCE, SAMPLES, BALANCE = "source", "samples", "--balance"
-"""Commands that need counts of single instructions, or samples over time but for the balance of units."""
+SOURCE, SAMPLES = "source", "--part samples"
+"""What of a command needs counts of single instructions, and what samples over time."""
 COUNTS = {"samples": "samples", "executed": "executed", "sectors": "sectors", "conflicts": "shared_wavefronts"}
 """What places are ranked by -> the field of a place with its count."""
 OVER_TIME = "ncu --set full --section PmSampling -o REPORT PROGRAM"
@@ -50,10 +50,7 @@ def next_step(view: KernelView, run: str, *, over_time: bool) -> NextStep | None
     if not commands:
         return None
     for one in commands:
-        needs = one.split()[0]
-        if needs not in (SOURCE, SAMPLES) or (
-            over_time or BALANCE in one if needs == SAMPLES else _has_counts(view, one)
-        ):
+        if over_time if SAMPLES in one else not one.startswith(SOURCE) or _has_counts(view, one):
             return NextStep(_filled(one, view, run), first)
     collect = COLLECT if commands[0].startswith(SOURCE) else OVER_TIME
     return NextStep(_filled(commands[0], view, "REPORT.ncu-rep"), first, collect)

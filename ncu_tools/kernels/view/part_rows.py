@@ -231,7 +231,7 @@ def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
     for label in ours.possible if ours else ():
         yield {"title": label, "value": "perhaps"}
     if ours and ours.collect:
-        yield {"title": f"{', '.join(ours.collect)} (groups of ncu-bench metrics)", "value": "not counted"}
+        yield {"title": f"{', '.join(ours.collect)} (groups of ncu-bench machines --metrics)", "value": "not counted"}
     for rule in view.rules[:most_rules]:
         yield _rule_row(rule)
     if len(view.rules) > most_rules:

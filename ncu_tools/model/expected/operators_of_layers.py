@@ -31,7 +31,7 @@ def expected_of(path: str) -> pa.Table:
         raise NcuBenchError(
             f"{path} has no {EXPECTED}, so nothing is known to compare its numbers with.",
             "Only runs of a model target under ncu have one; reports and programs do not.",
-            f"Say what ran, as in: ncu-bench expected {path} --target resnet18 --batch-size 8 --phase forward",
+            f"Say what ran: ncu-bench compare {path} --with formulas --target resnet18 --batch-size 8 --phase forward",
         )
     return _operators_in(file)
 

@@ -58,5 +58,5 @@ def _most_work(comparison: ExpectedComparison) -> tuple[list[Any], list[str]]:
     found = [row for row in comparison.rows if row.scope in (LAYER, OPERATOR)]
     left_out = len(found) - EXPECTED_LAYERS_SHOWN
     others = counted(left_out, "more row has less work", "more rows have less work")
-    more = [f"{others}; ncu-bench expected shows all"] if left_out > 0 else []
+    more = [f"{others}; ncu-bench compare RUN --with formulas shows all"] if left_out > 0 else []
     return [*heads, *found[:EXPECTED_LAYERS_SHOWN]], [*comparison.notes, *more]

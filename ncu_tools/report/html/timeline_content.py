@@ -113,7 +113,9 @@ def _steps(
             "timeline lists them"
         )
     if any(id(one) not in made for one in wholes):
-        left_out.append("no room for the lanes of the whole recording: ncu-bench export --as perfetto --lanes has them")
+        left_out.append(
+            "no room for the lanes of the whole recording: ncu-bench report -o FILE.perfetto.json --lanes has them"
+        )
     return shown, left_out
 
 

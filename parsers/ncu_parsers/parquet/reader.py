@@ -117,7 +117,7 @@ def _require_launches(table: pa.Table, path: File) -> None:
     if kind == bench_table.BENCH:
         raise NcuBenchError(
             f"{path} is a table of measured points, not of launches.",
-            advice=f"Look at it with: ncu-bench scaling {path}, or with roofline or query",
+            advice=f"Look at it with: ncu-bench bench {path}, or with roofline or query",
         )
     if kind == instructions_table.INSTRUCTIONS:
         raise NcuBenchError(

@@ -164,11 +164,11 @@ class TestAProgramUnderTheOperatorCollector:
         folder, result = profiled
         launches = {row["kernel"]: row["launches"] for row in result.json()["rows"]}
         assert launches == {"aten::mm": 3, "aten::relu": 3, "aten::mul": 1}
-        layers = called_here("layers", "run", "--format", "json", cwd=folder).json()["rows"]
+        layers = called_here("hotspots", "--by", "layer", "run", "--format", "json", cwd=folder).json()["rows"]
         assert {"step", "step.product", "decorated"} <= {row["module"] for row in layers}
 
     def test_stands_beside_its_own_formulas(self, profiled: tuple[Path, Result]) -> None:
-        found = called_here("expected", "run", "--format", "json", cwd=profiled[0]).json()
+        found = called_here("compare", "--with", "formulas", "run", "--format", "json", cwd=profiled[0]).json()
         rows = {row["range"]: row for row in found["rows"]}
         product = rows["step.product"]
         assert (product["passes"], product["launches"], product["expected_flops"]) == (3, 3, 2 * 64**3)

@@ -255,7 +255,7 @@ def test_commands_print_the_same_as_with_one_process(scheduler: str, alone: Path
         ["roofline", fleet, "--points", "phases", "--levels", "all"],
         ["roofline", fleet, f"{fleet}/", "--arrows"],
         ["compare", fleet, f"{fleet}/"],
-        ["scaling", str(tmp_path)],
+        ["bench", str(tmp_path)],
     ):
         assert shown(*command, "--dask", scheduler) == shown(*command)
 

@@ -560,7 +560,7 @@ class TestEveryCommand:
         name, *others = command
         return shown(name, fleet, *others), shown(name, one, *others)
 
-    @pytest.mark.parametrize("command", [["roofline"], ["roofline", "--levels", "all"], ["skew"]])
+    @pytest.mark.parametrize("command", [["roofline"], ["roofline", "--levels", "all"], ["timeline", "--by", "kernel"]])
     def test_reads_a_dataset_as_a_file(self, tmp_path: Path, ranks: list[Source], command: list[str]) -> None:
         dataset, file = self.read_back(tmp_path, ranks, *command)
         assert len(dataset["rows"]) == len(file["rows"])
@@ -592,7 +592,7 @@ class TestEveryCommand:
         fleet = str(tmp_path / "fleet")
         parse_into_dataset(fleet, ranks)
         for form in ("csv", "sections"):
-            result = bench("export", fleet, "-o", str(tmp_path / "out.csv"), "--as", form)
+            result = bench("report", fleet, "-o", str(tmp_path / "out.csv"), "--as", form)
             assert result.exit_code == 0, result.stderr
         result = bench("report", fleet, "-o", str(tmp_path / "out.html"))
         assert result.exit_code == 0, result.stderr
@@ -608,17 +608,17 @@ class TestEveryCommand:
 
     def test_scaling_reads_every_sweep_below_a_folder_or_url(self, tmp_path: Path, store: str) -> None:
         sweeps(tmp_path)
-        named = shown("scaling", str(tmp_path / "one"), str(tmp_path / "two"))
+        named = shown("bench", str(tmp_path / "one"), str(tmp_path / "two"))
         assert len(named["rows"]) == 2
-        assert shown("scaling", str(tmp_path))["rows"] == named["rows"]
+        assert shown("bench", str(tmp_path))["rows"] == named["rows"]
         for name in ("one", "two"):
             RemoteFile(store).joinpath(name, "bench.parquet").write_bytes(
                 (tmp_path / name / "bench.parquet").read_bytes()
             )
-        assert shown("scaling", store)["rows"] == named["rows"]
+        assert shown("bench", store)["rows"] == named["rows"]
 
     def test_scaling_reports_a_folder_without_sweep(self, tmp_path: Path) -> None:
-        assert "bench.parquet does not exist" in bench("scaling", str(tmp_path)).stderr
+        assert "bench.parquet does not exist" in bench("bench", str(tmp_path)).stderr
 
 
 def sweeps(folder: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_dataset_is_written_and_read_as_on_disk(store: Store, tmp_path: Path) 
         ["hotspots", "{root}/{run}", "--by", "grid"],
         ["roofline", "{root}", "--levels", "all"],
         ["compare", "{root}", "{root}/"],
-        ["layers", "{root}"],
+        ["hotspots", "--by", "layer", "{root}"],
         ["query", "{root}", "SELECT count(*) AS launches, count(DISTINCT report) AS reports FROM launches"],
     ):
         found = []

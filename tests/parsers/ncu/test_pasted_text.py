@@ -121,7 +121,7 @@ def test_a_hit_rate_of_179_per_cent_is_said_to_be_out_of_range_beside_the_warnin
     assert f"ncu warns: {NOT_FIXED}" in found.stderr
     if where == "in the file":
         assert "ncu warns: The result was collected with the Work ID/Cluster Launch Control (CLC)" in found.stderr
-    digest = ran("digest", str(path)).stdout
+    digest = ran("report", "--format", "digest", str(path)).stdout
     assert "clock control none" in digest
     assert "not known: cache control" in digest
 

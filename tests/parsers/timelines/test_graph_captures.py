@@ -123,14 +123,14 @@ def test_matches_are_every_gapless_part_of_the_launches(launches: list[str], gra
     assert found == ([[begin + place for begin in expected] for place in range(len(graph))] if expected else [])
 
 
-@pytest.mark.parametrize("command", ["hotspots", "roofline", "layers", "report"])
+@pytest.mark.parametrize("command", ["hotspots", "roofline", "hotspots --by layer", "report"])
 @pytest.mark.slow
 def test_commands_take_the_trace_of_a_capture(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     capture, trace = tmp_path / "capture.json", tmp_path / "trace.json"
     capture.write_text(json.dumps({"traceEvents": capture_of_two_products()}))
     trace.write_text(json.dumps({"deviceProperties": [A100], "traceEvents": replay("gemm", "gemm", "copy")}))
     out = {"report": ["-o", str(tmp_path / "out.html")], "roofline": ["-o", str(tmp_path / "out.svg")]}.get(command, [])
-    assert run([command, str(trace), "--capture", str(capture), "--notes", *out]) == 0
+    assert run([*command.split(), str(trace), "--capture", str(capture), "--notes", *out]) == 0
     assert "3 of 3 rows that a graph launched have the operators of" in capsys.readouterr().err
 
 

@@ -27,13 +27,13 @@ COMMANDS = (
     "kernel sample_reports/h100/conflicts.ncu-rep",
     "kernel sample_reports/h100/conflicts.ncu-rep --explain bank-conflicts",
     "source sample_reports/h100/conflicts.ncu-rep --top 4",
-    "samples sample_reports/h100/starved-full.ncu-rep.gz --balance",
+    "kernel sample_reports/h100/starved-full.ncu-rep.gz --part balance",
     "roofline sample_reports/d01-wide-raw.csv",
     "compare sample_reports/d02-long-rules.csv sample_reports/d10-details-all.csv --fail-on time>5%",
     "compare sample_reports/d01-wide-raw.csv sample_reports/d02-long-rules.csv",
     "hotspots sample_reports/d01-wide-raw.csv --format markdown",
     "machines h100-sxm",
-    "metrics flops,dram --chip gh100",
+    "machines --metrics flops,dram --chip gh100",
 )
 
 

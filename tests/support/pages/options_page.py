@@ -8,6 +8,7 @@ import click
 
 from ncu_tools.cli import cli
 from ncu_tools.cli.option_kinds.list_option import ListOption
+from ncu_tools.cli.views import Verb
 
 START, END = "<!-- options: python -m tests.update_expectations -->\n", "<!-- end of options -->"
 MANY = 14
@@ -15,17 +16,17 @@ MANY = 14
 
 
 def commands() -> dict[str, click.Command]:
-    """Every command, those of groups as "machines measure"."""
-    return dict(_below(click.Context(cli), cli, ""))
+    """Every command and every view, as "hotspots --by layer"."""
+    return dict(_all(click.Context(cli), cli))
 
 
-def _below(context: click.Context, group: click.Group, before: str) -> Iterator[tuple[str, click.Command]]:
+def _all(context: click.Context, group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        yield before + name, command
-        if isinstance(command, click.Group):
-            yield from _below(context, command, f"{before}{name} ")
+        yield name, command
+        if isinstance(command, Verb):
+            yield from ((f"{name} {one.typed}", one.command) for one in command.views)
 
 
 def options() -> dict[str, dict[str, click.Option]]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-import ncu_tools.cli
 from ncu_tools.cli.programs.schema import OF_EVERY_ANSWER, TABLES, schema_of
 from ncu_tools.report.table import JSON_SCHEMA_VERSION, Table, to_json
 from tests.conftest import ROOT
@@ -28,9 +27,8 @@ class PrintedAnswers:
         """The JSON of a table, as `to_json` gives it. Raises an assertion error where its schema does not allow it."""
         text = "".join(to_json(table))
         context = click.get_current_context(silent=True)
-        path = context.command_path.split() if context is not None and context.info_name else []
-        command = next((word for word in path if word in ncu_tools.cli.COMMANDS), "")
-        if command:
+        command = (context.command.name or "") if context is not None else ""
+        if command in TABLES:
             answer = with_some_rows(json.loads(text))
             require_valid(command, answer)
             require_listed(command, table, answer)

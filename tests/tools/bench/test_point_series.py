@@ -165,7 +165,7 @@ class TestTheCommand:
     def test_writes_json_with_units_and_the_columns_that_were_meant(
         self, sweep: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert run(["series", sweep, "-x", "n", "-y", "time,flops", "--by", "kind", "--format", "json"]) == 0
+        assert run(["bench", sweep, "-x", "n", "-y", "time,flops", "--by", "kind", "--format", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["columns"]["time"] == "ns"
         assert [one["column"] for one in found["y"]] == ["latency_mean_ns", "expected_flops"]
@@ -176,16 +176,16 @@ class TestTheCommand:
 
     @pytest.mark.parametrize("form", ["text", "csv", "markdown"])
     def test_writes_every_format(self, sweep: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["series", sweep, "-x", "n", "--format", form]) == 0
+        assert run(["bench", sweep, "-x", "n", "--format", form]) == 0
         assert "ValueError: no such size" in capsys.readouterr().out
 
     @pytest.mark.slow
     def test_draws(self, sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["series", sweep, "-x", "n", "-o", str(tmp_path / "plot.svg"), "--title", "sizes"]) == 0
+        assert run(["bench", sweep, "-x", "n", "-o", str(tmp_path / "plot.svg"), "--title", "sizes"]) == 0
         assert (tmp_path / "plot.svg").read_bytes().startswith(b"<?xml")
         assert "the picture is" in capsys.readouterr().err
-        assert run(["series", sweep, "-x", "n", "-o", str(tmp_path / "plot.doc")]) == 2
+        assert run(["bench", sweep, "-x", "n", "-o", str(tmp_path / "plot.doc")]) == 2
 
     def test_says_what_has_points_if_there_are_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["series", str(tmp_path), "-x", "n"]) == 1
+        assert run(["bench", str(tmp_path), "-x", "n"]) == 1
         assert "holds no points" in capsys.readouterr().err

@@ -90,11 +90,11 @@ class TestExponents:
         (unknown,) = series([{**one, "latency_median_ns": None} for one in rows[:4]])
         assert (unknown.median_exponent, unknown.is_moved_by_outliers) == (None, False)
         write_table(bench_table(rows), tmp_path / "bench.parquet")
-        assert run(["scaling", str(tmp_path)]) == 0
+        assert run(["bench", str(tmp_path)]) == 0
         shown = capsys.readouterr()
         assert "of medians" in below_head(shown.out).splitlines()[0]
         assert "1 of 2 fits: fitting medians gives another exponent" in shown.err
-        assert run(["scaling", str(tmp_path), "--format", "json"]) == 0
+        assert run(["bench", str(tmp_path), "--format", "json"]) == 0
         assert [one["median_exponent"] for one in json.loads(capsys.readouterr().out)["rows"]] == pytest.approx([1, 1])
 
     def test_about_95_of_100_intervals_cover_the_true_exponent(self) -> None:
@@ -241,7 +241,7 @@ class TestTheCommand:
         return tmp_path
 
     def test_json_has_fits_and_correlations(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["scaling", str(folder), "--format", "json"]) == 0
+        assert run(["bench", str(folder), "--format", "json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert [one["varied"] for one in document["rows"]] == ["batch"] * 6
         assert document["rows"][4]["exponent_low"] < 1.0 < document["rows"][4]["exponent_high"]
@@ -250,7 +250,7 @@ class TestTheCommand:
 
     @pytest.mark.parametrize("suffix", one_in(2, ["svg", "png"]))
     def test_the_command_draws_a_picture(self, folder: Path, suffix: str) -> None:
-        assert run(["scaling", str(folder), "-o", str(folder / f"one.{suffix}")]) == 0
+        assert run(["bench", str(folder), "-o", str(folder / f"one.{suffix}")]) == 0
         assert (folder / f"one.{suffix}").stat().st_size > 5000
 
     def test_an_axis_with_one_power_of_ten_is_labelled_between_them_too(self) -> None:
@@ -258,7 +258,7 @@ class TestTheCommand:
         assert not any(_needs_label(value / 1000, (0.8e-3, 800e-3)) for value in range(1, 10))
 
     def test_text_shows_both_matrices(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["scaling", str(folder)]) == 0
+        assert run(["bench", str(folder)]) == 0
         out = capsys.readouterr().out
         assert "spearman:" in out
         assert "pearson:" in out
@@ -267,11 +267,11 @@ class TestTheCommand:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         write_table(bench_table([row()]), tmp_path / "bench.parquet")
-        assert run(["scaling", str(tmp_path)]) == 0
+        assert run(["bench", str(tmp_path)]) == 0
         assert "no size varies" in capsys.readouterr().err
 
     def test_a_missing_file_is_an_error_with_advice(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["scaling", str(tmp_path / "none")]) == 1
+        assert run(["bench", str(tmp_path / "none")]) == 1
         assert "ncu-bench bench" in capsys.readouterr().err
 
     def test_measured_points_are_not_read_as_launches(self, folder: Path) -> None:

@@ -150,7 +150,7 @@ def test_compare_matches_points_by_their_arguments(tmp_path: Path) -> None:
     assert " n " in shown.out
 
 
-@pytest.mark.parametrize("command", [("scaling", "sweep"), ("compare", "sweep", "sweep")])
+@pytest.mark.parametrize("command", [("bench", "sweep"), ("compare", "sweep", "sweep")])
 def test_an_argument_with_the_title_of_another_column_is_said_to_be_an_argument(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
@@ -167,15 +167,15 @@ def test_an_argument_with_the_name_of_a_column_of_the_command_stays_what_it_is(t
     values = {"points": "100", "verdict": "fast", "speedup": "7", "type": "a", "run": "5"}
     rows = [row(n, argument_values={"n": str(n), **values}) for n in (8, 16, 32)]
     write_table(bench_table(rows), tmp_path / "sweep" / "bench.parquet")
-    (fit,) = called_here("scaling", "sweep", "--format", "json", cwd=tmp_path).json()["rows"]
+    (fit,) = called_here("bench", "sweep", "--format", "json", cwd=tmp_path).json()["rows"]
     assert (fit["points"], fit["arg_points"], fit["arg_verdict"], fit["run"]) == (3, 100, "fast", 5)
     first = called_here("compare", "sweep", "sweep", "--format", "json", cwd=tmp_path).json()["rows"][0]
     assert {name: value for name, value in first.items() if name.startswith("arg_")} == {
         "arg_verdict": "fast", "arg_speedup": 7, "arg_type": "a", "arg_run": 5
     }  # fmt: skip
-    told = called_here("series", "sweep", "-x", "arg_run", "-y", "time", "--format", "json", cwd=tmp_path)
+    told = called_here("bench", "sweep", "-x", "arg_run", "-y", "time", "--format", "json", cwd=tmp_path)
     assert told.json()["rows"][0]["arg_run"] == 5
-    for words in (("scaling", "sweep"), ("compare", "sweep", "sweep")):
+    for words in (("bench", "sweep"), ("compare", "sweep", "sweep")):
         assert called_here(*words, cwd=tmp_path).code == 0
 
 
@@ -199,9 +199,9 @@ class TestTheCommand:
         assert table.column("expected_flops").to_pylist() == [2 * 8**3, None, None, 2 * 64**3]
         sql = "SELECT n FROM points WHERE outcome = 'ok' AND n > 8"
         assert called_here("query", "sweep", sql, "--format", "json", cwd=here).json()["rows"] == [{"n": 64}]
-        assert called_here("export", "sweep", "-o", "points.csv", "--as", "csv", cwd=here).code == 0
+        assert called_here("report", "sweep", "-o", "points.csv", "--as", "csv", cwd=here).code == 0
         assert (here / "points.csv").read_text("utf-8").splitlines()[1].endswith(",8")
-        refused = called_here("export", "sweep", "-o", "t.json", "--as", "perfetto", cwd=here)
+        refused = called_here("report", "sweep", "-o", "t.json", "--as", "perfetto", cwd=here)
         assert "written as a table of its points" in refused.err
 
     def test_counts_each_measured_point_in_a_profiled_run_of_its_own(self, here: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_real_process_measures_counts_and_shows_a_varied_function(tmp_path: Pa
     (tmp_path / "k.py").write_text(SOURCE, encoding="utf-8")
     main = [sys.executable, "-c", "from ncu_tools.cli import main; main()"]
     measure = ["bench", "k.py:product", "--vary", "n=64", "--metrics", "flops", "-o", "sweep", *QUICK]
-    show = ["series", "sweep", "-x", "n", "-y", "time,flops,flops_per_s", "-o", "plot.svg", "--format", "csv"]
+    show = ["bench", "sweep", "-x", "n", "-y", "time,flops,flops_per_s", "-o", "plot.svg", "--format", "csv"]
     subprocess.run([*main, *measure], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
     header, only = called_here(*show, cwd=tmp_path).out.splitlines()[:2]
     assert header.startswith("n,time,flops,flops_per_s")

@@ -354,7 +354,7 @@ class TestAsAProcess:
             ["parse", METRICS, "-o", folder],
             ["hotspots", METRICS],
             ["hotspots", folder],
-            ["layers", METRICS],
+            ["hotspots", "--by", "layer", METRICS],
             ["roofline", METRICS],
             ["compare", METRICS, METRICS],
             ["report", METRICS, "-o", str(tmp_path / "x.html")],
@@ -402,7 +402,9 @@ def loaded_by(*arguments: str) -> set[str]:
 
 
 class TestExistingFiles:
-    @pytest.mark.parametrize("command", ["parse {0} -o {0}", "join {0} {1} -o {1}", "export {0} -o {0} --as csv"])
+    @pytest.mark.parametrize(
+        "command", ["parse {0} -o {0}", "parse {0} --times {1} -o {1}", "report {0} -o {0} --as csv"]
+    )
     def test_are_not_overwritten_by_a_command_that_reads_them(self, command: str, call: Any, tmp_path: Path) -> None:
         files = [tmp_path / name for name in ("report.csv", "timeline.csv")]
         for file in files:
@@ -439,7 +441,7 @@ class TestExistingFiles:
         launches = tmp_path / "launches.parquet"
         assert call("parse", RAW, "-o", str(launches)).code == 0
         before = launches.read_bytes()
-        result = call("export", str(tmp_path), "-o", str(launches), "--as", "csv")
+        result = call("report", str(tmp_path), "-o", str(launches), "--as", "csv")
         assert (result.code, launches.read_bytes()) == (2, before)
 
     def test_that_are_pipes_are_not_replaced_and_can_be_read(self, call: Any, tmp_path: Path) -> None:

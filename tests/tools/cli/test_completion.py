@@ -10,15 +10,13 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-import click
 import pytest
 
-from ncu_tools.cli import COMMANDS, cli
 from ncu_tools.cli.shell.bash_words import rejoined
 from ncu_tools.cli.shell.completed_values import NO_PATHS, VALUES
-from ncu_tools.cli.shell.completion import SHELLS
 from tests.conftest import ROOT
 from tests.support.nightly import by_day
+from tests.support.pages.options_page import commands
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result, process
 
 pytestmark = pytest.mark.slow
@@ -52,8 +50,11 @@ def completed(line: str, shell: str = "bash", cwd: Path | None = None) -> list[s
     ("ncu-bench roofline --machine=h100-s", ["plain,h100-sxm"]),
     ("ncu-bench roofline --machine t4,H100-s", ["plain,t4,h100-sxm"]),
     ("ncu-bench machines meas", ["plain,measure"]),
+    ("ncu-bench machines --chip gh1", ["plain,gh100"]),
+    ("ncu-bench machines --metrics flo", ["plain,flops"]),
     ("ncu-bench metrics --chip gh1", ["plain,gh100"]),
-    ("ncu-bench metrics flo", ["plain,flops"]),
+    ("ncu-bench hotspots run --by la", ["plain,layer"]),
+    ("ncu-bench hotspots run --by layer --forw", ["plain,--forward-backward"]),
     ("ncu-bench profile --metrics flops,dr", ["plain,flops,dram"]),
     ("ncu-bench profile hf:bert-b", ["plain,bert-base"]),
     ("ncu-bench estimate gemm", ["plain,gemms"]),
@@ -61,7 +62,6 @@ def completed(line: str, shell: str = "bash", cwd: Path | None = None) -> list[s
     ("ncu-bench hotspots --format m", ["plain,markdown"]),
     ("ncu-bench hotspots rep", ["file,rep"]),
     ("ncu-bench parse report.csv -o ", ["file,"]),
-    ("ncu-bench completion f", ["plain,fish"]),
     ("ncu-bench query run sel", []),
     ("ncu-bench no-such-command --x", []),
 ])  # fmt: skip
@@ -116,18 +116,15 @@ def test_zsh_and_fish_are_answered_too() -> None:
         PROGRAM, capture_output=True, check=True, text=True,
         env={
             **os.environ, "PYTHONPATH": PYTHONPATH, "_NCU_BENCH_COMPLETE": "fish_complete",
-            "COMP_WORDS": "ncu-bench metrics --chip gh", "COMP_CWORD": "gh",
+            "COMP_WORDS": "ncu-bench machines --chip gh", "COMP_CWORD": "gh",
         },
     )  # fmt: skip
     assert "gh100" in done.stdout
 
 
 def test_every_value_belongs_to_an_option_or_argument_that_exists() -> None:
-    context = click.Context(cli)
     there: set[str] = set()
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        assert command is not None
+    for name, command in commands().items():
         for parameter in command.params:
             there |= set(parameter.opts) | {f"{name} {parameter.name}"}
     assert {*VALUES, *NO_PATHS} <= there
@@ -144,58 +141,23 @@ def test_words_that_bash_split_are_put_together(words: list[str], typed: list[st
     assert rejoined(words) == typed
 
 
-# ------------------------------------------------------------------------------------------------------ the command
+# --------------------------------------------------------------------------------------------------------- the script
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    monkeypatch.delenv("ZDOTDIR", raising=False)
-    return tmp_path
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_click_prints_the_script_of_a_shell_and_so_does_the_old_command(shell: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "_NCU_BENCH_COMPLETE": f"{shell}_source"}
+    done = subprocess.run(PROGRAM, capture_output=True, check=True, timeout=60, text=True, env=environment)
+    assert "_ncu_bench_completion" in done.stdout
+    old = process("completion", shell)
+    assert old.out == done.stdout
+    assert old.err == f"ncu-bench completion has a new name: _NCU_BENCH_COMPLETE={shell}_source ncu-bench\n"
 
 
-def lines_of(file: Path) -> list[str]:
-    return file.read_text("utf-8").splitlines()
-
-
-class TestInstalling:
-    @pytest.mark.parametrize("shell", ["bash", "zsh"])
-    def test_adds_one_line_to_the_start_up_file_however_often(self, shell: str, home: Path) -> None:
-        start_up = home / f".{shell}rc"
-        start_up.write_text("alias ll='ls -l'", encoding="utf-8")
-        script = home / ".config" / "ncu-bench" / f"completion.{shell}"
-        first, second = (process("completion", shell, "--install") for _ in range(2))
-        assert (first.code, first.err) == (0, "")
-        assert f"{start_up} now sources it" in first.out
-        assert f"{start_up} sources it already" in second.out
-        assert lines_of(start_up) == ["alias ll='ls -l'", f"source {script}"]
-        assert script.read_text("utf-8") == process("completion", shell).out
-
-    def test_writes_where_fish_looks_for_completions_by_itself(self, home: Path) -> None:
-        assert process("completion", "fish", "--install").code == 0
-        assert [str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()] == [
-            ".config/fish/completions/ncu-bench.fish"
-        ]
-
-    def test_takes_the_shell_of_the_user(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SHELL", "/usr/bin/zsh")
-        assert process("completion").out.startswith("#compdef ncu-bench\n")
-        monkeypatch.setenv("SHELL", "/bin/tcsh")
-        refused = process("completion")
-        assert refused.code == 2
-        assert "$SHELL is /bin/tcsh. There is completion for bash, zsh, fish. Name it:" in refused.err
-
-    def test_says_what_to_do_where_nothing_may_be_written(self, home: Path) -> None:
-        (home / ".config").write_text("a file")
-        refused = process("completion", "bash", "--install")
-        assert refused.code == 1
-        assert "ncu-bench completion bash > FILE" in refused.err
-
-    @pytest.mark.parametrize("shell", SHELLS)
-    def test_without_install_prints_the_script_and_writes_nothing(self, shell: str, home: Path) -> None:
-        assert "_NCU_BENCH_COMPLETE" in process("completion", shell).out
-        assert list(home.iterdir()) == []
+def test_the_old_command_installs_nothing_and_says_what_to_add_to_which_file() -> None:
+    refused = process("completion", "zsh", "--install")
+    assert refused.code == 2
+    assert 'eval "$(_NCU_BENCH_COMPLETE=zsh_source ncu-bench)"' in refused.err
 
 
 # --------------------------------------------------------------------------------------------------------- real bash
@@ -223,7 +185,7 @@ def bash(text: str, cwd: Path) -> Result:
 @needs_bash
 def test_bash_registers_the_script_and_fills_its_replies(on_path: Path, tmp_path: Path) -> None:
     script = """
-        source <(ncu-bench completion bash)
+        eval "$(_NCU_BENCH_COMPLETE=bash_source ncu-bench)"
         complete -p ncu-bench
         COMP_WORDS=(ncu-bench roofline --machine t4,h100); COMP_CWORD=3
         _ncu_bench_completion ncu-bench; printf '%s\\n' "${COMPREPLY[@]}"
@@ -257,7 +219,7 @@ def test_tab_at_a_prompt_of_bash_completes_a_line(on_path: Path, tmp_path: Path)
 
     try:
         until("ready> ")
-        os.write(terminal, b"source <(ncu-bench completion bash); echo regis''tered\n")
+        os.write(terminal, b'eval "$(_NCU_BENCH_COMPLETE=bash_source ncu-bench)"; echo regis""tered\n')
         until("registered")
         os.write(terminal, b"ncu-bench profile hf:bert-b\t")
         until("ncu-bench profile hf:bert-base ")

@@ -83,7 +83,7 @@ def test_every_kind_is_counted_and_the_newest_named_first(here: Path) -> None:
     assert commands() == [
         "ncu-bench hotspots runs/newer",
         "ncu-bench roofline runs/newer -o roofline.svg",
-        "ncu-bench scaling sweep",
+        "ncu-bench bench sweep",
         "ncu-bench compare runs/older runs/newer",
     ]
 

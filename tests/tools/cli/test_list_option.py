@@ -69,9 +69,16 @@ def test_an_option_that_selects_launches_is_the_same_on_every_command(name: str)
 
 @pytest.mark.parametrize("name", SELECTING)
 def test_every_command_that_shows_launches_selects_by_it(name: str) -> None:
-    assert {"hotspots", "roofline", "layers", "kernel", "source", "samples", "compare", "report"} <= set(
-        options()[name]
-    )
+    assert {
+        "hotspots",
+        "roofline",
+        "hotspots --by layer",
+        "kernel",
+        "source",
+        "kernel --part samples",
+        "compare",
+        "report",
+    } <= set(options()[name])
 
 
 def test_an_option_has_one_short_form_and_never_two_meanings_of_it() -> None:

@@ -34,8 +34,8 @@ COMMANDS = [
     ["compare", RAW, SUMMARY, "--anyway"],
     ["machines"],
     ["machines", "a100-sxm4-40gb"],
-    ["metrics", "flops", "--chip", "gh100"],
-    ["metrics", "--all-chips"],
+    ["machines", "--metrics", "flops", "--chip", "gh100"],
+    ["machines", "--all-chips"],
 ]
 NAMES = Column("name", "name", wide=True)
 TABLE = Table(

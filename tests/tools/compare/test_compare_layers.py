@@ -174,12 +174,14 @@ class TestTheCommands:
         assert (found.exit_code, "kernels are compared here" in found.stdout) == (1, True)
 
     def test_layers_shows_forward_against_backward(self, files: tuple[str, str]) -> None:
-        found = invoked("layers", files[0], "--forward-backward", "--format", "json")
+        found = invoked("hotspots", "--by", "layer", files[0], "--forward-backward", "--format", "json")
         rows = json.loads(found.stdout)["rows"]
         assert [row["module"] for row in rows] == ["net", "net.a", "(all launches)"]
         assert rows[0]["time_ratio"] == pytest.approx(41 / 21)
-        assert "time ratio" in invoked("layers", files[0], "--forward-backward", "--depth", "0").stdout
+        assert (
+            "time ratio" in invoked("hotspots", "--by", "layer", files[0], "--forward-backward", "--depth", "0").stdout
+        )
 
     def test_the_ratios_cannot_be_drawn(self, files: tuple[str, str]) -> None:
-        found = invoked("layers", files[0], "--forward-backward", "-o", "ratios.svg")
+        found = invoked("hotspots", "--by", "layer", files[0], "--forward-backward", "-o", "ratios.svg")
         assert found.exit_code != 0

@@ -96,19 +96,19 @@ def report(tmp_path: Path) -> Path:
 
 
 def test_the_longest_launch_is_shown_or_the_one_that_is_named(report: Path) -> None:
-    found = json.loads(ran("samples", str(report), "--balance", "--format", "json").stdout)
+    found = json.loads(ran("kernel", "--part", "balance", str(report), "--format", "json").stdout)
     assert (found["kernel"], found["launch_id"]) == ("gemm", 0)
     (row,) = found["rows"]
     assert (row["least"], row["median"], row["mean"], row["most"], row["count"]) == (10, 20, 25, 50, 4)
     assert row["slowest_cost"] == 0.5
-    (other,) = json.loads(ran("samples", str(report), "--balance", "--kernel", "copy", "--format", "json").stdout)[
-        "rows"
-    ]
+    (other,) = json.loads(
+        ran("kernel", "--part", "balance", str(report), "--kernel", "copy", "--format", "json").stdout
+    )["rows"]
     assert other["most"] == 6
 
 
 def test_a_launch_that_is_not_there_is_refused(report: Path) -> None:
-    result = ran("samples", str(report), "--balance", "--launch", "7")
+    result = ran("kernel", "--part", "balance", str(report), "--launch", "7")
     assert result.exit_code == 1
     assert "There are 2 launches." in result.stderr
 
@@ -117,12 +117,12 @@ def test_a_launch_of_a_text_page_is_named_by_its_place(tmp_path: Path) -> None:
     page = tmp_path / "page.txt"
     spread = [Cell(f"sm__cycles_active.{name}", count, "cycle") for name, count in (("min", 5), ("avg", 6), ("max", 9))]
     page.write_text(dialects.text([Printed(at, name, spread) for at, name in enumerate(("k", "m"))], Style()))
-    found = json.loads(ran("samples", str(page), "--balance", "--launch", "1", "--format", "json").stdout)
+    found = json.loads(ran("kernel", "--part", "balance", str(page), "--launch", "1", "--format", "json").stdout)
     assert (found["kernel"], found["launch_id"], found["rows"][0]["most"]) == ("m", 1, 9)
 
 
 def test_a_run_without_counters_of_units_says_what_to_collect() -> None:
-    result = ran("samples", str(SAMPLES / "d04-long-metrics.csv"), "--balance")
+    result = ran("kernel", "--part", "balance", str(SAMPLES / "d04-long-metrics.csv"))
     assert result.exit_code == 1
     assert "sm__cycles_active.min" in result.stderr
 
@@ -142,6 +142,6 @@ def test_a_real_report_shows_the_least_mean_and_most_that_it_holds() -> None:
 @needs_shared_reports
 @pytest.mark.slow
 def test_a_real_report_that_repeats_the_mean_for_every_unit_is_not_called_balanced() -> None:
-    result = ran("samples", str(PHYSICELL), "--balance")
+    result = ran("kernel", "--part", "balance", str(PHYSICELL))
     assert result.exit_code == 1
     assert "counters have one value for all units, which tells nothing of balance" in result.stderr

@@ -37,7 +37,7 @@ def test_gpus_of_both_kinds_are_told_the_counters_of_each() -> None:
 
 @needs_faults
 def test_nothing_advises_counters_of_dram_for_the_report_of_an_orin() -> None:
-    for command in ("hotspots", "kernel", "digest", "roofline"):
-        found = ran(command, str(FAULTS / "06_integrated_gpu.csv"))
+    for command in ("hotspots", "kernel", "report --format digest", "roofline"):
+        found = ran(*command.split(), str(FAULTS / "06_integrated_gpu.csv"))
         assert "dram__" not in found.stdout + found.stderr
     assert READS in ran("hotspots", str(FAULTS / "06_integrated_gpu.csv")).stderr

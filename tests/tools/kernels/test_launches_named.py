@@ -130,7 +130,7 @@ def test_the_launches_of_a_raw_page_are_not_those_of_a_source_page_beside_it(tmp
 
 
 def test_balance_is_that_of_the_longest_of_the_selected_launches(run: Path) -> None:
-    result = ran("samples", str(run), "--balance", "--phase", "backward", "--format", "json")
+    result = ran("kernel", "--part", "balance", str(run), "--phase", "backward", "--format", "json")
     assert result.exit_code == 1  # values of each SM are in the report, which is gone
     assert "Launch 1 of gemm has no counter of single units" in result.stderr
 
@@ -138,9 +138,10 @@ def test_balance_is_that_of_the_longest_of_the_selected_launches(run: Path) -> N
 @needs_shared_reports
 @pytest.mark.slow
 def test_samples_over_time_are_those_of_the_selected_launches() -> None:
-    result = ran("samples", str(TRITON), "--device", "0", "--format", "json")
+    result = ran("kernel", "--part", "samples", str(TRITON), "--device", "0", "--format", "json")
     assert (
-        json.loads(result.stdout)["rows"] == json.loads(ran("samples", str(TRITON), "--format", "json").stdout)["rows"]
+        json.loads(result.stdout)["rows"]
+        == json.loads(ran("kernel", "--part", "samples", str(TRITON), "--format", "json").stdout)["rows"]
     )
-    refused = ran("samples", str(TRITON), "--device", "7")
+    refused = ran("kernel", "--part", "samples", str(TRITON), "--device", "7")
     assert (refused.exit_code, "Its devices are 0." in refused.stderr) == (1, True)

@@ -61,11 +61,11 @@ def test_what_launches_lack_is_counted_with_the_metrics_to_ask_for() -> None:
     ]  # fmt: skip
     flops, dram = said(*launches)[1:]
     assert flops.startswith("2 of 4 launches have no FLOP counts; ask ncu for --metrics smsp__")
-    assert flops.endswith(" more, which ncu-bench metrics flops tensor --chip ga100 lists")
+    assert flops.endswith(" more, which ncu-bench machines --metrics flops,tensor --chip ga100 lists")
     assert dram == "3 of 4 launches have no DRAM bytes; ask ncu for --metrics dram__bytes.sum"
     assert [kind_of(note) for note in (flops, dram)] == [NoteKind.NOT_KNOWN] * 2
     (mixed,) = said(launch("a", capability="8.0", **WHOLE), launch("b", capability="9.0", **WHOLE))
-    assert "metrics flops tensor lists" in mixed
+    assert "machines --metrics flops,tensor lists" in mixed
 
 
 @pytest.mark.parametrize(

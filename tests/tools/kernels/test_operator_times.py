@@ -64,21 +64,21 @@ def heads_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[
     return re.split(r"\s{2,}", table.splitlines()[0].strip()), line
 
 
-@pytest.mark.parametrize("command", ["hotspots", "layers", "roofline"])
+@pytest.mark.parametrize("command", ["hotspots", "hotspots --by layer", "roofline"])
 def test_tables_have_them_as_title_and_in_the_line_above(
     command: str, collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, title = collected
-    heads, line = heads_of(capsys, command, str(path))
+    heads, line = heads_of(capsys, *command.split(), str(path))
     assert title in heads
     assert "time" not in heads
     assert f", 4 ms {title}, FLOPs and bytes by operator" in line
 
 
-@pytest.mark.parametrize("command", ["hotspots", "layers", "roofline"])
+@pytest.mark.parametrize("command", ["hotspots", "hotspots --by layer", "roofline"])
 def test_json_names_them(command: str, collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     path, title = collected
-    assert run([command, str(path), "--format", "json"]) == 0
+    assert run([*command.split(), str(path), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["time"] == title
     assert any(f"times are {title} times" in note for note in document["notes"])
@@ -88,7 +88,7 @@ def test_backward_against_forward_is_a_ratio_of_them(
     collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, title = collected
-    assert f"{title} ratio" in heads_of(capsys, "layers", str(path), "--forward-backward")[0]
+    assert f"{title} ratio" in heads_of(capsys, "hotspots", "--by", "layer", str(path), "--forward-backward")[0]
 
 
 def test_cached_kernels_keep_them(

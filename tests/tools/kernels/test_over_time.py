@@ -92,23 +92,23 @@ def test_blocks_launched_over_time_are_those_of_the_grid() -> None:
 
 @needs_shared_reports
 def test_samples_on_the_command_line_show_the_longest_launch() -> None:
-    result = ran("samples", str(REPORT))
+    result = ran("kernel", "--part", "samples", str(REPORT))
     assert result.exit_code == 0, result.stderr
     assert "silu_kernel_non_strided, launch 1, sampled over 151.6 µs\n" in result.stdout  # its duration is 153.1 µs
     assert "SM active cycles" in result.stdout
-    found = json.loads(ran("samples", str(REPORT), "--launch", "0", "--format", "json").stdout)
+    found = json.loads(ran("kernel", "--part", "samples", str(REPORT), "--launch", "0", "--format", "json").stdout)
     assert found["launch_id"] == 0
     assert len(found["rows"][0]["times_ns"]) == len(found["rows"][0]["values"]) > 50
 
 
 def test_a_report_without_samples_says_how_to_collect_them() -> None:
-    result = ran("samples", str(SAMPLES / "d01-wide-raw.csv"))
+    result = ran("kernel", "--part", "samples", str(SAMPLES / "d01-wide-raw.csv"))
     assert result.exit_code == 1
     assert "PmSampling" in result.stderr
 
 
 @needs_shared_reports
 def test_a_launch_without_samples_is_refused_with_those_that_have_them() -> None:
-    result = ran("samples", str(REPORT), "--launch", "9")
+    result = ran("kernel", "--part", "samples", str(REPORT), "--launch", "9")
     assert result.exit_code == 1
     assert "silu_kernel_non_strided (launch 1)" in result.stderr

@@ -127,14 +127,14 @@ class TestTheRecording:
 
 class TestTheCommand:
     def test_shows_metrics_over_the_recording_with_rate_and_time(self, tmp_path: Path) -> None:
-        done = ran("samples", str(timeline(tmp_path)))
+        done = ran("timeline", "--part", "samples", str(timeline(tmp_path)))
         assert done.exit_code == 0, done.stderr
         assert "dram read" in done.stdout
         assert "GPU 0: 40 samples at 10 kHz, 0.004 s" in done.stderr
         assert "never counts" in done.stderr
 
     def test_shows_ranges(self, tmp_path: Path) -> None:
-        done = ran("samples", str(timeline(tmp_path)), "--by", "nvtx", "--format", "json")
+        done = ran("timeline", "--part", "samples", str(timeline(tmp_path)), "--by", "nvtx", "--format", "json")
         assert done.exit_code == 0, done.stderr
         rows = {row["group"]: row for row in json.loads(done.stdout)["rows"]}
         assert rows["attention"][DRAM] == pytest.approx(80)
@@ -142,15 +142,15 @@ class TestTheCommand:
 
     def test_of_a_timeline_that_sampled_nothing_says_what_does(self, tmp_path: Path) -> None:
         path = database(tmp_path / "plain.sqlite", {KERNELS: [kernel(1, 1)], CALLS: [call(1, 1)]})
-        done = ran("samples", str(path))
+        done = ran("timeline", "--part", "samples", str(path))
         assert done.exit_code == 1
         assert "holds no GPU metrics that nsys sampled" in done.stderr
         assert "ncu-bench profile --tool nsys --gpu-metrics PROGRAM" in done.stderr
 
     def test_refuses_options_of_the_other_kind_of_file(self, tmp_path: Path) -> None:
-        done = ran("samples", str(timeline(tmp_path)), "--balance")
+        done = ran("kernel", "--part", "balance", str(timeline(tmp_path)))
         assert (done.exit_code, "are for reports of ncu" in done.stderr) == (2, True)
-        done = ran("samples", str(SAMPLES / "d02-long-rules.csv"), "--by", "nvtx")
+        done = ran("timeline", "--part", "samples", str(SAMPLES / "d02-long-rules.csv"), "--by", "nvtx")
         assert (done.exit_code, "--by is for timelines of nsys" in done.stderr) == (2, True)
 
 

@@ -239,7 +239,7 @@ def test_calls_of_operators_are_compared_in_the_place_of_layers_and_not_beside_t
 
 
 def test_layers_of_a_trace_have_the_flops_of_their_operators(trace: str) -> None:
-    found = answer("layers", trace)
+    found = answer("hotspots", "--by", "layer", trace)
     (linear,) = [row for row in found["rows"] if row["module"] == "Linear_0"]
     assert linear["flops"] == 2 * M * K * N + M * N
     assert any("estimates, not counted" in note for note in found["notes"])
@@ -309,7 +309,7 @@ class TestExpectedOfAJoinedTrace:
     def test_is_what_the_command_shows_without_a_target(self, joined: pa.Table, tmp_path: Path) -> None:
         path = tmp_path / "joined.parquet"
         write_table(joined, path)
-        rows = answer("expected", str(path))["rows"]
+        rows = answer("compare", "--with", "formulas", str(path))["rows"]
         assert [row["operator"] for row in rows if row["scope"] == "operator"] == ["aten::mm", "aten::add"]
 
 

@@ -127,7 +127,7 @@ work(torch.ones(8, 8))
     assert program(tmp_path, text).code == 0
     found = {row["kernel_name"]: row["python_line"] for row in rows(tmp_path / "run", python_function="work")}
     assert found == {"aten::mm": 5, "aten::relu": 6}  # of a decorated function, the line that calls it
-    assert called_here("expected", "run", cwd=tmp_path).code == 0
+    assert called_here("compare", "--with", "formulas", "run", cwd=tmp_path).code == 0
 
 
 def test_a_range_says_where_it_was_opened_only_while_it_is_profiled(

@@ -117,10 +117,10 @@ class TestWithoutAGpu:
         sql = "SELECT n, flops FROM kernels WHERE kernel = 'aten::mm' ORDER BY n"
         rows = called_here("query", "run", sql, "--format", "json", cwd=here).json()["rows"]
         assert rows == [{"n": 8, "flops": 1024}, {"n": 32, "flops": 65536}]
-        series = called_here("series", "run", "-x", "n", "-y", "time,flops", "--format", "json", cwd=here).json()
+        series = called_here("bench", "run", "-x", "n", "-y", "time,flops", "--format", "json", cwd=here).json()
         assert [(one["n"], one["flops"]) for one in series["rows"]] == [(8, 1024), (32, 65536)]
         assert series["y"][0]["column"] == "profiled_time_ns"
-        notes = called_here("layers", "run", "--format", "json", cwd=here).json()["notes"]
+        notes = called_here("hotspots", "--by", "layer", "run", "--format", "json", cwd=here).json()["notes"]
         assert any("launches of 2 points are in one table" in note for note in notes)
 
     def test_one_that_is_stopped_keeps_the_points_before(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,21 +208,23 @@ class TestWithoutAGpu:
         assert not any("kept apart" in note for note in found["notes"])
         both = called_here("hotspots", "run", "--point", "n=32", "--format", "json", cwd=here).json()
         assert {(one["n"], one["kind"]) for one in both["rows"]} == {(32, "a"), (32, "b")}
-        two = called_here("layers", "run", "--point", "n=8,kind=a", "--point", "n=32,kind=a", cwd=here)
+        two = called_here(
+            "hotspots", "--by", "layer", "run", "--point", "n=8,kind=a", "--point", "n=32,kind=a", cwd=here
+        )
         assert "2 points of the profile are taken together here; --point n=8,kind=a shows one alone" in two.err
         assert called_here("hotspots", "run", "--point", "n=8,kind=a", "--units", cwd=here).code == 0
-        wrong = called_here("layers", "run", "--point", "n=9", cwd=here)
+        wrong = called_here("hotspots", "--by", "layer", "run", "--point", "n=9", cwd=here)
         assert wrong.code == 1
         assert "Its points are n=8,kind=a, n=8,kind=b, n=32,kind=a, n=32,kind=b." in wrong.err
-        assert "names no point" in called_here("layers", "run", "--point", "n", cwd=here).err
+        assert "names no point" in called_here("hotspots", "--by", "layer", "run", "--point", "n", cwd=here).err
 
     def test_what_takes_all_points_together_says_so(self, here: Path) -> None:
         profile(here, "--vary", "n=8,32")
         said = "2 points of the profile are taken together here; --point n=8 shows one alone"
         for words in (
-            ("layers", "run"), ("skew", "run"), ("hotspots", "run", "--rules"), ("hotspots", "run", "run/n=8"),
-            ("export", "run", "-o", "layers.csv", "--as", "csv", "--table", "layers"), ("report", "run", "-o", "r.html"),
-            ("export", "run", "-o", "trace.json", "--as", "perfetto"),
+            ("hotspots", "--by", "layer", "run"), ("timeline", "--by", "kernel", "run"), ("hotspots", "run", "--rules"), ("hotspots", "run", "run/n=8"),
+            ("report", "run", "-o", "layers.csv", "--as", "csv", "--table", "layers"), ("report", "run", "-o", "r.html"),
+            ("report", "run", "-o", "trace.json", "--as", "perfetto"),
         ):  # fmt: skip
             assert said in called_here(*words, cwd=here).err, words
             one = [*words, "--point", "n=8"] if "run/n=8" not in words else ["hotspots", "run", "--point", "n=8"]

@@ -361,7 +361,7 @@ def kept(folder: Path, *launches: Launch) -> str:
 
 
 def export(run: str, output: Path, form: str, *options: str) -> Result:
-    return CliRunner().invoke(cli, ["export", run, "-o", str(output), "--as", form, *options])
+    return CliRunner().invoke(cli, ["report", run, "-o", str(output), "--as", form, *options])
 
 
 class TestTheCommand:

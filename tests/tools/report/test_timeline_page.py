@@ -114,7 +114,7 @@ class TestWhichPages:
         counted = table(*(launch("void gemm<1>(int)", ns=8000.0, dram=1e5) for _ in range(3)))
         write_table(with_metadata(counted, {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []}), counts)
         recorded = written_database(tmp_path)
-        assert ran("join", str(counts), recorded, "-o", str(joined), "--anyway").exit_code == 0
+        assert ran("parse", str(counts), "--times", recorded, "-o", str(joined), "--anyway").exit_code == 0
         assert ran("report", str(joined), "-o", str(file)).exit_code == 0
         found = lanes_in(file)
         assert found is not None

@@ -39,7 +39,7 @@ def test_a_folder_of_measured_points_is_recognised(
     write_table(bench_table([]), tmp_path / "bench.parquet")
     output = ["-o", str(tmp_path / "x.html")] if command == "report" else []
     error = said(capsys, command, str(tmp_path), *output, code=1)[1]
-    assert "is a table of measured points, not of launches. Look at it with: ncu-bench scaling" in error
+    assert "is a table of measured points, not of launches. Look at it with: ncu-bench bench" in error
 
 
 def test_notes_on_metrics_that_are_missing_stay_short(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +94,6 @@ class TestDiagnoses:
 
 
 def test_chips_unknown_to_the_newest_ncu_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "metrics", "time", "--all-chips", "--format", "csv")
+    out, err = said(capsys, "machines", "--metrics", "time", "--all-chips", "--format", "csv")
     assert len(out.splitlines()) - 1 + 2 == len(chips()) == 33
     assert "2 of 33 chips are not known to the newest ncu: GV100 (up to 2025.3), GV11B (up to 2025.3)" in err

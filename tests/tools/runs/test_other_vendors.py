@@ -19,8 +19,8 @@ NVIDIAS = ("ncu -", "nsys profile", "ask ncu", "Ask ncu", "--set full", "--secti
 ELSEWHERE = {"AMD": "rocprof-compute counts on AMD's GPUs", "Google": "XProf counts on Google's GPUs",
              "Intel": "VTune counts on Intel's GPUs"}  # fmt: skip
 COMMANDS = (
-    ["hotspots"], ["hotspots", "--diagnose"], ["hotspots", "--columns", "dram__bytes.sum,occupancy"], ["digest"],
-    ["timeline"], ["kernel"], ["source"], ["samples"], ["samples", "--balance"], ["roofline"],
+    ["hotspots"], ["hotspots", "--diagnose"], ["hotspots", "--columns", "dram__bytes.sum,occupancy"], ["report", "--format", "digest"],
+    ["timeline"], ["kernel"], ["source"], ["kernel", "--part", "samples"], ["kernel", "--part", "balance"], ["roofline"],
     ["roofline", "--levels", "dram,l2"], ["roofline", "--instructions"], ["report", "-o", "page.html"],
 )  # fmt: skip
 

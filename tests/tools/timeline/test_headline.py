@@ -175,7 +175,7 @@ def test_a_vision_model_that_prepares_its_frames_for_most_of_a_step_is_bound_by_
     found = json.loads(ran("timeline", trace, "--format", "json").stdout)
     assert found["first"] == said
     assert found["headlines"][0]["heading"] == "GPU 2 of process 13201: host-bound (data loading)"
-    digest = called_here("digest", trace, cwd=Path(trace).parent).out
+    digest = called_here("report", "--format", "digest", trace, cwd=Path(trace).parent).out
     assert said in digest
     assert "GPU 2 waited longest for the host: 268.8 ms (68.8 %) of data loading: preprocess in" in digest
     assert "the host waited longest for GPUs in: hipMemcpyWithStream in aten::copy_, 2 calls, 96.13 ms" in digest

@@ -60,7 +60,7 @@ def test_a_parsed_table_has_the_same_timeline(file: Path) -> None:
 
 
 def test_lanes_go_to_perfetto(file: Path) -> None:
-    ended = called_here("export", file.name, "--as", "perfetto", "--lanes", "-o", "lanes.json", cwd=file.parent)
+    ended = called_here("report", file.name, "--as", "perfetto", "--lanes", "-o", "lanes.json", cwd=file.parent)
     assert ended.code == 0, ended.err
     events = json.loads((file.parent / "lanes.json").read_text("utf-8"))["traceEvents"]
     assert {"gemm", "softmax"} <= {one["name"] for one in events} or "fusion" in {one["name"] for one in events}
@@ -94,8 +94,8 @@ def test_the_folder_of_a_profile_of_jax_is_its_timeline(tmp_path: Path) -> None:
 def test_commands_read_real_recordings(end: str, tmp_path: Path) -> None:
     (path,) = (str(one) for one in shared_reports("other") if one.name.endswith(end))
     for words in (
-        ("digest", path), ("timeline", path), ("report", path, "-o", "page.html"),
-        ("export", path, "--as", "perfetto", "--lanes", "-o", "lanes.json"),
+        ("report", "--format", "digest", path), ("timeline", path), ("report", path, "-o", "page.html"),
+        ("report", path, "--as", "perfetto", "--lanes", "-o", "lanes.json"),
         ("query", path, "select vendor, sum(duration_ns) from launches group by vendor"),
     ):  # fmt: skip
         ended = called_here(*words, cwd=tmp_path)

@@ -292,7 +292,7 @@ def test_a_real_process_runs_it(sqlite: str) -> None:
 
 def lanes(path: str, folder: Path) -> dict[str, Any]:
     written = folder / "trace.json"
-    result = ran("export", path, "-o", str(written), "--as", "perfetto", "--lanes")
+    result = ran("report", path, "-o", str(written), "--as", "perfetto", "--lanes")
     assert result.exit_code == 0, result.stderr
     assert "ui.perfetto.dev" in result.stderr
     found: dict[str, Any] = json.loads(written.read_text("utf-8"))
@@ -346,7 +346,7 @@ def test_steps_of_several_threads_that_overlap_are_on_lanes_of_their_own() -> No
 
 @pytest.mark.parametrize("arguments", [("--as", "csv"), ("--as", "perfetto", "--depth", "2")])
 def test_lanes_go_with_perfetto_alone(sqlite: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    result = ran("export", sqlite, "-o", str(tmp_path / "t.json"), "--lanes", *arguments)
+    result = ran("report", sqlite, "-o", str(tmp_path / "t.json"), "--lanes", *arguments)
     assert result.exit_code == 2
     assert "--lanes" in result.stderr
 
@@ -365,7 +365,7 @@ def test_a_run_in_a_notebook_has_its_timeline(sqlite: str) -> None:
 def test_a_joined_run_gives_the_operations_of_its_timeline(sqlite: str, tmp_path: Path) -> None:
     counts = Path("sample_reports/d01-wide-raw.csv").resolve()
     joined = tmp_path / "joined.parquet"
-    done = ran("join", str(counts), sqlite, "-o", str(joined), "--anyway")
+    done = ran("parse", str(counts), "--times", sqlite, "-o", str(joined), "--anyway")
     assert done.exit_code == 0, done.stderr
     found = json.loads(ran("timeline", str(joined), "--format", "json").stdout)
     whole = json.loads(ran("timeline", sqlite, "--format", "json").stdout)

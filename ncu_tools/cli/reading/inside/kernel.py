@@ -22,6 +22,7 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
+from ncu_tools.cli.views import Verb
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import Table
 
@@ -47,11 +48,17 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     return [name for name in names() if name.startswith(incomplete.lower().replace("_", "-").replace(" ", "-"))]
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else the median of all of the kernel.")
-@list_option("--part", "chosen", type=click.Choice(PART_NAMES), metavar="PART,...", help=f"Of {', '.join(PART_NAMES)}.")
+@list_option(
+    "--part",
+    "chosen",
+    type=click.Choice(PART_NAMES),
+    metavar="PART,...",
+    help=f"Of {', '.join(PART_NAMES)}; or samples or balance alone.",
+)
 @click.option("--against", "new", metavar="NEW", help="Show what changed to the same kernel of this run, and why.")
 @click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
 @click.option(

@@ -1,14 +1,14 @@
-"""ncu-bench samples: counters over the time of one kernel, over the units of the chip, or over a timeline."""
+"""ncu-bench kernel --part samples: counters over the time of one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
 COLUMNS = columns("title sparkline mean~1 peak~0 value.unit~3 ramp_up_ns~2 tail_ns~2")
 MACHINE_READABLE = columns("metric samples duration_ns")
-BALANCE = columns("metric of count~4 least~0 median~2 mean~1 most~0 value.unit~3 slowest_cost~0")
-SLOWEST = (
-    "slowest costs: what an even spread would take off the unit with the most, 1 - mean / most. Of active cycles it is "
-    "the part of the slowest unit's time in which the average one does not work"
-)
 OTHER_PASSES = "counters of other passes are of other runs of it"
 SERIES = columns("times_ns values")
 
@@ -45,42 +40,38 @@ class _Series(NamedTuple):
     notes: list[str]
 
 
+def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """RUN, NAME, --launch and what selects launches, of which the command gets NAME as a further --kernel."""
+
+    @wraps(command)
+    def named(name: str | None, only: Selection | None, **others: Any) -> Any:
+        if name is not None:
+            from ncu_tools.runs.selection import Selection, pattern_of
+
+            only = only or Selection()
+            only = replace(only, kernels=(*only.kernels, pattern_of(name)))
+        return command(only=only, **others)
+
+    found = selection_options(named)
+    launch = click.IntRange(min=0)
+    found = click.option("--launch", type=launch, help="This launch.  [default: the longest]")(found)
+    return click.argument("run")(click.argument("name", required=False)(found))
+
+
 @click.command()
-@click.argument("run")
-@selection_options
-@click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the longest]")
-@click.option("--balance", is_flag=True, help="Show how evenly SMs, L2 slices and other units did the work instead.")
-@click.option(
-    "--by", type=click.Choice(("nvtx", "name")), help="Of a timeline of nsys: a row per NVTX range, or per kernel."
-)
+@launch_options
 @format_option
-def command(
-    run: str, launch: int | None, balance: bool, by: str | None, output_format: str, only: Selection | None
-) -> None:
+def command(run: str, launch: int | None, output_format: str, only: Selection | None) -> None:
     """Show how counters go over the time of a kernel: how it ramps up, what it reaches, how it ends.
 
     RUN is a binary report with samples over time (PM sampling). A row is a counter, its bars go from 0 to its peak.
     Ramp-up is the time until it first is near its plateau, tail the time after it last was. JSON has every sample.
-    With --balance a row is a counter over all units of a kind, of any run that has its least, mean and most, or of
-    binary reports with the value of each unit, which also have a median. Of a timeline with GPU metrics that nsys
-    sampled, a row is a metric over the recording, or with --by what the GPU did while a range or kernel ran.
 
     \b
     Example:
-      ncu-bench samples report.ncu-rep
-      ncu-bench samples report.ncu-rep --kernel gemm --format json
-      ncu-bench samples report.csv --balance
-      ncu-bench samples timeline.sqlite --by nvtx
+      ncu-bench kernel report.ncu-rep --part samples
+      ncu-bench kernel report.ncu-rep gemm --part samples --format json
     """
-    timeline = _timeline(run)
-    if timeline is not None:
-        _show_timeline(timeline, only, launch, balance, by, output_format)
-        return
-    if by is not None:
-        raise WrongUsage("--by is for timelines of nsys.", f"{run} is none.", "Leave it out.")
-    if balance:
-        _show_balance(run, only, launch, output_format)
-        return
     from ncu_tools.kernels.source.spread.over_time import counter_over_time
 
     with progress("Reading") as reading:
@@ -92,12 +83,12 @@ def command(
     first = chosen[0]
     lasted = max(one.duration_ns for one in chosen)
     name = readable_name(first.kernel_name)
-    head = _head(run, (name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
+    head = head_of_launch(run, (name, f"launch {first.launch_id}", f"sampled over {duration(lasted)}"), only)
     notes = [*_notes(series.left, chosen), *series.notes]
     show(Table("samples", COLUMNS, rows, notes, extra, more), output_format, head=head)
 
 
-def _head(run: str, launch: Sequence[str], only: Selection | None) -> Head:
+def head_of_launch(run: str, launch: Sequence[str], only: Selection | None) -> Head:
     """The line above the table: the run, the kernel and what is known of the launch."""
     from ncu_tools.report.head import head_of
 
@@ -124,49 +115,6 @@ def _series(run: str, only: Selection | None, reading: Callable[[Source], None])
     return found
 
 
-def _timeline(run: str) -> Source | None:
-    """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
-    from ncu_launch.profile.run_outcome import timelines
-    from ncu_parsers.sources.sources import Source
-    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
-
-    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
-    source = Source(str(files[0])) if len(files) == 1 else None
-    return source if source is not None and is_timeline(source) else None
-
-
-def _show_timeline(
-    source: Source, only: Selection | None, launch: int | None, balance: bool, by: str | None, output_format: str
-) -> None:
-    from ncu_tools.cli.tables.sampled_gpus import sampled_table
-    from ncu_tools.report.head import head_of
-
-    if only is not None or launch is not None or balance:
-        raise WrongUsage(
-            "--launch, --balance and the selection of launches are for reports of ncu.",
-            f"{source.name} is a timeline.",
-            "Use --by nvtx or --by name, or: ncu-bench hotspots TIMELINE --columns sampled",
-        )
-    with progress("Reading") as reading:
-        reading(source)
-        table = sampled_table(source, output_format, by)
-    show(table, output_format, head=head_of([source.path]))
-
-
-def _show_balance(run: str, only: Selection | None, launch: int | None, output_format: str) -> None:
-    from ncu_tools.kernels.source.spread.launch_balance import launch_balance
-
-    with progress("Reading") as reading:
-        found = launch_balance(run, only, launch, reading)
-    lasted = [] if found.duration_ns is None else [duration(found.duration_ns)]
-    facts = [f"launch {found.launch_id}", *lasted]
-    name = readable_name(found.kernel_name)
-    notes = [Note(f"{name}: {', '.join(facts)}", NoteKind.IN_HEAD), Note(SLOWEST, NoteKind.METHOD), *found.notes]
-    extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
-    head = _head(run, [name, *facts], only)
-    show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format, head=head)
-
-
 def _chosen(series: _Series, only: Selection | None, launch: int | None, run: str) -> list[TimeSeries]:
     """The series of one launch: the longest of those that are left by name and number."""
     if not series.every:
@@ -176,7 +124,7 @@ def _chosen(series: _Series, only: Selection | None, launch: int | None, run: st
             f"{run} holds no samples over time.",
             "They are collected by PM sampling, and only binary reports hold them.",
             why_no_ncu_in(run)
-            or f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --balance.",
+            or f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --part balance.",
         )
     left = [
         one

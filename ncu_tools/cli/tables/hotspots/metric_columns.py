@@ -31,7 +31,7 @@ BESIDE = {"kernel": None, "device": 1, "report": 1, "launches": 3, "time_total_n
 WIDEST_TITLE = 20
 SAMPLES = "sampled_samples"
 """The column that every run with sampled activity has."""
-TOO_SHORT = "every launch is too short for it; ncu-bench samples TIMELINE --by name has means over many launches"
+TOO_SHORT = "every launch is too short for it; ncu-bench timeline RUN --part samples --by name has means over many"
 LIKE_A_METRIC = 0.85
 """How alike the name of a metric must be to one that a report lacks, to be named beside it."""
 

@@ -17,7 +17,7 @@ from ncu_parsers.schema.tables import COLUMNS, field_entries
 from ncu_tools.kernels.source.stalls import stalls
 from ncu_tools.kernels.view.columns.column_names import COMBINED, METRIC_NAME, combined_by, short_names
 
-OF_GROUPS = "NVIDIA's section files, as ncu-bench metrics has them"
+OF_GROUPS = "NVIDIA's section files, as ncu-bench machines --metrics has them"
 OF_CONTRACT = "ncu-bench (docs/architecture.md)"
 OF_STALLS = "NVIDIA, Nsight Compute, Kernel Profiling Guide, Warp Scheduler States"
 STALLED = (
@@ -34,7 +34,7 @@ ALWAYS = "time"
 class KnownMetric:
     """What is known of one metric or column of launches; None where nothing is.
 
-    `title` is NVIDIA's label on the details page in `section`, `metric_group` what `ncu-bench metrics` asks for it by,
+    `title` is NVIDIA's label on the details page in `section`, `metric_group` the group that `profile --metrics` takes,
     `counted_on` and `calculation` are what its name says, `combined` how `hotspots --columns` combines launches.
     """
 

@@ -5,47 +5,42 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
 from ncu_launch.profile.doctor import Models
 
-from ncu_tools.cli import COMMANDS, FOLDERS
 from ncu_tools.cli.programs.schema import TABLES, listed_keys, schema_of
 from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import JSON_SCHEMA_VERSION, Table
 from tests.conftest import SAMPLES
 from tests.support.called_here import called_here
 from tests.support.nightly import one_in
+from tests.support.pages.options_page import commands
 from tests.support.pages.schemas import RELEASED, lines_of, require_listed, require_valid
 from tests.support.reports import sample_files
 
 
 def commands_that_print_json() -> list[str]:
-    found = []
-    for name in COMMANDS:
-        module = import_module(f"ncu_tools.cli.{FOLDERS.get(name, 'reading')}.{name}")
-        subcommands = getattr(module.command, "commands", {"": module.command}).values()
-        if any("json" in getattr(one.type, "choices", ()) for each in subcommands for one in each.params):
-            found.append(name)
-    return found
+    """The names of commands and views with JSON, each once: `kernel --part samples` and `--part balance` are samples."""
+    printing = [one for one in commands().values() if any("json" in getattr(p.type, "choices", ()) for p in one.params)]
+    return sorted({one.name or "" for one in printing})
 
 
 def test_every_command_that_prints_json_has_a_schema() -> None:
-    assert sorted(commands_that_print_json()) == sorted(TABLES)
+    assert commands_that_print_json() == sorted(TABLES)
 
 
 @pytest.mark.parametrize("sample", one_in(6, sample_files()), ids=lambda path: path.name)
 def test_what_commands_print_of_a_sample_is_what_their_schemas_describe(sample: Any) -> None:
-    for command in ("hotspots", "roofline", "kernel", "digest", "source"):
+    for command in ("hotspots", "roofline", "kernel", "report", "source"):
         answer = json.loads(called_here(command, str(sample), "--format", "json", cwd=SAMPLES).out)
         if "error" not in answer:
-            require_valid(command, answer)
+            require_valid(answer["command"], answer)
         else:
             assert (
                 answer["error"]["kind"]
-                in schema_of(command)["$defs"]["error"]["properties"]["error"]["properties"]["kind"]["enum"]
+                in schema_of("hotspots")["$defs"]["error"]["properties"]["error"]["properties"]["kind"]["enum"]
             )
 
 
@@ -89,10 +84,10 @@ def test_a_schema_names_keys_of_the_command_and_none_of_a_run(command: str) -> N
 
 
 def test_the_command_lists_the_schemas_and_prints_one() -> None:
-    listed = json.loads(called_here("schema", "--format", "json", cwd=SAMPLES).out)
+    listed = json.loads(called_here("mcp", "--schema", "--format", "json", cwd=SAMPLES).out)
     assert [row["command"] for row in listed["rows"]] == list(TABLES)
-    assert json.loads(called_here("schema", "hotspots", cwd=SAMPLES).out) == schema_of("hotspots")
-    wrong = called_here("schema", "hotspot", cwd=SAMPLES)
+    assert json.loads(called_here("mcp", "--schema", "hotspots", cwd=SAMPLES).out) == schema_of("hotspots")
+    wrong = called_here("mcp", "--schema", "hotspot", cwd=SAMPLES)
     assert wrong.code == 2
     assert "Near names: hotspots." in wrong.err
 

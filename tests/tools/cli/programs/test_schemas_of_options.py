@@ -33,7 +33,7 @@ def answer_to(words: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("words", [
-    "metrics", "metrics flops --chip gh100", "metrics --all-chips", "machines", "machines t4",
+    "machines --metrics", "machines --metrics flops --chip gh100", "machines --all-chips", "machines", "machines t4",
     "hotspots d01-wide-raw.csv --units", "hotspots d02-long-rules.csv --rules", "hotspots d01-wide-raw.csv --mix",
     "hotspots d10-details-all.csv --columns memory", "hotspots d12-range-nvtx.csv --by nvtx",
     "kernel d14-kernel-failed.csv --id k9ee774080a", "kernel d14-kernel-failed.csv --id kcad579207d",
@@ -50,11 +50,11 @@ def test_of_samples(words: str) -> None:
 
 @pytest.mark.parametrize("options", ["", "--correlations"])
 def test_of_scaling(options: str) -> None:
-    answer_to(f"scaling {shlex.quote(str(SWEEP))} {options}")
+    answer_to(f"bench {shlex.quote(str(SWEEP))} {options}")
 
 
 def test_of_series_of_chosen_columns() -> None:
-    answer_to(f"series {shlex.quote(str(SWEEP))} -x batch_size -y time")
+    answer_to(f"bench {shlex.quote(str(SWEEP))} -x batch_size -y time")
 
 
 @needs_shared_reports
@@ -67,12 +67,12 @@ def test_of_parts_of_a_timeline(options: str) -> None:
 @needs_shared_reports
 @pytest.mark.parametrize("options", ["", "--by rank", "--by category"])
 def test_of_ranks(options: str) -> None:
-    answer_to(f"skew {' '.join(shlex.quote(str(path)) for path in RANKS)} {options}")
+    answer_to(f"timeline {' '.join(shlex.quote(str(path)) for path in RANKS)} {options}")
 
 
 @needs_shared_reports
 def test_of_one_rank() -> None:
-    answer_to(f"skew {shlex.quote(str(RANKS[0]))}")
+    answer_to(f"timeline {shlex.quote(str(RANKS[0]))} --by kernel")
 
 
 @pytest.mark.slow

@@ -246,10 +246,10 @@ def test_the_command_refuses_counts_of_another_gpu_and_joins_them_anyway(
     known = with_metadata(counts(of_gpu(counted(), "NVIDIA A100", "8.0")), {"schema_version": SCHEMA_VERSION})
     write_table(known, Path(ours))
     write_table(timeline(of_gpu(timed(), "NVIDIA H100", "9.0")), Path(theirs))
-    assert run(["join", ours, theirs, "-o", joined]) == 1
+    assert run(["parse", ours, "--times", theirs, "-o", joined]) == 1
     assert "--anyway" in capsys.readouterr().err
     assert not Path(joined).exists()
-    assert run(["join", ours, theirs, "-o", joined, "--anyway"]) == 0
+    assert run(["parse", ours, "--times", theirs, "-o", joined, "--anyway"]) == 0
     assert "note: counts are of NVIDIA A100 and times of NVIDIA H100" in capsys.readouterr().err
 
 
@@ -356,7 +356,7 @@ def test_the_command_writes_the_table_and_reports_the_share_of_time_with_counts(
     files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, theirs, joined = files
-    assert run(["join", ours, theirs, "-o", joined, "--format", "json"]) == 0
+    assert run(["parse", ours, "--times", theirs, "-o", joined, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [(row["outcome"], row["share"], row["kernel"]) for row in document["rows"]] == [
         ("matched", 0.75, None), ("unmatched", 0.25, None), ("unmatched", 0.25, "other"),
@@ -373,7 +373,7 @@ def test_the_command_accepts_a_trace_of_pytorch_as_timeline(
     kernel = {"ph": "X", "cat": "kernel", "name": "kernel", "ts": 1, "dur": 2.5, "args": {"grid": GRID, "block": BLOCK}}
     trace.write_text(json.dumps({"traceEvents": [kernel]}))
     ours, _, joined = files
-    assert run(["join", ours, str(trace), "-o", joined]) == 0
+    assert run(["parse", ours, "--times", str(trace), "-o", joined]) == 0
     assert "matched" in capsys.readouterr().out
     (row,) = read_launches(Path(joined)).to_pylist()
     assert (row["duration_ns"], row["flops"], row["source"]) == (2500, 200, "ncu+kineto")
@@ -383,7 +383,7 @@ def test_swapped_arguments_are_an_error_with_advice(
     files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, theirs, joined = files
-    assert run(["join", theirs, ours, "-o", joined]) == 1
+    assert run(["parse", theirs, "--times", ours, "-o", joined]) == 1
     assert "Swap them" in capsys.readouterr().err
     assert not Path(joined).exists()
 

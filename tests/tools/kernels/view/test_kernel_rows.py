@@ -249,7 +249,7 @@ def test_a_report_says_it_too_where_its_session_has_the_command_line(tmp_path: P
             sample.read_text("utf-8").replace("ncu --metrics", "ncu --clock-control none --metrics")
         )
     assert "clock control" in ran("kernel", str(tmp_path), "--part", "identity").stdout
-    assert "clock control none" in ran("digest", str(tmp_path)).stdout
+    assert "clock control none" in ran("report", "--format", "digest", str(tmp_path)).stdout
 
 
 def test_a_rules_result_says_what_ours_makes_of_it() -> None:
@@ -365,13 +365,13 @@ def test_a_cause_with_two_commands_takes_the_one_whose_numbers_are_there() -> No
     idle = {"sm__cycles_active.avg": 60.0, "sm__cycles_elapsed.max": 100.0, "launch__waves_per_multiprocessor": 2.0}
     found = view({**QUIET, **idle, "launch__grid_size": 640.0, "device__attribute_multiprocessor_count": 80.0})
     commands = [getattr(next_step(found, "r", over_time=there), "command", "") for there in (True, False)]
-    assert commands == ["ncu-bench samples r --kernel k", "ncu-bench kernel r k --explain uneven"]
+    assert commands == ["ncu-bench kernel r k --part samples", "ncu-bench kernel r k --explain uneven"]
 
 
 def test_the_balance_of_slices_needs_no_samples_over_time() -> None:
     slices = {"lts__cycles_active.max": 100.0, "lts__cycles_active.avg": 20.0, "lts__cycles_elapsed.max": 100.0}
     step = next_step(view({**QUIET, **slices}), "r.csv", over_time=False)
-    assert step == NextStep("ncu-bench samples r.csv --balance --kernel k", "one L2 slice")
+    assert step == NextStep("ncu-bench kernel r.csv k --part balance", "one L2 slice")
 
 
 def test_a_kernel_that_nothing_explains_is_to_be_collected_in_full() -> None:

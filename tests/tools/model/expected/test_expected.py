@@ -428,7 +428,7 @@ class TestAReportWithoutManifest:
         return str(tmp_path / "own.parquet")
 
     def rows(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
-        assert run(["expected", *arguments, "--format", "json"]) == 0
+        assert run(["compare", "--with", "formulas", *arguments, "--format", "json"]) == 0
         found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
         return found
 
@@ -452,11 +452,11 @@ class TestAReportWithoutManifest:
         assert 2.8 < both["expected_flops"] / one["expected_flops"] < 3  # no gradient of the images
 
     def test_without_a_target_is_an_error_with_advice(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["expected", report]) == 1
-        assert f"ncu-bench expected {report} --target resnet18" in capsys.readouterr().err
-        assert run(["expected", report, "--batch-size", "8"]) == 2
+        assert run(["compare", "--with", "formulas", report]) == 1
+        assert f"ncu-bench compare {report} --with formulas --target resnet18" in capsys.readouterr().err
+        assert run(["compare", "--with", "formulas", report, "--batch-size", "8"]) == 2
         assert "without --target" in capsys.readouterr().err
-        assert run(["expected", report, "--target", "resnet81"]) == 2
+        assert run(["compare", "--with", "formulas", report, "--target", "resnet81"]) == 2
         assert "Near names: resnet18" in capsys.readouterr().err
 
     def test_with_known_phases_is_limited_to_the_expected_ones(
@@ -477,7 +477,7 @@ class TestCommand:
         return run_folder(tmp_path, list(self.LAUNCHES), list(self.OPERATORS))
 
     def test_shows_the_model_first_and_notes_the_causes(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["expected", folder, "--notes"]) == 0
+        assert run(["compare", "--with", "formulas", folder, "--notes"]) == 0
         shown = capsys.readouterr()
         assert [line.split()[0] for line in shown.out.splitlines() if line.split()[:1] in (["model"], ["phase"])] == [
             "model", "phase", "phase",
@@ -489,34 +489,46 @@ class TestCommand:
         names = ("model.a", "model.b")
         launches = [kernel("winograd", 0.5 * FLOPS, module=name) for name in names]
         assert (
-            run(["expected", run_folder(tmp_path, launches, [operator(module=name) for name in names]), "--notes"]) == 0
+            run(
+                [
+                    "compare",
+                    "--with",
+                    "formulas",
+                    run_folder(tmp_path, launches, [operator(module=name) for name in names]),
+                    "--notes",
+                ]
+            )
+            == 0
         )
         (note,) = [line for line in capsys.readouterr().err.splitlines() if "forward model.a" in line]
         assert "forward model.a, forward model.b: Fits: Winograd" in note
         assert "Does not fit" not in note
 
     def test_json_and_csv_have_every_row_with_its_causes(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["expected", folder, "--format", "json"]) == 0
+        assert run(["compare", "--with", "formulas", folder, "--format", "json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert document["columns"]["measured_flops"] == "FLOP"
         assert [row["scope"] for row in document["rows"]] == ["model", "phase", "phase", "layer", "layer", "layer"]
-        assert run(["expected", folder, "--format", "csv"]) == 0
+        assert run(["compare", "--with", "formulas", folder, "--format", "csv"]) == 0
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         assert [row["causes"] for row in rows] == [row["causes"] or "" for row in document["rows"]]
 
     def test_phase_top_and_depth_select_the_rows(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["expected", folder, "--phase", "forward", "--depth", "1", "--format", "json"]) == 0
+        assert (
+            run(["compare", "--with", "formulas", folder, "--phase", "forward", "--depth", "1", "--format", "json"])
+            == 0
+        )
         rows = json.loads(capsys.readouterr().out)["rows"]
         assert [(row["scope"], row["module"]) for row in rows] == [
             ("model", None), ("phase", None), ("layer", "model"),
         ]  # fmt: skip
-        assert run(["expected", folder, "--top", "1", "--notes"]) == 0
+        assert run(["compare", "--with", "formulas", folder, "--top", "1", "--notes"]) == 0
         assert "2 more layers have less work" in capsys.readouterr().err
 
     def test_filters_come_from_the_manifest(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ran = ToolRun(["ncu", "--launch-count", "2", "python"], 0, 1.0)
         folder = run_folder(tmp_path, list(self.LAUNCHES), list(self.OPERATORS), tool_runs=[ran])
-        assert run(["expected", folder, "--notes"]) == 0
+        assert run(["compare", "--with", "formulas", folder, "--notes"]) == 0
         assert "launches filtered out (--launch-count 2" in capsys.readouterr().err
 
     def test_a_run_of_the_operator_collector_is_refused(
@@ -525,13 +537,13 @@ class TestCommand:
         measured = tmp_path / "operators.jsonl"
         header = {FORMAT: FORMAT_VERSION, "device": "cpu", "device_name": "x"}
         measured.write_text(f"{json.dumps(header)}\n{json.dumps(operator() | {'ns': 5.0})}\n")
-        assert run(["expected", str(measured)]) == 1
+        assert run(["compare", "--with", "formulas", str(measured)]) == 1
         assert "come from the same operator formulas" in capsys.readouterr().err
 
     def test_a_run_without_expected_operators_is_refused_with_advice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert run(["expected", run_folder(tmp_path, list(self.LAUNCHES), [])]) == 1
+        assert run(["compare", "--with", "formulas", run_folder(tmp_path, list(self.LAUNCHES), [])]) == 1
         assert "Only runs of a model target under ncu have one" in capsys.readouterr().err
 
 

@@ -55,7 +55,7 @@ def test_the_command_shows_counters_beside_formulas_and_what_caught_nothing(tmp_
     write_table(with_metadata(made, {"schema_version": SCHEMA_VERSION, "reports": []}), tmp_path / "launches.parquet")
     lines = [{"range": name, "ns": 1.0, "flops": 200, "bytes": None} for name in ("step", "nothing")]
     (tmp_path / "ranges.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = called_here("expected", ".", "--format", "json", cwd=tmp_path).json()
+    found = called_here("compare", "--with", "formulas", ".", "--format", "json", cwd=tmp_path).json()
     nothing, step = found["rows"]
     assert (step["range"], step["flops_ratio"]) == ("step", 0.5)
     assert nothing["flops_ratio"] is None

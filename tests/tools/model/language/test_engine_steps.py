@@ -267,7 +267,7 @@ def test_a_counted_run_of_ours_has_measured_bytes_beside_those_as_read(tmp_path:
         "contraction_flops": 10, "unit": None, "read": 1, "written": 1, "shapes": "", "dtype": "float32",
     }  # fmt: skip
     (tmp_path / "expected.jsonl").write_text("\n".join(map(json.dumps, (header, operator))) + "\n", "utf-8")
-    done = ran("expected", str(tmp_path), "--machine", "h100-sxm", "--format", "json")
+    done = ran("compare", "--with", "formulas", str(tmp_path), "--machine", "h100-sxm", "--format", "json")
     assert done.exit_code == 0, done.stderr
     prefill, decode = json.loads(done.stdout)["generation"]
     assert (prefill["phase"], decode["phase"]) == ("prefill", "decode")
@@ -303,7 +303,9 @@ class TestTracesOfEngines:
         assert "MFU and MBU need a machine" in done.stdout
 
     def test_vllms_decode_step_is_found_and_no_engine_said_by_a_name_that_others_use_too(self) -> None:
-        done = ran("expected", self.trace("vllm_decode"), "--target", "hf:qwen3-8b", "--format", "json")
+        done = ran(
+            "compare", "--with", "formulas", self.trace("vllm_decode"), "--target", "hf:qwen3-8b", "--format", "json"
+        )
         (row,) = json.loads(done.stdout)["rows"]
         assert (row["engine"], row["phase"], row["batch_size"], row["context_length"]) == (None, "decode", 32, 1720)
 
@@ -324,7 +326,7 @@ class TestTracesOfEngines:
             one("a", "step[DECODE bs=4]", ns=2e6), one("b", "step[EXTEND bs=1 toks=64]", ns=9e6), one("c", ns=5e6),
         )  # fmt: skip
         write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / "both.parquet")
-        asked = ("expected", str(tmp_path / "both.parquet"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4",
+        asked = ("compare", "--with", "formulas", str(tmp_path / "both.parquet"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4",
                  "--set", "num_hidden_layers=2")  # fmt: skip
         undecided = ran(*asked)
         assert undecided.exit_code == 2
@@ -333,7 +335,7 @@ class TestTracesOfEngines:
         (row,) = json.loads(done.stdout)["generation"]  # behind the comparison with what ncu counted
         assert (row["phase"], row["batch_size"], row["time_ns"], row["steps"]) == ("decode", 4, 2e6, 1)
         assert "taken as 1 step, since nothing counts them" in done.stdout
-        alone = ran("expected", str(tmp_path / "both.parquet"), "--nvtx", "DECODE")
+        alone = ran("compare", "--with", "formulas", str(tmp_path / "both.parquet"), "--nvtx", "DECODE")
         assert alone.exit_code == 2
         assert "--nvtx were given without --target" in alone.stderr
 
@@ -346,17 +348,35 @@ class TestTracesOfEngines:
         assert (row["batch_size"], row["tokens"]) == (16, 16)
 
     def test_a_phase_that_the_trace_contradicts_is_refused_with_what_says_so(self) -> None:
-        done = ran("expected", self.trace("sglang_decode"), "--target", "hf:qwen3-8b", "--phase", "prefill")
+        done = ran(
+            "compare",
+            "--with",
+            "formulas",
+            self.trace("sglang_decode"),
+            "--target",
+            "hf:qwen3-8b",
+            "--phase",
+            "prefill",
+        )
         assert done.exit_code == 2
         assert "is of decode, and not of prefill" in done.stderr
         assert "step[DECODE bs=32]" in done.stderr
 
     def test_tokens_per_step_of_a_trace_that_says_nothing_need_a_phase(self) -> None:
-        done = ran("expected", self.trace("Qwen1.5"), "--target", "hf:qwen2.5-0.5b", "--tokens-per-step", "4")
+        done = ran(
+            "compare",
+            "--with",
+            "formulas",
+            self.trace("Qwen1.5"),
+            "--target",
+            "hf:qwen2.5-0.5b",
+            "--tokens-per-step",
+            "4",
+        )
         assert done.exit_code == 2
         assert "says for certain whether it is prefill or decode" in done.stderr
 
     def test_tokens_per_step_without_a_language_model_are_refused(self) -> None:
-        done = ran("expected", self.trace("sglang_decode"), "--tokens-per-step", "4")
+        done = ran("compare", "--with", "formulas", self.trace("sglang_decode"), "--tokens-per-step", "4")
         assert done.exit_code == 2
         assert "--tokens-per-step is of prefill and decode" in done.stderr

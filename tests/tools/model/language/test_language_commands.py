@@ -134,14 +134,14 @@ class TestBench:
         assert json.loads(decode["language_facts"])["batch_size"] == 3
 
     def test_fits_an_exponent_over_the_context(self, folder: Path) -> None:
-        done = ran("scaling", str(folder), "--format", "json")
+        done = ran("bench", str(folder), "--format", "json")
         assert any(row["varied"] == "context_length" for row in rows_of(done))
 
     def test_names_the_context_of_each_series_over_the_batch(self, tmp_path: Path) -> None:
         run = str(tmp_path / "batches")
         asked = ("--phase", "decode", "--context-length", "32,64", "--batch-size", "1,2", *QUICK, "-o", run)
         assert ran("bench", LLAMA, *SMALL, *asked).exit_code == 0
-        rows = rows_of(ran("scaling", run, "--format", "json"))
+        rows = rows_of(ran("bench", run, "--format", "json"))
         assert [row["context_length"] for row in rows if row["varied"] == "batch"] == [32, 64]
 
     def test_says_what_mfu_and_mbu_are_of_where_the_machine_is_known(
@@ -185,7 +185,7 @@ def test_a_profile_of_both_phases_has_layers_with_the_time_of_each(tmp_path: Pat
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert "in prefill it gives logits of the last token only" in done.stderr
-    root = rows_of(ran("layers", run, "--depth", "0", "--format", "json"))[0]
+    root = rows_of(ran("hotspots", "--by", "layer", run, "--depth", "0", "--format", "json"))[0]
     assert root["prefill_ns"] > 0
     assert root["decode_ns"] > 0
     assert root["forward_ns"] is None

@@ -142,7 +142,7 @@ class TestTheCommand:
         return tmp_path
 
     def test_indents_the_tree(self, run: Path) -> None:
-        result = CliRunner().invoke(cli, ["layers", str(run)])
+        result = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(run)])
         assert result.exit_code == 0, result.output
         names = [line[:10].rstrip() for line in below_head(result.stdout).splitlines()[2:]]
         assert names == [" net", "   a<b>", "   c"]
@@ -152,19 +152,23 @@ class TestTheCommand:
         write_table(with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION}), tmp_path / "launches.parquet")
 
         def listed(*options: str) -> list[str]:
-            said = CliRunner().invoke(cli, ["layers", str(tmp_path), *options, "--format", "csv"]).stdout.splitlines()
+            said = (
+                CliRunner()
+                .invoke(cli, ["hotspots", "--by", "layer", str(tmp_path), *options, "--format", "csv"])
+                .stdout.splitlines()
+            )
             return [line.partition(",")[0] for line in said[1:]]
 
         assert listed("--sort", "time") == ["net.a.y", "net.b", "net.a.x"]
         assert listed("--top", "2") == ["net.a.y", "net.b"]
         assert listed("--sort", "flops") == ["net.a.x", "net.b", "net.a.y"]
         assert listed("--sort", "name", "--depth", "1") == ["net.a", "net.b"]
-        text = CliRunner().invoke(cli, ["layers", str(tmp_path), "--top", "1"])
+        text = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(tmp_path), "--top", "1"])
         assert "net.a.y " in text.stdout
         assert "2 more layers; --top shows more" in text.stderr
 
     def test_gives_whole_paths_in_csv_and_one_number_per_cell(self, run: Path) -> None:
-        lines = CliRunner().invoke(cli, ["layers", str(run), "--format", "csv"]).stdout.splitlines()
+        lines = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(run), "--format", "csv"]).stdout.splitlines()
         header = lines[0].split(",")
         assert {"module", "time_ns", "forward_ns", "flops", "is_leaf"} <= set(header)
         assert lines[2].split(",")[header.index("module")] == "net.a<b>"
@@ -173,7 +177,7 @@ class TestTheCommand:
     @pytest.mark.slow
     def test_draws_bars(self, run: Path, suffix: str, magic: bytes) -> None:
         picture = run / f"bars.{suffix}"
-        result = CliRunner().invoke(cli, ["layers", str(run), "-o", str(picture)])
+        result = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(run), "-o", str(picture)])
         assert result.exit_code == 0, result.output
         assert picture.read_bytes().startswith(magic)
 
@@ -182,21 +186,21 @@ class TestTheCommand:
             table(ran("net.a", 30), ran("net", 10)), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []}
         )
         write_table(launches, tmp_path / "launches.parquet")
-        result = CliRunner().invoke(cli, ["layers", str(tmp_path), "-o", str(tmp_path / "bars.svg")])
+        result = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(tmp_path), "-o", str(tmp_path / "bars.svg")])
         assert "the bars leave out 25.0 % of the time" in result.stderr
 
     @pytest.mark.parametrize("options", [[], ["--format", "json"], ["-o", "bars.svg"]])
     def test_of_a_report_without_modules_is_one_paragraph(self, tmp_path: Path, options: list[str]) -> None:
         launches = with_metadata(table(launch(ns=5)), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
         write_table(launches, tmp_path / "launches.parquet")
-        error = CliRunner().invoke(cli, ["layers", str(tmp_path), *options]).exception
+        error = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(tmp_path), *options]).exception
         assert str(error) == (
             f"{tmp_path} has no layers to show. No launch knows its module: profile a model target, or use NVTX "
             f"ranges. Its kernels: ncu-bench hotspots {tmp_path}"
         )
 
     def test_refuses_an_unknown_picture_format(self, run: Path) -> None:
-        result = CliRunner().invoke(cli, ["layers", str(run), "-o", "bars.gif"])
+        result = CliRunner().invoke(cli, ["hotspots", "--by", "layer", str(run), "-o", "bars.gif"])
         assert "no suffix of a picture" in str(result.exception)
 
 

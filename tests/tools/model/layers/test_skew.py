@@ -201,13 +201,13 @@ def test_a_run_of_ncu_notes_the_time_of_the_kernels_it_left_out(
 def test_the_command_shows_kernels_layers_and_ranks(four_ranks: pa.Table, tmp_path: Path) -> None:
     path = str(tmp_path / "launches.parquet")
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), Path(path))
-    kernels = process("skew", path)
+    kernels = process("timeline", "--by", "kernel", path)
     assert kernels.code == 0
     assert "max - median" in kernels.out
     assert "rank 2 on gpu1 is the slowest" in kernels.err
-    assert "net.block" in process("skew", path, "--by", "layer", "--depth", "1").out
-    assert "in collectives" in process("skew", path, "--by", "rank").out
-    assert '"excess_ns": 65' in process("skew", path, "--format", "json").out
+    assert "net.block" in process("timeline", path, "--by", "layer", "--depth", "1").out
+    assert "in collectives" in process("timeline", path, "--by", "rank").out
+    assert '"excess_ns": 65' in process("timeline", "--by", "kernel", path, "--format", "json").out
 
 
 def test_a_category_has_the_times_of_its_kernels_on_each_rank(four_ranks: pa.Table) -> None:
@@ -240,7 +240,7 @@ def test_categories_say_how_much_is_in_none() -> None:
 def test_the_command_shows_categories(four_ranks: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "launches.parquet"
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), path)
-    assert "communication" in process("skew", str(path), "--by", "category").out
+    assert "communication" in process("timeline", str(path), "--by", "category").out
 
 
 class TestAReportOfEachRank:
@@ -255,20 +255,20 @@ class TestAReportOfEachRank:
         return [str(tmp_path / f"rank{rank}.parquet") for rank in range(4)]
 
     def test_is_compared_with_the_others_as_in_one_run(self, reports: list[str], tmp_path: Path) -> None:
-        found = called_here("skew", *reports, "--format", "json", cwd=tmp_path)
+        found = called_here("timeline", "--by", "kernel", *reports, "--format", "json", cwd=tmp_path)
         (gemm,) = (row for row in json.loads(found.out)["rows"] if row["name"] == GEMM)
         assert (gemm["ranks"], gemm["slowest"], gemm["excess_ns"]) == (4, 2, 65.0)
 
     def test_is_refused_beside_another_of_that_rank(self, reports: list[str], tmp_path: Path) -> None:
         (tmp_path / "again.parquet").write_bytes(Path(reports[1]).read_bytes())
-        found = called_here("skew", *reports, str(tmp_path / "again.parquet"), cwd=tmp_path)
+        found = called_here("timeline", "--by", "kernel", *reports, str(tmp_path / "again.parquet"), cwd=tmp_path)
         assert found.code == 1
         assert "again.parquet both hold rank 1, so they are not ranks of one run." in found.err
 
     def test_is_refused_if_it_does_not_say_its_rank(self, reports: list[str], tmp_path: Path) -> None:
         unknown = with_metadata(of_ranks((None, launch("a", ns=1.0))), {"schema_version": SCHEMA_VERSION})
         write_table(unknown, tmp_path / "unknown.parquet")
-        found = called_here("skew", reports[0], str(tmp_path / "unknown.parquet"), cwd=tmp_path)
+        found = called_here("timeline", "--by", "kernel", reports[0], str(tmp_path / "unknown.parquet"), cwd=tmp_path)
         assert found.code == 1
         assert "unknown.parquet does not say which rank it is of." in found.err
 
@@ -276,7 +276,7 @@ class TestAReportOfEachRank:
     def test_of_a_real_training_names_the_slower_one(self, tmp_path: Path) -> None:
         folder = SHARED / "reports/kineto"
         traces = [str(folder / f"facebookresearch__HTA__trace_filter__sampled_rank-{rank}.json.gz") for rank in (0, 1)]
-        found = called_here("skew", *traces, cwd=tmp_path)
+        found = called_here("timeline", "--by", "kernel", *traces, cwd=tmp_path)
         assert (
             "rank 1 is the slowest: 288.477 ms outside collectives, 38.416 ms above the median of 2 ranks" in found.err
         )

@@ -46,7 +46,7 @@ def statement(text: str, importance: float, *, key: str = "", about: str = "", s
 
 
 def test_a_digest_of_the_sample_names_the_gpu_the_hottest_kernel_its_cause_and_the_next_command() -> None:
-    found = called_here("digest", str(RULES), cwd=SAMPLES)
+    found = called_here("report", "--format", "digest", str(RULES), cwd=SAMPLES)
     assert found.code == 0
     assert "## Kernels, by time" in found.out
     assert "cause: " in found.out
@@ -55,8 +55,8 @@ def test_a_digest_of_the_sample_names_the_gpu_the_hottest_kernel_its_cause_and_t
 
 
 def test_the_json_of_a_digest_has_the_statements_of_its_markdown_with_their_numbers() -> None:
-    text = called_here("digest", str(RULES), cwd=SAMPLES).out
-    found = json.loads(called_here("digest", str(RULES), "--format", "json", cwd=SAMPLES).out)
+    text = called_here("report", "--format", "digest", str(RULES), cwd=SAMPLES).out
+    found = json.loads(called_here("report", str(RULES), "--format", "json", cwd=SAMPLES).out)
     assert all(row["text"] in text for row in found["rows"])
     hottest = next(row for row in found["rows"] if row["kind"] == "kernels")
     assert hottest["values"]["time_total_ns"] > 0
@@ -65,7 +65,7 @@ def test_the_json_of_a_digest_has_the_statements_of_its_markdown_with_their_numb
 
 @pytest.mark.parametrize("budget", [150, 300, 600, 1500])
 def test_a_digest_keeps_its_budget_and_says_what_it_left_out(budget: int) -> None:
-    found = called_here("digest", str(RULES), "--budget", str(budget), cwd=SAMPLES)
+    found = called_here("report", "--format", "digest", str(RULES), "--budget", str(budget), cwd=SAMPLES)
     assert tokens_in(found.out) <= budget
     if budget <= 300:
         assert f"Left out for a budget of {budget} tokens: " in found.out
@@ -77,7 +77,7 @@ def test_an_id_of_hotspots_is_taken_by_kernel_digest_and_pair() -> None:
     of_kernel = json.loads(called_here("kernel", str(RULES), "--id", identity, "--format", "json", cwd=SAMPLES).out)
     assert (of_kernel["kernel"], of_kernel["kernel_id"]) == (name, identity)
     assert of_kernel["hotspot"]["time_share"] == pytest.approx(rows[-1]["time_share"])
-    assert identity in called_here("digest", str(RULES), "--id", identity, cwd=SAMPLES).out
+    assert identity in called_here("report", "--format", "digest", str(RULES), "--id", identity, cwd=SAMPLES).out
     points = json.loads(called_here("roofline", str(RULES), "--format", "json", cwd=SAMPLES).out)["rows"]
     assert {row["kernel_id"] for row in points} <= {row["kernel_id"] for row in rows}
     selected = json.loads(called_here("hotspots", str(RULES), "--id", identity, "--format", "json", cwd=SAMPLES).out)
@@ -92,12 +92,12 @@ def test_an_id_that_no_kernel_has_is_an_error_that_says_how_to_list_ids() -> Non
     assert found.code == 1
     assert "No kernel of the run has the id k0000000000." in found.err
     assert "hotspots RUN --format json" in found.err
-    assert called_here("digest", str(RULES), "--id", "gemm", cwd=SAMPLES).code == 2
+    assert called_here("report", "--format", "digest", str(RULES), "--id", "gemm", cwd=SAMPLES).code == 2
 
 
 def test_a_digest_against_another_run_says_what_changed(tmp_path: Path) -> None:
     base, new = SAMPLES / "d04-long-metrics.csv", SAMPLES / "d09-units-per-row.csv"
-    found = called_here("digest", str(new), "--against", str(base), cwd=tmp_path)
+    found = called_here("report", "--format", "digest", str(new), "--against", str(base), cwd=tmp_path)
     assert found.code == 0
     assert f"# Digest of the change from {base} to {new}" in found.out
     assert f"ncu-bench compare {base} {new} --format json" in found.out
@@ -105,7 +105,9 @@ def test_a_digest_against_another_run_says_what_changed(tmp_path: Path) -> None:
 
 def test_a_digest_of_a_kernel_against_another_run_tells_causes_in_both(tmp_path: Path) -> None:
     rows = json.loads(called_here("hotspots", str(RULES), "--format", "json", cwd=tmp_path).out)["rows"]
-    found = called_here("digest", str(RULES), "--against", str(RULES), "--id", rows[0]["kernel_id"], cwd=tmp_path)
+    found = called_here(
+        "report", "--format", "digest", str(RULES), "--against", str(RULES), "--id", rows[0]["kernel_id"], cwd=tmp_path
+    )
     assert found.code == 0
     assert "## Change" in found.out
 
@@ -171,23 +173,23 @@ def test_the_modules_of_digests_are_these() -> None:
 
 def test_runs_of_different_sources_are_refused_as_compare_refuses_them_unless_anyway(tmp_path: Path) -> None:
     trace = database(tmp_path / "trace.sqlite", {KERNELS: [kernel(10, 1, end=20)]}, ["gemm"])
-    words = ("digest", str(trace), "--against", str(RULES))
+    words = ("report", "--format", "digest", str(trace), "--against", str(RULES))
     refused = called_here(*words, cwd=tmp_path)
     assert (refused.code, "they differ in source" in refused.err, "--anyway" in refused.err) == (1, True, True)
     told = called_here(*words, "--anyway", cwd=tmp_path)
     assert (told.code, "differs: source: ncu in the base, nsys in the new run" in told.out) == (0, True)
-    assert called_here("digest", str(RULES), "--anyway", cwd=tmp_path).code == 2
+    assert called_here("report", "--format", "digest", str(RULES), "--anyway", cwd=tmp_path).code == 2
 
 
 def test_a_recording_is_followed_by_where_its_time_goes(tmp_path: Path) -> None:
     trace = database(tmp_path / "trace.sqlite", {KERNELS: [kernel(10, 1, end=20)]}, ["gemm"])
-    assert f"`ncu-bench timeline {trace}`" in called_here("digest", str(trace), cwd=tmp_path).out
-    assert "ncu-bench timeline" not in called_here("digest", str(RULES), cwd=tmp_path).out
+    assert f"`ncu-bench timeline {trace}`" in called_here("report", "--format", "digest", str(trace), cwd=tmp_path).out
+    assert "ncu-bench timeline" not in called_here("report", "--format", "digest", str(RULES), cwd=tmp_path).out
 
 
 def test_what_bounds_a_recording_is_told_before_shares_of_the_kernels_time(tmp_path: Path) -> None:
     path = database(tmp_path / "trace.sqlite", {KERNELS: [kernel(0, 1, end=100), kernel(900, 2, end=1000)]}, ["gemm"])
-    lines = called_here("digest", str(path), "--budget", "250", cwd=tmp_path).out.splitlines()
+    lines = called_here("report", "--format", "digest", str(path), "--budget", "250", cwd=tmp_path).out.splitlines()
     (busy,) = [place for place, line in enumerate(lines) if "GPU 0 of process 7: no verdict: of 1 µs" in line]
     assert busy < lines.index("## Kernels, by time")
 
@@ -195,13 +197,13 @@ def test_what_bounds_a_recording_is_told_before_shares_of_the_kernels_time(tmp_p
 @needs_shared_reports
 def test_flops_that_are_a_lower_bound_make_no_lower_bound_of_dram_bytes_and_what_is_saved_the_most() -> None:
     report = SHARED / "reports/ncu_rep/rashwanth__RooflineAnalysis_On_NVIDIA_GPU__custom-scripts_output0.ncu-rep"
-    found = called_here("digest", str(report), cwd=SHARED).out
+    found = called_here("report", "--format", "digest", str(report), cwd=SHARED).out
     assert "FLOPs ≥ 4.229 TFLOP, FLOP/s ≥ 84.67 GFLOP/s, DRAM bytes 525.2 GB\n" in found
     assert "reaches at least 54.4 %; reaching it would save at most 22.75 s (45.6 % of the time)" in found
 
 
 def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
-    told = called_here("digest", str(SAMPLES / "d14-kernel-failed.csv"), cwd=SAMPLES).out
+    told = called_here("report", "--format", "digest", str(SAMPLES / "d14-kernel-failed.csv"), cwd=SAMPLES).out
     assert "all of its launches failed" in told
     assert "0 launches" not in told
 
@@ -209,7 +211,7 @@ def test_a_kernel_whose_launches_all_failed_is_told_so() -> None:
 @needs_shared_reports
 def test_a_bound_by_shapes_is_called_an_estimate_also_where_some_launches_have_no_shapes() -> None:
     trace = SHARED / "reports/kineto/AMD-AGI__TraceLens__h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
-    lines = called_here("digest", str(trace), cwd=SAMPLES).out.splitlines()
+    lines = called_here("report", "--format", "digest", str(trace), cwd=SAMPLES).out.splitlines()
     (product,) = (line for line in lines if "`gemm bf16 128x128x64 tn`" in line)
     assert "nearest bound tensor BF16, of which it reaches 63.0 % (by shapes, an estimate)" in product
 
@@ -221,7 +223,7 @@ def test_kernels_of_one_name_are_told_apart(against: list[str], tmp_path: Path) 
     for run, seconds in (("old", 1), ("new", 3)):
         launches = table(*(launch(name, {}, ns=1e5 * seconds) for name in names * 4))
         write_table(with_metadata(launches, {"schema_version": SCHEMA_VERSION}), tmp_path / f"{run}.parquet")
-    result = called_here("digest", "new.parquet", *against, cwd=tmp_path)
+    result = called_here("report", "--format", "digest", "new.parquet", *against, cwd=tmp_path)
     told = result.out
     for name in ("elementwise add int32", "elementwise add int64", "elementwise add int32 (4)"):
         assert told.count(f"- `{name}` (k") == 1, result.err
@@ -237,7 +239,7 @@ def test_copies_and_fills_of_a_trace_are_no_launches_of_kernels(tmp_path: Path) 
     ]  # fmt: skip
     trace = tmp_path / "trace.json"
     trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    found = json.loads(called_here("digest", str(trace), "--format", "json", cwd=tmp_path).out)
+    found = json.loads(called_here("report", str(trace), "--format", "json", cwd=tmp_path).out)
     (run,) = (row for row in found["rows"] if row["kind"] == "run" and "launches" in row["values"])
     assert run["text"].startswith("2 launches of 1 kernel and 2 copies and fills of memory on ")
     assert [run["values"][name] for name in ("launches", "kernels", "copies")] == [2, 1, 2]
@@ -253,20 +255,20 @@ def in_two_runs(tmp_path: Path) -> tuple[str, str]:
 
 def test_kernels_of_a_change_are_said_to_be_sorted_by_the_change_of_their_time(tmp_path: Path) -> None:
     base, new = in_two_runs(tmp_path)
-    lines = called_here("digest", new, "--against", base, cwd=tmp_path).out.splitlines()
+    lines = called_here("report", "--format", "digest", new, "--against", base, cwd=tmp_path).out.splitlines()
     assert "## Kernels, by the change of their time" in lines
     assert "## Kernels, by time" not in lines
 
 
 def test_the_next_command_of_a_change_promises_a_reason_only_where_a_change_of_time_is_shown(tmp_path: Path) -> None:
-    text = called_here("digest", str(RULES), "--against", str(RULES), cwd=tmp_path).out
+    text = called_here("report", "--format", "digest", str(RULES), "--against", str(RULES), cwd=tmp_path).out
     assert "`: what changed of this kernel, if anything" in text
     assert "why this kernel's time changed" not in text
 
 
 def test_lines_of_a_changed_kernel_are_offered_only_where_both_runs_hold_instructions(tmp_path: Path) -> None:
     words = ("--against", str(RULES), "--kernel", ".")
-    text = called_here("digest", str(RULES), *words, cwd=tmp_path).out
+    text = called_here("report", "--format", "digest", str(RULES), *words, cwd=tmp_path).out
     assert f"`ncu-bench compare {RULES} {RULES} --format json`" in text
     assert "--by line" not in text
 
@@ -275,7 +277,7 @@ def test_what_cannot_be_right_in_a_recording_is_told(tmp_path: Path) -> None:
     calls = [{**call(100 * at, at), "nameId": 2} for at in range(1, 9)]
     kernels = [kernel(100 * at + 20, at, end=100 * at + 60) for at in (1, 2, 7, 8)]
     path = database(tmp_path / "trace.sqlite", {KERNELS: kernels, CALLS: calls}, ["gemm", "cudaLaunchKernel_v7000"])
-    told = called_here("digest", str(path), cwd=tmp_path).out
+    told = called_here("report", "--format", "digest", str(path), cwd=tmp_path).out
     assert "- 4 of 8 launches have no record of what ran on the GPU" in told
 
 
@@ -293,7 +295,7 @@ NSYS_SUMMARY = """\
 
 def next_commands(report: Path, *options: str) -> list[list[str]]:
     """The commands that a digest of a report offers; [] where the report is refused."""
-    text = called_here("digest", str(report), *options, "--budget", "4000", cwd=report.parent).out
+    text = called_here("report", "--format", "digest", str(report), *options, "--budget", "4000", cwd=report.parent).out
     return [
         shlex.split(one) for one in re.findall(r"^- `ncu-bench (.+?)`: ", text.partition("## Next")[2], re.MULTILINE)
     ]

@@ -1,4 +1,4 @@
-"""ncu-bench digest: what a reader must know of a run first, in few words."""
+"""ncu-bench report --format digest: what a reader must know of a run first, in few words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import machine_option, progress
+from ncu_tools.cli.options import FILE, echo_notes, machine_option, progress, require_other_output
 from ncu_tools.cli.options import show as show_table
+from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.columns.registry import columns
-from ncu_tools.report.table import Table
+from ncu_tools.report.table import Table, to_json
 
 if TYPE_CHECKING:
     from ncu_launch.files.manifest import Manifest
@@ -40,19 +41,21 @@ COLUMNS = columns("section kernel_id kind text tokens values")
 @click.option("--against", "base", metavar="BASE", help="What changed from this run to RUN.")
 @click.option("--anyway", is_flag=True, help="With --against: of runs of different GPUs, sources or clock modes too.")
 @machine_option
+@click.option("-o", "--output", type=FILE, help="Write it to this .md or .json file.")
 @click.option(
-    "--format", "output_format", type=click.Choice(("markdown", "json")), default="markdown", show_default=True,
-    help="Markdown, or the same statements with their numbers as JSON.",
+    "--format", "output_format", type=click.Choice(("digest", "markdown", "json")),
+    help="digest and markdown are the same; json has the statements with their numbers.  [default: by -o, else digest]",
 )  # fmt: skip
 def command(
     run: str,
+    output: Path | None,
     budget: int,
     name: str | None,
     identity: str | None,
     base: str | None,
     anyway: bool,
     machine: Machine | None,
-    output_format: str,
+    output_format: str | None,
 ) -> None:
     """Say what a reader must know of a run first, in few words: for programs, assistants and pull requests.
 
@@ -63,10 +66,12 @@ def command(
 
     \b
     Example:
-      ncu-bench digest report.ncu-rep
-      ncu-bench digest report.ncu-rep --budget 500 --kernel softmax
-      ncu-bench digest after --against before --format json
+      ncu-bench report report.ncu-rep --format digest
+      ncu-bench report report.ncu-rep -o digest.md --budget 500 --kernel softmax
+      ncu-bench report after --against before --format json
     """
+    from ncu_launch.files.atomic_files import write_bytes_atomically
+
     from ncu_tools.kernels.names.kernel_ids import require_ids
     from ncu_tools.runs.selection import pattern_of
 
@@ -86,7 +91,13 @@ def command(
             found = _of_run(run, budget, machine, reading)
         else:
             found = _of_kernel(run, patterns, identity, budget, machine, reading)
-    _show(found, output_format)
+    as_json = output_format == "json" or (output_format is None and output is not None and output.suffix == ".json")
+    if output is None:
+        _show(found, as_json=as_json)
+        return
+    require_other_output(output, [run, base or ""])
+    write_bytes_atomically(output, ("".join(to_json(_table(found))) if as_json else found.markdown).encode() + b"\n")
+    echo_notes([WrittenFile(f"the digest is {output}")])
 
 
 def _of_run(run: str, budget: int, machine: Machine | None, reading: Callable[[Source], None]) -> Digest:
@@ -171,10 +182,15 @@ def manifest_of(run: str) -> Manifest | None:
     return manifest_in(folder_of(run)) if belongs else None
 
 
-def _show(found: Digest, output_format: str) -> None:
-    if output_format == "markdown":
+def _show(found: Digest, *, as_json: bool) -> None:
+    if as_json:
+        show_table(_table(found), "json")
+    else:
         click.echo(found.markdown)
-        return
+
+
+def _table(found: Digest) -> Table:
+    """The statements as rows, with their numbers."""
     rows: list[dict[str, Any]] = [
         {
             "section": one.section, "kernel_id": one.kernel_id, "kind": one.kind or one.section, "text": one.text,
@@ -183,4 +199,4 @@ def _show(found: Digest, output_format: str) -> None:
         for one in found.statements
     ]  # fmt: skip
     more = {"title": found.title, "budget_tokens": found.budget, "tokens": found.tokens, "left_out": found.left_out}
-    show_table(Table("digest", COLUMNS, rows, (), more), "json")
+    return Table("digest", COLUMNS, rows, [], more)

@@ -1,4 +1,4 @@
-"""ncu-bench scaling: how latency and throughput of a sweep scale with its sizes, and correlations over models."""
+"""ncu-bench bench SWEEP: how latency and throughput of a sweep scale with its sizes, and correlations over models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="SWEEP...")
 @click.option("-o", "--output", type=FILE, help="Draw to this .svg, .png or .pdf file.")
 @click.option("--title", default="", help="A title for the picture.")
 @click.option("--correlations", "only_correlations", is_flag=True, help="Write the pairs of quantities, not the fits.")
@@ -65,7 +65,7 @@ def command(
 ) -> None:
     """Fit how latency follows batch size, image size and sequence length, find the knee of throughput, and correlate.
 
-    RUN is a run folder of ncu-bench bench, made anywhere, its bench.parquet, or a folder or URL of such folders. The
+    SWEEP is a run folder of ncu-bench bench, made anywhere, its bench.parquet, or a folder or URL of such folders. The
     exponent k of mean latency ~ size^k has a 95 % interval, in which noisy points count less; "of medians" is shown
     where outliers make it another, and "at the end" is the slope between the two largest sizes. The knee is the
     smallest batch with 90 % of the best throughput. Over five models or more, parameters, FLOPs, bytes and latencies
@@ -73,8 +73,8 @@ def command(
 
     \b
     Example:
-      ncu-bench scaling sweep -o scaling.svg
-      ncu-bench scaling jetson server --format markdown
+      ncu-bench bench sweep/ -o scaling.svg
+      ncu-bench bench runs/jetson runs/server --format markdown
     """
     from ncu_tools.bench.scaling import correlations, series
     from ncu_tools.report.head import Head

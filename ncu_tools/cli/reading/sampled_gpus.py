@@ -1,16 +1,19 @@
-"""What `samples` shows of a timeline: activity that nsys sampled, over time, by NVTX range or by kernel."""
+"""ncu-bench timeline --part samples: activity that nsys sampled, over time, by NVTX range or by kernel."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from ncu_launch.errors import NcuBenchError
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline, read_sampled_timeline
 from ncu_parsers.timelines.sampled_activity import rate_text
 
-from ncu_tools.cli.options import MACHINE_FORMATS
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import KERNEL, Column, Table
@@ -26,6 +29,46 @@ PIECES = (
     "means are over pieces of time of at least five samples in which nothing else ran for more than a tenth; operations"
     " less than a sample apart are one piece"
 )
+
+
+@click.command()
+@click.argument("run")
+@click.option("--by", type=click.Choice(tuple(GROUPS)), help="A row per NVTX range, or per kernel.")
+@format_option
+def command(run: str, by: str | None, output_format: str) -> None:
+    """Show GPU metrics that nsys sampled over a recording, or what the GPU did while a range or kernel ran.
+
+    RUN is a recording of nsys, or a run folder with one. A row is a metric over the recording, its bars go from 0 to
+    its peak; with --by it is a range or kernel with the mean of each metric.
+
+    \b
+    Example:
+      ncu-bench timeline recording.sqlite --part samples
+      ncu-bench timeline recording.sqlite --part samples --by nvtx
+    """
+    from ncu_tools.report.head import head_of
+
+    source = timeline_in(run)
+    if source is None:
+        raise WrongUsage(
+            f"{run} is no recording of nsys.",
+            "GPU metrics over time are in no other timeline.",
+            f"Of a kernel that ncu sampled: ncu-bench kernel {shlex.quote(run)} --part samples",
+        )
+    with progress("Reading") as reading:
+        reading(source)
+        table = sampled_table(source, output_format, by)
+    show(table, output_format, head=head_of([source.path]))
+
+
+def timeline_in(run: str) -> Source | None:
+    """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
+    from ncu_launch.profile.run_outcome import timelines
+    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
+
+    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
+    source = Source(str(files[0])) if len(files) == 1 else None
+    return source if source is not None and is_timeline(source) else None
 
 
 def sampled_table(source: Source, output_format: str, by: str | None) -> Table:

@@ -1,4 +1,4 @@
-"""ncu-bench join: counts of ncu with the times of an undisturbed run."""
+"""ncu-bench parse --times: counts of ncu with the times of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LACKING_SHOWN = 10
 
 @click.command()
 @click.argument("counts", metavar="COUNTS")
-@click.argument("timeline", metavar="TIMELINE")
+@click.option("--times", "timeline", metavar="TIMELINE", required=True, help="The run with the times.")
 @click.option("-o", "--output", type=FILE, required=True, help="The Parquet file to write.")
 @click.option(
     "--tolerance", type=click.FloatRange(min=0, max=1), default=0.01, show_default=True, metavar="SHARE",
@@ -40,7 +40,7 @@ LACKING_SHOWN = 10
 def command(
     counts: str, timeline: str, output: Path, tolerance: float, anyway: bool, top: int | None, output_format: str
 ) -> None:
-    """Give the launches of a timeline the FLOPs and bytes that ncu counted for launches of the same signature.
+    """Give each launch of a timeline the FLOPs and bytes that ncu counted for launches of the same signature.
 
     COUNTS is a run under ncu, TIMELINE one of the same program under nsys or PyTorch's profiler: reports, folders or
     Parquet files. A signature is kernel name, grid, block and NVTX range. The table says how much of the time found its
@@ -49,7 +49,7 @@ def command(
 
     \b
     Example:
-      ncu-bench join counts.csv timeline.sqlite -o joined.parquet
+      ncu-bench parse counts.csv --times timeline.sqlite -o joined.parquet
       ncu-bench hotspots joined.parquet
     """
     from ncu_parsers.parquet.writer import write_table

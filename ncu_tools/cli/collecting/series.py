@@ -1,4 +1,4 @@
-"""ncu-bench series: quantities of points against one of them, as a table and a picture."""
+"""ncu-bench bench SWEEP -x COLUMN: quantities of points against one of them, as a table and a picture."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ OUTCOME = columns("outcome reason")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("-x", "across", required=True, metavar="COLUMN", help="What the horizontal axis is: n, batch, tokens ...")
+@click.argument("runs", nargs=-1, required=True, metavar="SWEEP...")
+@click.option(
+    "-x", "--x", "across", required=True, metavar="COLUMN", help="What the horizontal axis is: n, batch, tokens ..."
+)
 @list_option(
-    "-y", "up", default=("time",), show_default="time", metavar="COLUMN,...",
+    "-y", "--y", "up", default=("time",), show_default="time", metavar="COLUMN,...",
     help="What is shown over it: time, flops, bytes, dram, dram_pct, memory, flops_per_s, bytes_per_s, or any column.",
 )  # fmt: skip
 @list_option("--by", metavar="COLUMN,...", help="A series for each value of these; if not given, of all that differs.")
@@ -45,14 +47,14 @@ def command(
 ) -> None:
     """Show quantities of points against one of them: any columns of a sweep, or of a profile of several points.
 
-    RUN is a run folder of ncu-bench bench or of ncu-bench profile --vary, or its Parquet file. The columns are those
+    SWEEP is a run folder of ncu-bench bench or of ncu-bench profile --vary, or its Parquet file. The columns are those
     of docs/bench.md, the arguments of your function, and the counters that were asked for by name. An axis is
     logarithmic where its values span decades, and bars show 95 % intervals of mean times.
 
     \b
     Example:
-      ncu-bench series sweep -x n -y time,flops_per_s --by dtype -o sizes.svg
-      ncu-bench series run -x n -y dram_pct --format csv
+      ncu-bench bench sweep/ -x n -y time,flops_per_s --by dtype -o sizes.svg
+      ncu-bench bench run/ -x n -y dram_pct --format csv
     """
     from ncu_tools.bench.point_series import point_series
     from ncu_tools.report.head import Head

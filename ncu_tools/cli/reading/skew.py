@@ -1,4 +1,4 @@
-"""ncu-bench skew: kernels and layers across ranks, the slowest rank, and where it loses its time."""
+"""ncu-bench timeline RANKS: kernels and layers across ranks, the slowest rank, and where it loses its time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLLECTIVE = column("is_collective")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RANKS...")
 @click.option(
     "--by",
     type=click.Choice(("kernel", "layer", "category", "rank")),
@@ -46,16 +46,15 @@ def command(
 
     Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
     rank is the one with the most time outside collectives: inside them, ranks wait for it. Where it waits longer than
-    the median rank, none is named. RUN is a run of several ranks, or one report of each, as PyTorch's profiler writes
-    them.
+    the median rank, none is named. RANKS is a run folder of several ranks, or one report of each, as PyTorch's profiler
+    writes them. With --by it is any run whose launches know their rank.
 
     \b
     Example:
-      ncu-bench skew run
-      ncu-bench skew run --by layer --depth 1
-      ncu-bench skew run --by category
-      ncu-bench skew run --by rank
-      ncu-bench skew rank0.json.gz rank1.json.gz
+      ncu-bench timeline rank0.json.gz rank1.json.gz
+      ncu-bench timeline run
+      ncu-bench timeline run --by layer --depth 1
+      ncu-bench timeline launches.parquet --by rank
     """
     from ncu_tools.kernels.operator_times import clocks_of, time_title
     from ncu_tools.model.layers.rank_skew import NEEDED, expect_own_ranks, skew

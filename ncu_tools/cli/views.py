@@ -1,0 +1,270 @@
+"""Verbs that show further tables, each a view: `hotspots RUN --by layer` is the tree of layers, `bench SWEEP` its fits.
+
+A view is a command of its own file with its own options. Which one is meant is said by an option with a value, or by
+what else is typed; all is in `VIEWS`. Its help is below that of its verb, and whole behind the words that choose it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.program_options import PROGRAM_OPTIONS, with_program_options
+
+EXPORTED_ENDINGS = {
+    ".speedscope.json": "speedscope", ".perfetto.json": "perfetto", ".perfetto": "perfetto", ".csv": "csv",
+}  # fmt: skip
+"""How a file ends that `report` writes for another program -> the format."""
+DIGEST_ENDINGS = (".md", ".json")
+
+
+class Typed:
+    """The words behind a verb. `known` gives the parameters by which options with values are told from flags."""
+
+    def __init__(self, words: Sequence[str], known: Callable[[], Iterable[click.Parameter]] = tuple) -> None:
+        self.words = tuple(words)
+        self._known = known
+        self._options = self.words[: self.words.index("--")] if "--" in self.words else self.words
+
+    def has(self, *options: str) -> bool:
+        """Whether one of these options stands there."""
+        return any(_name_of(word) in options for word in self._options)
+
+    def last(self, *options: str) -> str | None:
+        """The value of the last of these options; None without one."""
+        found = [value for word, value in self._with_next() if _name_of(word) in options]
+        return found[-1] if found else None
+
+    def without(self, option: str, value: str) -> list[str] | None:
+        """The words without this option of this value; None where it does not stand there."""
+        for at, (word, behind) in enumerate(self._with_next()):
+            if _name_of(word) == option and behind == value:
+                return [*self.words[:at], *self.words[at + (1 if "=" in word else 2) :]]
+        return None
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """The words that are neither options nor their values."""
+        return [self.words[at] for at in self.places_of_arguments()]
+
+    def places_of_arguments(self) -> Iterator[int]:
+        """Where the arguments stand among the words."""
+        options = [one for one in self._known() if isinstance(one, click.Option) and not one.is_flag]
+        with_value = {name for one in options for name in one.opts}
+        is_value = False
+        for at, word in enumerate(self._options):
+            if is_value or (word.startswith("-") and word != "-"):
+                is_value = not is_value and word in with_value
+            else:
+                yield at
+        yield from range(len(self._options) + 1, len(self.words))
+
+    def _with_next(self) -> Iterator[tuple[str, str]]:
+        """Each word with the value that it has as an option: behind =, behind the letter of -x, or the next word."""
+        for word, after in zip(self._options, (*self._options, "")[1:], strict=True):
+            is_short = word[:1] == "-" != word[1:2] and len(word) > 2
+            yield word, word[2:] if is_short else word.partition("=")[2] if "=" in word else after
+
+
+def _name_of(word: str) -> str:
+    """The option that a word is or begins with: --by of --by=layer, -x of -xn."""
+    return word.partition("=")[0] if word.startswith("--") else word[:2]
+
+
+class View(NamedTuple):
+    """A table beside that of a verb: what chooses it as people type it, the module of its command, and its name.
+
+    The name is that of its JSON. Without `is_meant` the two words of `typed` choose it, and are gone for its own
+    command, which does not need them.
+    """
+
+    name: str
+    typed: str
+    module: str
+    is_meant: Callable[[Typed], bool] | None = None
+
+    def words_for(self, typed: Typed) -> list[str] | None:
+        """The words for the command of this view; None if it is not meant."""
+        if self.is_meant is not None:
+            return list(typed.words) if self.is_meant(typed) else None
+        option, value = self.typed.split()
+        return typed.without(option, value)
+
+    @property
+    def command(self) -> click.Command:
+        """Its command, imported now."""
+        found = load(self.module)
+        found.name = self.name
+        if self.is_meant is None:
+            found.options_metavar = f"{self.typed} [OPTIONS]"
+        return found
+
+
+class Verb(click.Command):
+    """A command with views, which its name chooses from `VIEWS`."""
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The views of this verb."""
+        return VIEWS[self.name or ""]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context of the view that is meant, else of the verb itself."""
+        typed = Typed(args, self.every_parameter)
+        chosen = next((one for one in self.views if one.words_for(typed) is not None), None)
+        try:
+            if chosen is None:
+                return super().make_context(info_name, args, parent, **extra)
+            command = chosen.command
+            if extra.get("resilient_parsing"):
+                from ncu_tools.cli.shell.completed_values import with_completed_values
+
+                command = with_completed_values(command, self.name or "")
+            return command.make_context(info_name, chosen.words_for(typed) or [], parent, **extra)
+        except click.NoSuchOption as error:
+            where = self._where_it_is(error.option_name, chosen)
+            if not where:
+                raise
+            message = f"{error.message.rstrip('.')}. {where}"
+            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
+
+    def every_parameter(self) -> Iterator[click.Parameter]:
+        """The options and arguments of the verb and of its views."""
+        for command in (self, *(one.command for one in self.views)):
+            yield from command.params
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name each view below the options, with those that it has more."""
+        own = {name for one in self.params for name in one.opts}
+        for view in self.views:
+            command = view.command
+            with formatter.section(f"{ctx.command_path} {view.typed}"):
+                formatter.write_text(command.get_short_help_str(200))
+                more = [one for one in command.params if isinstance(one, click.Option) and own.isdisjoint(one.opts)]
+                rows = [row for one in more if (row := one.get_help_record(ctx)) is not None]
+                if rows:
+                    formatter.write_dl(rows)
+
+    def _where_it_is(self, option: str, chosen: View | None) -> str:
+        """Which other table of this verb has an option that the chosen one has not; "" if none has."""
+        having = [one.typed for one in self.views if one is not chosen and _has(one.command, option)]
+        if chosen is not None and _has(self, option):
+            return f"It does not go with {chosen.typed}."
+        return f"It goes with: {' or '.join(f'{self.name} {one}' for one in having)}." if having else ""
+
+
+def _has(command: click.Command, option: str) -> bool:
+    return any(option in one.opts for one in command.params if one not in PROGRAM_OPTIONS)
+
+
+def load(module: str) -> click.Command:
+    """The function `command` of a module below `ncu_tools.cli`, with the options of the program."""
+    return with_program_options(importlib.import_module(f"ncu_tools.cli.{module}").command)
+
+
+# ---------------------------------------------------------------------------------------------- which view is meant
+
+
+def are_runs(words: Sequence[str]) -> bool:
+    """Whether the arguments of `bench` are runs and not models: a path is a run, a name a model.
+
+    Raises `WrongUsage` for a name that is both here, and for runs together with models.
+    """
+    runs = [word for word in words if _is_run(word)]
+    if runs and len(runs) < len(words):
+        model = next(word for word in words if word not in runs)
+        raise WrongUsage(
+            f"{runs[0]} is a run that was measured, and {model} a model to measure.",
+            "One command measures models or shows runs.",
+            "Give each a command of its own.",
+        )
+    return bool(runs)
+
+
+def _is_run(word: str) -> bool:
+    if "://" in word:
+        return True
+    if not Path(word).exists():
+        return ":" not in word and ("/" in word or word.endswith(".parquet"))
+    if Path(word).name == word and _is_model(word):
+        raise WrongUsage(
+            f"{word} is a model, and a file or folder here is called so too.",
+            advice=f"For the run type ./{word}; to measure the model, do it in another folder.",
+        )
+    return True
+
+
+def _is_model(word: str) -> bool:
+    """Whether a model, or a suite of kernels of known work, has this name."""
+    from ncu_launch.targets.model_name_check import torchvision_names_unloaded
+    from ncu_launch.targets.reference_kernels import SUITES
+
+    return word in SUITES or word in torchvision_names_unloaded()
+
+
+ACROSS = ("-x", "--x")
+"""The option of `bench` that makes a series of a sweep, instead of its fits."""
+
+
+def _of_sweeps(typed: Typed) -> bool:
+    return not typed.has(*ACROSS) and are_runs(typed.arguments)
+
+
+def _of_ranks(typed: Typed) -> bool:
+    """Several recordings, or the folder of a run of several ranks of which nothing is asked that one recording has."""
+    if typed.has("--part", "--step", "--trim", "--machine"):
+        return False
+    runs = typed.arguments
+    return typed.has("--by") or len(runs) > 1 or (len(runs) == 1 and (Path(runs[0]) / "ranks").is_dir())
+
+
+def _ending(typed: Typed) -> str:
+    return (typed.last("-o", "--output") or "").lower()
+
+
+def _is_exported(typed: Typed) -> bool:
+    return typed.has("--as") or _ending(typed).endswith(tuple(EXPORTED_ENDINGS))
+
+
+def _is_digest(typed: Typed) -> bool:
+    written = _ending(typed)
+    return written.endswith(DIGEST_ENDINGS) or (not written and typed.has("--format"))
+
+
+VIEWS = {
+    "bench": (
+        View("scaling", "SWEEP...", "collecting.scaling", _of_sweeps),
+        View("series", "SWEEP... -x COLUMN", "collecting.series", lambda typed: typed.has(*ACROSS)),
+    ),
+    "compare": (View("expected", "--with formulas", "comparing.expected"),),
+    "hotspots": (View("layers", "--by layer", "reading.layers"),),
+    "kernel": (
+        View("samples", "--part samples", "reading.inside.samples"),
+        View("samples", "--part balance", "reading.inside.balance"),
+    ),
+    "machines": (
+        View(
+            "metrics", "--metrics GROUP,...", "collecting.metrics",
+            lambda typed: typed.has("--metrics", "--chip", "--all-chips"),
+        ),
+    ),
+    "mcp": (View("schema", "--schema NAME", "programs.schema", lambda typed: typed.has("--schema")),),
+    "parse": (View("join", "--times TIMELINE", "reading.join", lambda typed: typed.has("--times")),),
+    "report": (
+        View("export", "--as FORM", "reading.export", _is_exported),
+        View("digest", "--format digest", "reading.digest", _is_digest),
+    ),
+    "timeline": (
+        View("samples", "--part samples", "reading.sampled_gpus"),
+        View("skew", "RANKS...", "reading.skew", _of_ranks),
+    ),
+}  # fmt: skip
+"""Verb -> its views, the first that is meant is taken."""
