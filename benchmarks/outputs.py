@@ -4,6 +4,9 @@
     python benchmarks/outputs.py keep AFTER sample_reports ../shared/reports      # in the new one
     python benchmarks/outputs.py compare BEFORE AFTER
 
+In a checkout of before the fold of commands, `keep --spelling old` asks by its names. Answers are kept under the new
+ones, so that both spellings, in either checkout, are compared.
+
 A refactoring changes nothing that programs read: `compare` ends with 1 and shows the first lines that differ where JSON
 or CSV of any command differs by a byte. Texts, Markdown and errors are kept with `--texts`, for reading the diff.
 """
@@ -15,6 +18,7 @@ import difflib
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -26,19 +30,45 @@ ROOT = Path(__file__).parents[1]
 OF_ANY = (
     "hotspots", "hotspots --by grid", "hotspots --by category", "hotspots --by operator", "hotspots --by short",
     "hotspots --diagnose", "hotspots --units", "hotspots --sort headroom", "hotspots --columns memory",
-    "roofline", "roofline --levels all", "layers",
+    "roofline", "roofline --levels all", "hotspots --by layer", "timeline --by kernel", "timeline --by rank",
 )  # fmt: skip
 OF_NCU = (
-    "hotspots --mix", "hotspots --rules", "kernel", "kernel --explain few-blocks", "source", "samples --balance",
-    "roofline --instructions",
+    "hotspots --mix", "hotspots --rules", "kernel", "kernel --explain few-blocks", "source", "kernel --part balance",
+    "kernel --part samples", "roofline --instructions", "compare --with formulas --target gemm:64,64,64,fp32",
 )  # fmt: skip
-OF_TIMELINES = ("timeline", "timeline --part gaps", "timeline --part streams", "samples", "layers --depth 2")
+OF_TIMELINES = (
+    "timeline", "timeline --part gaps", "timeline --part streams", "timeline --part samples",
+    "hotspots --by layer --depth 2", "compare --with formulas",
+)  # fmt: skip
 TIMELINES = (".sqlite", ".json", ".json.gz", ".nsys-rep", ".pb")
+WRITTEN = ("csv", "sections", "perfetto", "speedscope")
+"""What `report --as` writes; the file is compared, too."""
 OF_NO_REPORT = (
-    "metrics flops,dram --chip gh100", "metrics", "machines", "machines h100-sxm", "estimate resnet18 --machine t4",
+    "machines --metrics flops,dram --chip gh100", "machines --metrics", "machines --all-chips", "machines",
+    "machines h100-sxm", "estimate resnet18 --machine t4", "mcp --schema",
 )  # fmt: skip
+OLD_WORDS = (
+    (r"^hotspots --by layer", "layers"), (r"^timeline --by", "skew --by"), (r"^compare --with formulas", "expected"),
+    (r"^kernel --part balance", "samples --balance"), (r"^(kernel|timeline) --part samples", "samples"),
+    (r"^machines --metrics ?", "metrics "), (r"^machines --all-chips", "metrics --all-chips"),
+    (r"^mcp --schema", "schema"), (r"^report --as", "export --as"), (r"^report$", "digest"),
+)  # fmt: skip
+"""The beginning of a question -> how it was asked before commands were folded: `--spelling old` asks so."""
+OUTPUT = "OUTPUT"
+"""Stands for the file to write."""
 FORMATS = ("json", "csv")
 TEXTS = ("text", "markdown")
+HINTS = (
+    (r"ncu-bench metrics flops tensor", "ncu-bench machines --metrics flops,tensor"),
+    (r"ncu-bench metrics\b", "ncu-bench machines --metrics"),
+    (r"ncu-bench samples (\S+) --balance --kernel (\w+)", r"ncu-bench kernel \1 \2 --part balance"),
+    (r"ncu-bench samples (\S+) --kernel (\w+)", r"ncu-bench kernel \1 \2 --part samples"),
+    (r"ncu-bench skew compares", "ncu-bench timeline RANK0 RANK1 ... compares"),
+    (r"ncu-bench samples TIMELINE --by name has means over many launches",
+     "ncu-bench timeline RUN --part samples --by name has means over many"),
+    (r"ncu-bench schema COMMAND", "ncu-bench mcp --schema NAME"),
+)  # fmt: skip
+"""How hints in notes and statements named commands before -> how they do now."""
 SHOWN_LINES = 12
 
 
@@ -48,15 +78,24 @@ def reports(folders: list[str]) -> list[Path]:
     return sorted(path for path in found if path.suffix not in (".py", ".md", ".lock"))
 
 
-def questions(path: Path, texts: bool) -> Iterator[list[str]]:
-    """The command lines that are asked of one report."""
+def questions(path: Path, texts: bool) -> Iterator[tuple[str, list[str]]]:
+    """What is asked of one report: the words before it, and the options behind it."""
+    forms = (*FORMATS, *(TEXTS if texts else ()))
     others = OF_TIMELINES if path.name.endswith(TIMELINES) else OF_NCU
     for words in (*OF_ANY, *others):
-        for form in (*FORMATS, *(TEXTS if texts else ())):
-            command, *options = words.split()
-            yield [command, str(path), *options, "--format", form]
-    yield ["compare", str(path), str(path), "--format", "json"]
-    yield ["digest", str(path), "--format", "json"]
+        for form in forms:
+            yield words, [str(path), "--format", form]
+    for written in WRITTEN:
+        yield f"report --as {written}", [str(path), "-o", OUTPUT, "--format", "json"]
+    yield "compare", [str(path), str(path), "--format", "json"]
+    yield "report", [str(path), "--format", "json"]
+
+
+def spelt(words: str, spelling: str) -> list[str]:
+    """The words of a question as they are typed, now or before the fold."""
+    for now, before in OLD_WORDS if spelling == "old" else ():
+        words = re.sub(now, before, words)
+    return words.split()
 
 
 def answer(words: list[str]) -> str:
@@ -72,24 +111,41 @@ def answer(words: list[str]) -> str:
     return f"exit code {code}\n{out.getvalue() if code in (0, 3) else ''}"
 
 
-def answers(task: tuple[Path | None, bool]) -> dict[str, str]:
-    """All answers on one report, or on none, by command line."""
-    path, texts = task
-    asked = [[*words.split(), "--format", form] for words in OF_NO_REPORT for form in FORMATS]
-    with TemporaryDirectory() as cache:
-        os.environ["XDG_CACHE_HOME"] = cache
-        return {" ".join(words): answer(words) for words in (asked if path is None else questions(path, texts))}
+def answers(task: tuple[Path | None, bool, str]) -> dict[str, str]:
+    """All answers on one report, or on none, by the question in new words."""
+    path, texts, spelling = task
+    asked = [(words, ["--format", form]) for words in OF_NO_REPORT for form in FORMATS]
+    found = {}
+    with TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        written = Path(folder) / "written"
+        for words, options in asked if path is None else questions(path, texts):
+            written.unlink(missing_ok=True)
+            line = [*spelt(words, spelling), *(str(written) if one == OUTPUT else one for one in options)]
+            found[" ".join([words, *options])] = answer(line).replace(folder, "") + _content(written)
+    return found
 
 
-def keep(into: Path, folders: list[str], texts: bool) -> None:
+def _content(file: Path) -> str:
+    return file.read_text("utf-8") if file.is_file() else ""
+
+
+def keep(into: Path, folders: list[str], texts: bool, spelling: str) -> None:
     """Write a file of answers for each report, in a process of its own each."""
     into.mkdir(parents=True, exist_ok=True)
-    tasks = [(path, texts) for path in (None, *reports(folders))]
+    tasks = [(path, texts, spelling) for path in (None, *reports(folders))]
     with get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=8) as pool:
-        for (path, _), found in zip(tasks, pool.imap(answers, tasks), strict=True):
+        for (path, *_), found in zip(tasks, pool.imap(answers, tasks), strict=True):
             name = str(path).replace("../", "").replace("/", "__")
             (into / f"{name}.json").write_text(json.dumps(found, indent=0, ensure_ascii=False), "utf-8")
             print(f"{len(found):4} {path}", file=sys.stderr)
+
+
+def in_new_words(text: str) -> str:
+    """An answer whose hints on what to type are those of today."""
+    for now, before in HINTS:
+        text = re.sub(now, before, text)
+    return text
 
 
 def compare(before: Path, after: Path) -> int:
@@ -101,9 +157,10 @@ def compare(before: Path, after: Path) -> int:
         now = json.loads(new.read_text("utf-8")) if new.is_file() else {}
         for question, text in was.items():
             total += 1
-            if now.get(question) != text:
+            text, found = in_new_words(text), in_new_words(now.get(question, ""))
+            if found != text:
                 different += 1
-                lines = difflib.unified_diff(text.splitlines(), now.get(question, "").splitlines(), lineterm="", n=0)
+                lines = difflib.unified_diff(text.splitlines(), found.splitlines(), lineterm="", n=0)
                 print(f"\nncu-bench {question}", *list(lines)[2 : 2 + SHOWN_LINES], sep="\n  ")
     print(f"\n{different} of {total} answers differ")
     return different
@@ -116,10 +173,11 @@ def main() -> None:
     asked.add_argument("folder", type=Path)
     asked.add_argument("others", nargs="+")
     asked.add_argument("--texts", action="store_true", help="keep texts and Markdown as well")
+    asked.add_argument("--spelling", choices=("new", "old"), default="new", help="ask by commands of before the fold")
     found = asked.parse_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "launch"), str(ROOT / "parsers")]
     if found.what == "keep":
-        keep(found.folder, found.others, found.texts)
+        keep(found.folder, found.others, found.texts, found.spelling)
     else:
         sys.exit(1 if compare(found.folder, Path(found.others[0])) else 0)
 

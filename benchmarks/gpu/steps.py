@@ -87,7 +87,7 @@ def _flops(folder: Path) -> Iterator[Step]:
     yield _reading("flops", "known-units", "hotspots", f"{report}.ncu-rep", "--units")
     for suite in ("gemms", "convs"):
         yield Step("flops", suite, profile(folder / suite, *COUNTED, suite), 90)
-        yield _reading("flops", f"{suite}-expected", "expected", str(folder / suite))
+        yield _reading("flops", f"{suite}-expected", "compare", str(folder / suite), "--with", "formulas")
 
 
 def _bytes(folder: Path) -> Iterator[Step]:
@@ -168,7 +168,7 @@ def _truth(folder: Path) -> Iterator[Step]:
         name = f"{model}-{dtype}"
         asked = ("--dtype", dtype, "--metrics", "flops,dram", *TRUTH[model])
         yield Step("truth", name, profile(folder / name, *asked), 90)
-        yield _reading("truth", f"{name}-expected", "expected", str(folder / name))
+        yield _reading("truth", f"{name}-expected", "compare", str(folder / name), "--with", "formulas")
 
 
 def _cost(folder: Path) -> Iterator[Step]:
@@ -228,4 +228,4 @@ def _studies(folder: Path) -> Iterator[Step]:
     for name in ("resnet18", "alexnet", "vgg16"):
         asked = ("--batch-size", "256", "--phase", "forward", "--metrics", "flops,dram", name)
         yield Step("studies", f"s4-{name}", profile(folder / f"s4-{name}", *asked), 60)
-        yield _reading("studies", f"s4-{name}-expected", "expected", str(folder / f"s4-{name}"))
+        yield _reading("studies", f"s4-{name}-expected", "compare", str(folder / f"s4-{name}"), "--with", "formulas")

@@ -49,9 +49,9 @@ def in_new_words(name: str, typed: Sequence[str], verb: click.Command | None) ->
     places = list(Typed(typed, verb.every_parameter).places_of_arguments())
     command = new.command
     if name == "samples" and places:
-        from ncu_tools.cli.reading.sampled_gpus import timeline_in
+        from ncu_tools.timeline.load_activity import sampled_timeline_in
 
-        command = "timeline" if timeline_in(typed[places[0]]) is not None else command
+        command = "timeline" if sampled_timeline_in(typed[places[0]]) is not None else command
     words: list[str] = []
     for at, word in enumerate(typed):
         if at in places:

@@ -74,6 +74,17 @@ def load_power(path: str) -> dict[str, list[PowerReading]]:
     return (read_readings(folder) or read_readings(folder / TIMELINE_FOLDER)) if path and folder.is_dir() else {}
 
 
+def sampled_timeline_in(run: str) -> Source | None:
+    """The recording of nsys that a file is, or that is in a run folder; None if it is anything else."""
+    from ncu_launch.profile.run_outcome import timelines
+    from ncu_parsers.sources.sources import Source
+    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
+
+    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
+    source = Source(str(files[0])) if len(files) == 1 else None
+    return source if source is not None and is_timeline(source) else None
+
+
 def _recording_in(folder: Path) -> Source | None:
     """The recording in a folder; None if a table of launches is all there is."""
     from ncu_parsers.parse.report_files import has_report_suffix

@@ -48,8 +48,9 @@ class _Place:
 def range(name: str, *, flops: float | None = None, bytes: float | None = None) -> Iterator[None]:
     """Mark what runs inside by a name; also a decorator. Ranges inside ranges have paths, as "step.attention".
 
-    `flops` and `bytes` are what one pass through it should take by your own formula; `ncu-bench compare RUN --with formulas` sets them
-    beside what was measured. Raises `WrongUsage` for a name that is no text, and for amounts that are no numbers.
+    `flops` and `bytes` are what one pass through it should take by your own formula; `ncu-bench compare RUN --with
+    formulas` sets them beside what was measured. Raises `WrongUsage` for a name that is no text, and for amounts that
+    are no numbers.
     """
     _check(name, flops, bytes)
     paths: list[str] = _of_thread.__dict__.setdefault("paths", [])

@@ -61,6 +61,6 @@ def _points_of(path: str, only: Selection | None) -> list[Loaded]:
     if not points:
         raise NcuBenchError(
             f"{path} is a sweep of which no point was measured, so there is nothing to draw.",
-            advice=f"See how each point ended: ncu-bench scaling {path}",
+            advice=f"See how each point ended: ncu-bench bench {path}",
         )
     return [Loaded(point.name, point.table, notes, model=point.model) for point in points]

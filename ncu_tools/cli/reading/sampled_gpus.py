@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -47,8 +46,9 @@ def command(run: str, by: str | None, output_format: str) -> None:
       ncu-bench timeline recording.sqlite --part samples --by nvtx
     """
     from ncu_tools.report.head import head_of
+    from ncu_tools.timeline.load_activity import sampled_timeline_in
 
-    source = timeline_in(run)
+    source = sampled_timeline_in(run)
     if source is None:
         raise WrongUsage(
             f"{run} is no recording of nsys.",
@@ -59,16 +59,6 @@ def command(run: str, by: str | None, output_format: str) -> None:
         reading(source)
         table = sampled_table(source, output_format, by)
     show(table, output_format, head=head_of([source.path]))
-
-
-def timeline_in(run: str) -> Source | None:
-    """The timeline of nsys that a file is, or that is in a run folder; None if it is anything else."""
-    from ncu_launch.profile.run_outcome import timelines
-    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
-
-    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
-    source = Source(str(files[0])) if len(files) == 1 else None
-    return source if source is not None and is_timeline(source) else None
 
 
 def sampled_table(source: Source, output_format: str, by: str | None) -> Table:

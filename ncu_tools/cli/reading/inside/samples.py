@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind
 
 from ncu_tools.cli.option_kinds.selection_options import selection_options
@@ -41,16 +42,26 @@ class _Series(NamedTuple):
 
 
 def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """RUN, NAME, --launch and what selects launches, of which the command gets NAME as a further --kernel."""
+    """RUN, NAME, --launch and what selects launches, of which the command gets NAME as a further --kernel.
+
+    Raises `WrongUsage` for a recording of nsys, which samples whole GPUs.
+    """
 
     @wraps(command)
-    def named(name: str | None, only: Selection | None, **others: Any) -> Any:
+    def named(run: str, name: str | None, only: Selection | None, **others: Any) -> Any:
+        from ncu_tools.timeline.load_activity import sampled_timeline_in
+
+        if sampled_timeline_in(run) is not None:
+            raise WrongUsage(
+                f"{run} is a recording of nsys, and holds no samples of one kernel.",
+                advice=f"What nsys sampled of the GPU: ncu-bench timeline {shlex.quote(run)} --part samples",
+            )
         if name is not None:
             from ncu_tools.runs.selection import Selection, pattern_of
 
             only = only or Selection()
             only = replace(only, kernels=(*only.kernels, pattern_of(name)))
-        return command(only=only, **others)
+        return command(run=run, only=only, **others)
 
     found = selection_options(named)
     launch = click.IntRange(min=0)

@@ -1,4 +1,4 @@
-"""The GPU operations of a table of launches that came from a timeline: of `parse`, with counts or without, or a run folder.
+"""The GPU operations of a table of launches that came from a timeline: of `parse`, or of a run folder.
 
 Such a table has no API calls and no ranges with their times, so causes of gaps are not known from it.
 """
