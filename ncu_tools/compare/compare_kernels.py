@@ -35,7 +35,8 @@ from ncu_tools.compare.per_launch import (
 )
 from ncu_tools.compare.run_conditions import Conditions, Observed, clock_note, differences, known_of_one
 from ncu_tools.compare.same_work import OtherWork, other_work
-from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
+from ncu_tools.kernels.hotspots import kernels_of
+from ncu_tools.kernels.kernel_row import Hotspot, run_total
 from ncu_tools.kernels.matching.asked_pairs import AskedPair
 from ncu_tools.kernels.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
 from ncu_tools.kernels.names.readable_names import readable_name

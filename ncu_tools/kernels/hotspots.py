@@ -28,15 +28,17 @@ from ncu_tools.ceilings.ceilings import Ceilings, unit_title
 from ncu_tools.ceilings.launch_devices import names_of_devices
 from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.grouping import rows_of
-from ncu_tools.kernels.kernel_row import CATEGORY, FLAGS_NOTED, OF_SEVERAL, title_and_device
-from ncu_tools.kernels.kernel_row import GROUPS as GROUPS
-from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
-from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
-from ncu_tools.kernels.kernel_row import Hotspots as Hotspots
-from ncu_tools.kernels.kernel_row import kernels_table as kernels_table
-from ncu_tools.kernels.kernel_row import ranked as ranked
-from ncu_tools.kernels.kernel_row import run_total as run_total
-from ncu_tools.kernels.kernel_row import used_units as used_units
+from ncu_tools.kernels.kernel_row import (
+    CATEGORY,
+    FLAGS_NOTED,
+    NEAR_ITS_LIMIT,
+    OF_CALLS,
+    OF_SEVERAL,
+    Hotspot,
+    Hotspots,
+    ranked,
+    title_and_device,
+)
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.kernels.names.kernel_titles import short_title
 from ncu_tools.kernels.names.uncategorised import Uncategorised
@@ -54,9 +56,6 @@ FOLLOW_FROM = {
     "bound": ("bound", "bound_fraction", "headroom_ns", "flag"),
 }
 """What may be known of a launch -> the fields of a row of several kernels that follow from it."""
-OF_CALLS = frozenset({"operator", "location"})
-"""Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
-
 SEVERAL_AS_ONE = (
     "kernels that ncu profiled as one, which has no grid, registers or theoretical occupancy, and whose instructions "
     "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
@@ -71,8 +70,6 @@ CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 LATENCY_BELOW = 0.6
 """Where neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: as below."""
-NEAR_ITS_LIMIT = 0.8
-"""If no FLOPs are known, from this one on, whatever the compute units did. Source: NVIDIA's speed-of-light rule."""
 
 
 Rows = tuple[npt.NDArray[np.int64], Sequence[str]]

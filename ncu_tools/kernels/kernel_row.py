@@ -31,6 +31,12 @@ GROUPS = {
 NAMES_OF_KERNELS = frozenset({"name", "short", "grid"})
 """Groupings whose rows have names of kernels, whole or short, with a shape or without."""
 
+OF_CALLS = frozenset({"operator", "location"})
+"""Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
+
+NEAR_ITS_LIMIT = 0.8
+"""From this share of its peak on a resource bounds a kernel. Source: NVIDIA's speed-of-light rule."""
+
 OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location", "report", "device"})
 """Groupings whose rows may be several kernels: what some of them do says little of the others."""
 FLAGS_NOTED = 3

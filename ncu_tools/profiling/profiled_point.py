@@ -18,7 +18,8 @@ from ncu_parsers.schema.own_columns import METRICS, UNITS, VALUES
 from ncu_parsers.schema.tables import Floats, field_entries, floats
 
 from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.kernels.hotspots import hotspots, run_total
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import run_total
 
 SUMMED = ("time", "flops", "dram")
 """Groups of metrics whose results are columns already."""

@@ -16,8 +16,7 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.grouping import NO_MODULE, NO_PHASE, grouping, module_at_depth, rows_of
-from ncu_tools.kernels.hotspots import OF_CALLS
-from ncu_tools.kernels.kernel_row import GROUPS, OF_SEVERAL
+from ncu_tools.kernels.kernel_row import GROUPS, OF_CALLS, OF_SEVERAL
 from ncu_tools.kernels.operator_work import with_work_of_operators
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, OPERATORS, PHASES, RUNS
 

@@ -25,7 +25,7 @@ from ncu_parsers.datasets.dataset_layout import find_dataset
 from ncu_parsers.datasets.engine import Engine
 from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parquet.footer import is_parquet
-from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parquet.reader import Columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import BENCH_FILE
 from ncu_parsers.schema.tables import SCHEMA_VERSION, table_metadata
@@ -33,6 +33,8 @@ from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
 from ncu_parsers.sources.settings import NOT_SET, Settings
 
 from ncu_tools.runs.run import Run, notes_in
+from ncu_tools.runs.selection import Selection
+from ncu_tools.runs.varied_run import by_point, in_words, is_varied
 
 if TYPE_CHECKING:
     from ncu_parsers.parse.parse import Parsed
@@ -82,6 +84,37 @@ def load(
     run = _parsed(path, reading, settings, ranges=ranges)
     ended_early = (Path(path) / REPORTS).is_dir() and (Path(path) / LOGS).is_dir()
     return replace(run, told=[NO_TABLES, *run.notes]) if ended_early else run
+
+
+def load_only(
+    path: str,
+    only: Selection | None,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    columns: Columns = None,
+    settings: Settings = NOT_SET,
+) -> Run:
+    """Load the run that `path` names: `columns` of it, or with `only` the selected launches with all columns.
+
+    Raises `NcuBenchError` as `loading.load` and `Selection.of` do.
+    """
+    run = load(path, reading=reading, settings=settings)
+    return run.only(columns) if only is None else only.of(run)
+
+
+def points_summed(path: str, only: Selection | None) -> list[str]:
+    """The note of a view that sums the launches of several points of the run that `path` names; [] for one point.
+
+    Raises `NcuBenchError` if its file is damaged.
+    """
+    if not is_varied(path):
+        return []
+    run = load(path)
+    points = [in_words(values) for values, _ in by_point(run if only is None else only.of(run))]
+    if len(points) < 2:
+        return []
+    typed = points[0].replace(", ", ",")
+    return [f"{len(points)} points of the profile are taken together here; --point {typed} shows one alone"]
 
 
 def on_disk(path: str, engine: Engine | None = None) -> Run | None:

@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
-from ncu_parsers.parquet.reader import Columns
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.own_columns import PREFIX, own_names
 from ncu_parsers.schema.tables import Floats
-from ncu_parsers.sources.settings import NOT_SET, Settings
-from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.names.kernel_ids import kernel_id, of_ids
 from ncu_tools.kernels.names.readable_names import is_called
 from ncu_tools.numbers.number_format import counted, percent
-from ncu_tools.runs.loading import load
 from ncu_tools.runs.run import Run, notes_in
 
 Mask = npt.NDArray[np.bool_]
@@ -125,22 +121,6 @@ class Selection:
         known = " ".join(f"Its {criteria[column][0]} are {_listed(list(values))}." for column, values in there.items())
         advice = "Letters are large or small as written; (?i) in front of a pattern takes both." if self.kernels else ""
         return NcuBenchError(f"Nothing is left of {run.name} for {self.title}.", known, advice)
-
-
-def load_only(
-    path: str,
-    only: Selection | None,
-    *,
-    reading: Callable[[Source], None] = lambda source: None,
-    columns: Columns = None,
-    settings: Settings = NOT_SET,
-) -> Run:
-    """Load the run that `path` names: `columns` of it, or with `only` the selected launches with all columns.
-
-    Raises `NcuBenchError` as `loading.load` and `Selection.of` do.
-    """
-    run = load(path, reading=reading, settings=settings)
-    return run.only(columns) if only is None else only.of(run)
 
 
 def _amount(table: pa.Table) -> Floats:

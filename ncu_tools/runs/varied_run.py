@@ -7,11 +7,10 @@ from typing import Any
 
 from ncu_launch.files.manifest import folder_of
 from ncu_launch.files.run_files import POINTS_FILE
+from ncu_parsers.datasets.dataset_layout import LAUNCHES
 from ncu_parsers.schema.own_columns import PREFIX, own_names
 
-from ncu_tools.runs.loading import LAUNCHES, load
 from ncu_tools.runs.run import Run
-from ncu_tools.runs.selection import Selection
 
 Values = dict[str, Any]
 """Column of what was varied -> its value at a point."""
@@ -39,21 +38,6 @@ def by_point(run: Run) -> list[tuple[Values, Run]]:
         values = {name: value for name, value in zip(names, key, strict=True) if value is not None}
         found.append((values, Run.held(f"{run.name}/{in_words(values)}", run.table.take(rows), run.notes)))
     return found
-
-
-def points_summed(path: str, only: Selection | None) -> list[str]:
-    """The note of a view that sums the launches of several points of the run that `path` names; [] for one point.
-
-    Raises `NcuBenchError` if its file is damaged.
-    """
-    if not is_varied(path):
-        return []
-    run = load(path)
-    points = [in_words(values) for values, _ in by_point(run if only is None else only.of(run))]
-    if len(points) < 2:
-        return []
-    typed = points[0].replace(", ", ",")
-    return [f"{len(points)} points of the profile are taken together here; --point {typed} shows one alone"]
 
 
 def in_words(values: Values) -> str:

@@ -89,8 +89,7 @@ def command(
     from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.model.layers.layers import NEEDED
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
-    from ncu_tools.runs.loading import load
-    from ncu_tools.runs.varied_run import points_summed
+    from ncu_tools.runs.loading import load, points_summed
 
     form = form or next(named for ending, named in EXPORTED_ENDINGS.items() if output.name.lower().endswith(ending))
     _require_used(form, of, depth, machine)

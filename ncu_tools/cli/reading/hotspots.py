@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
-    from ncu_tools.kernels.hotspots import Hotspot, Hotspots
+    from ncu_tools.kernels.kernel_row import Hotspot, Hotspots
     from ncu_tools.report.head import Head
     from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
@@ -392,7 +392,7 @@ def _pooled(runs: Sequence[str]) -> list[str]:
 
 def _summed(runs: Sequence[str], only: Selection | None) -> list[str]:
     """Notes on the runs whose points are summed."""
-    from ncu_tools.runs.varied_run import points_summed
+    from ncu_tools.runs.loading import points_summed
 
     return [note for run in runs for note in points_summed(run, only)]
 
@@ -422,7 +422,7 @@ def _by_unit(
     """
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
-    from ncu_tools.kernels.hotspots import run_total, used_units
+    from ncu_tools.kernels.kernel_row import run_total, used_units
 
     used = used_units(kernels)
     found: list[Column] = []

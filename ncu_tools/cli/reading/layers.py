@@ -104,8 +104,7 @@ def command(
     """
     from ncu_tools.model.layers.layers import NEEDED, layers, why_no_layers
     from ncu_tools.report.first_sentences import first_layer
-    from ncu_tools.runs.selection import load_only
-    from ncu_tools.runs.varied_run import points_summed
+    from ncu_tools.runs.loading import load_only, points_summed
 
     if format_of(output) and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")

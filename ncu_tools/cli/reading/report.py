@@ -125,7 +125,7 @@ def _reported(
 ) -> ReportedRun:  # fmt: skip
     """A run, or the launches that `only` selects, with its manifest, expected operators, inside and timeline."""
     from ncu_tools.report.html.html_content import ReportedRun
-    from ncu_tools.runs.varied_run import points_summed
+    from ncu_tools.runs.loading import points_summed
 
     run, inside, has_launches = loaded
     manifest, unreadable = _manifest(name)
@@ -180,8 +180,8 @@ def _with_inside(
 
     from ncu_tools.kernels.source.inside_of_run import inside_of
     from ncu_tools.report.html.html_content import is_reported
+    from ncu_tools.runs.loading import load_only
     from ncu_tools.runs.run import Run
-    from ncu_tools.runs.selection import load_only
 
     try:
         run = load_only(name, only, reading=reading, columns=is_reported, settings=settings)

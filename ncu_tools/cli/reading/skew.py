@@ -59,9 +59,8 @@ def command(
     from ncu_tools.kernels.operator_times import clocks_of, time_title
     from ncu_tools.model.layers.rank_skew import NEEDED, expect_own_ranks, skew
     from ncu_tools.report.head import head_of
+    from ncu_tools.runs.loading import load_only, points_summed
     from ncu_tools.runs.run import pooled
-    from ncu_tools.runs.selection import load_only
-    from ncu_tools.runs.varied_run import points_summed
 
     with progress("Reading") as reading:
         each = [load_only(run, only, reading=reading, columns=NEEDED) for run in runs]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ncu_tools.kernels.diagnosis.limits import AS_BUSY, L1, busy_where_it_counts
 from ncu_tools.kernels.diagnosis.rules import Known, facts, stall_reasons
 from ncu_tools.kernels.diagnosis.sums import SECTOR_BYTES, WARP_THREADS, Inputs
-from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.kernel_row import Hotspot
 
 LEAST_WASTEFUL = 17
 """Sectors per request from which on accesses are not coalesced, however wide they are."""

@@ -29,7 +29,7 @@ from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.kernels.diagnosis.wording import SentenceValues, leaves_no_more, percent
-from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
+from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT, Hotspot
 from ncu_tools.numbers.number_format import counted
 
 WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"

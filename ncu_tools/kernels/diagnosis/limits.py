@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ncu_tools.ceilings.ceilings import UNIT_TITLES
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts
-from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT, Hotspot
+from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT, Hotspot
 
 DRAM, L2, L1, LSU, SM, MEMORY, ROOF = "dram", "l2", "l1", "lsu", "sm", "memory", "roof"
 LEVELS = (DRAM, L2, L1)

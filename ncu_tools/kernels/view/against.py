@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, KernelCause
-from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
+from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, Shape
 from ncu_tools.kernels.view.part_rows import written

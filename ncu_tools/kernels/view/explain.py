@@ -19,7 +19,7 @@ from ncu_tools.kernels.diagnosis.limits import (
 )
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Conditions, facts, failing, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.wording import percent
-from ncu_tools.kernels.hotspots import NEAR_ITS_LIMIT
+from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.kernel_view import KernelView
 

@@ -23,7 +23,8 @@ from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantitie
 from ncu_tools.kernels.diagnosis.rules import STALL
 from ncu_tools.kernels.estimated_flops import estimates_in
 from ncu_tools.kernels.grouping import launches_of
-from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.kernels.names.readable_names import called
 from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of

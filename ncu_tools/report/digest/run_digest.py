@@ -19,7 +19,8 @@ from ncu_tools.compare.run_conditions import conditions_of_run
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause, diagnoses
 from ncu_tools.kernels.grouping import launches_of
-from ncu_tools.kernels.hotspots import Hotspot, hotspots, run_total
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import Hotspot, run_total
 from ncu_tools.kernels.matching.launch_signatures import COPIES, is_one_of
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 from ncu_tools.kernels.source.inside_of_run import has_instructions

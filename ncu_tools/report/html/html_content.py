@@ -24,8 +24,7 @@ from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.kernels.diagnosis.sums import diagnosis_columns
-from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
-from ncu_tools.kernels.kernel_row import GROUPS, names_shown
+from ncu_tools.kernels.kernel_row import GROUPS, Hotspot, names_shown, run_total, used_units
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText

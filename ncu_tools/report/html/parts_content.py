@@ -18,8 +18,7 @@ from ncu_parsers.schema import arrays
 
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import rows_of
-from ncu_tools.kernels.hotspots import Hotspot
-from ncu_tools.kernels.kernel_row import row_key
+from ncu_tools.kernels.kernel_row import Hotspot, row_key
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
 from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
 from ncu_tools.kernels.view.part_rows import FULL_NAME, PARTS, launches_of_view, notes_of, rows_of_part

@@ -19,7 +19,8 @@ from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.grouping import UNKNOWN_DEVICE
-from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, hotspots, kernels_table, run_total
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import GROUPS, ORDERS, Hotspots, kernels_table, run_total
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.hot_places import MEASURE_OF, VIEWS, hottest
 from ncu_tools.kernels.source.kernel_code import kernel_code

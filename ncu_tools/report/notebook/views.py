@@ -27,7 +27,7 @@ from ncu_tools.timeline.timeline import Timeline
 if TYPE_CHECKING:
     import pandas
 
-    from ncu_tools.kernels.hotspots import Hotspots
+    from ncu_tools.kernels.kernel_row import Hotspots
 
 
 KERNEL_COLUMNS = columns(

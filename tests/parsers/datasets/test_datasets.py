@@ -27,8 +27,9 @@ from ncu_parsers.sources.sources import Source, is_url
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
-from ncu_tools.kernels.hotspots import GROUPS, Hotspot, RunSums, hotspots
+from ncu_tools.kernels.hotspots import RunSums, hotspots
 from ncu_tools.kernels.kernel_cache import hotspots_of
+from ncu_tools.kernels.kernel_row import GROUPS, Hotspot
 from ncu_tools.roofline import density
 from ncu_tools.roofline.load_for_roofline import load_for
 from ncu_tools.roofline.roofline import Look, roofline

@@ -29,8 +29,9 @@ from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
 from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.kernels.hotspots import hotspots, kernels_table
+from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_cache import cache_kernels
+from ncu_tools.kernels.kernel_row import kernels_table
 from tests.support.nightly import by_day, one_in
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 

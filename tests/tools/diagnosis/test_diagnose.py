@@ -18,7 +18,7 @@ from ncu_tools.kernels.diagnosis.diagnose import (
 )
 from ncu_tools.kernels.diagnosis.limits import BusyResource
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
-from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.kernel_row import Hotspot
 from tests.support.launches import launch, table
 from tests.tools.diagnosis.test_quantities import kernel
 

@@ -23,7 +23,8 @@ from ncu_tools.cli import cli
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, diagnose, diagnoses
 from ncu_tools.kernels.diagnosis.rules import facts, quantities, rules
 from ncu_tools.kernels.diagnosis.sums import Inputs, diagnosis_metrics
-from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import Hotspot
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.launches import by_title, launch, metric, sass, table, tensor
 from tests.support.reports import needs_shared_reports

@@ -18,7 +18,7 @@ from ncu_tools.kernels.diagnosis.limits import (
 )
 from ncu_tools.kernels.diagnosis.rules import CauseRule, failing, holds, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
-from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.kernels.kernel_row import Hotspot
 from tests.support.launches import launch, metric, table
 
 

@@ -18,7 +18,8 @@ from benchmarks.rule_agreement import reports_in
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantities_of
 from ncu_tools.kernels.diagnosis.rules import failing, rules
-from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.kernel_row import Hotspot
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import by_title, launch, metric, table
 from tests.support.reports import needs_shared_reports, table_of

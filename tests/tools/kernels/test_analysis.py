@@ -20,7 +20,8 @@ from ncu_parsers.report_data.report import Report
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
-from ncu_tools.kernels.hotspots import Hotspot, Hotspots, flop_metrics, hotspots, kernels_table, run_total, used_units
+from ncu_tools.kernels.hotspots import flop_metrics, hotspots
+from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, kernels_table, run_total, used_units
 from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.roofline.roofline import roofline
 from tests.support.launches import launch, metric, sass, table, tensor

@@ -23,8 +23,9 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.reading.hotspots import command
 from ncu_tools.kernels import kernel_cache
-from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
+from ncu_tools.kernels.hotspots import RunSums, hotspots
 from ncu_tools.kernels.kernel_cache import cache_kernels, cached_kernels, hotspots_of
+from ncu_tools.kernels.kernel_row import GROUPS, ORDERS, Hotspots, kernels_table
 from ncu_tools.runs.loading import LAUNCHES, load
 from ncu_tools.runs.run import Run
 from tests.conftest import SAMPLES

@@ -21,8 +21,8 @@ from ncu_parsers.schema.tables import LEAST_BYTES
 
 from ncu_tools.ceilings.above_ceiling import TOLERANCE
 from ncu_tools.ceilings.ceilings import PEAK_COLUMNS, Ceilings, unit_title
-from ncu_tools.kernels.hotspots import CERTAIN_FRACTION, LATENCY_BELOW, NEAR_ITS_LIMIT, RunSums, hotspots
-from ncu_tools.kernels.kernel_row import Hotspots, ranked
+from ncu_tools.kernels.hotspots import CERTAIN_FRACTION, LATENCY_BELOW, RunSums, hotspots
+from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT, Hotspots, ranked
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.runs.partition_sums import BUSY
 from tests.support.launches import launch, metric, table

@@ -16,7 +16,8 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machines
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
-from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE, Hotspots, hotspots
+from ncu_tools.kernels.hotspots import SEVERAL_AS_ONE, hotspots
+from ncu_tools.kernels.kernel_row import Hotspots
 from ncu_tools.kernels.view.columns.column_names import MEAN, RATIO, ChosenColumn
 from ncu_tools.kernels.view.columns.column_sums import ColumnSums
 from ncu_tools.numbers.row_sums import MOSTLY_KNOWN, or_none

@@ -19,7 +19,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 import ncu_tools
 import ncu_tools.report.notebook.profiled_run
-from ncu_tools.kernels.hotspots import GROUPS
+from ncu_tools.kernels.kernel_row import GROUPS
 from ncu_tools.report.notebook.profiled_run import ProfiledRun
 from ncu_tools.report.notebook.views import SourceView
 from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE

@@ -17,9 +17,8 @@ from ncu_tools.report.columns.registry import columns
 from ncu_tools.report.table import Table
 from ncu_tools.roofline.instruction_roofline import InstructionRoofline, instruction_roofline
 from ncu_tools.roofline.scene import LEVELS, Scene
-from ncu_tools.runs.loading import load, with_compiled_lines
+from ncu_tools.runs.loading import load, points_summed, with_compiled_lines
 from ncu_tools.runs.selection import Selection
-from ncu_tools.runs.varied_run import points_summed
 
 UNIT = "inst/transaction"
 COLUMNS = columns(

@@ -103,8 +103,8 @@ def command(
     from ncu_tools.kernels.view.part_rows import notes_of
     from ncu_tools.kernels.view.places import hottest_places
     from ncu_tools.report.head import head_of
-    from ncu_tools.runs.selection import ids_apart, load_only, pattern_of, pattern_of_ids
-    from ncu_tools.runs.varied_run import points_summed
+    from ncu_tools.runs.loading import load_only, points_summed
+    from ncu_tools.runs.selection import ids_apart, pattern_of, pattern_of_ids
 
     patterns: tuple[re.Pattern[str], ...] = () if name is None else (pattern_of(name),)
     ids, only = ids_apart(only)
@@ -165,8 +165,8 @@ def _compare(
     from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
     from ncu_tools.report.head import head_of
-    from ncu_tools.runs.selection import load_only, pattern_of_ids
-    from ncu_tools.runs.varied_run import points_summed
+    from ncu_tools.runs.loading import load_only, points_summed
+    from ncu_tools.runs.selection import pattern_of_ids
 
     with progress("Reading") as reading:
         base, new = (load_only(name, only, reading=reading) for name in names)

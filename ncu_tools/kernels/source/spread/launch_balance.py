@@ -18,7 +18,8 @@ from ncu_parsers.schema.vendors import why_no_ncu_for
 from ncu_parsers.sources.sources import Source, is_here
 
 from ncu_tools.numbers.number_format import counted
-from ncu_tools.runs.selection import Selection, load_only
+from ncu_tools.runs.loading import load_only
+from ncu_tools.runs.selection import Selection
 
 COLLECT = "ncu --metrics sm__cycles_active.min,sm__cycles_active.avg,sm__cycles_active.max (or --set full)"
 UNITS = {
