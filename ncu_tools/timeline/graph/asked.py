@@ -68,7 +68,8 @@ class AskedWhatIfs:
         if factor:
             return WhatIf.of(text, scaled(graph, rows, factor))
         gone = without(graph, rows)
-        return WhatIf(text, gone, all_of(gone, self.without_operators(rows)))
+        with_operators = all_of(gone, self.without_operators(rows))
+        return WhatIf(text, gone, with_operators, with_operators)
 
     def _timed(self, name: str, text: str, lasts: float) -> WhatIf:
         if name in GAPS:

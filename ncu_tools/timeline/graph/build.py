@@ -36,14 +36,20 @@ NOTHING_LEFT_OUT: frozenset[int] = frozenset()
 
 
 def step_graph(
-    activity: Activity, call: Integers | None = None, *, without: AbstractSet[int] = NOTHING_LEFT_OUT
+    activity: Activity,
+    call: Integers | None = None,
+    *,
+    without: AbstractSet[int] = NOTHING_LEFT_OUT,
+    constants_only: bool = False,
 ) -> StepGraph:
     """The graph of a recording with operations; `call` is the row of the call of each operation, -1 for none.
 
-    Kinds of edges in `without` are left out, which only tests of the graph want.
+    Kinds of edges in `without` are left out. With `constants_only` every launch, gap and return of a call takes the
+    recording's constant, also where it was recorded to be shorter, and lags may be negative. Tests of the graph want
+    both.
     """
     call = launching_calls(activity) if call is None else call
-    return _Builder(activity, call, without).graph()
+    return _Builder(activity, call, without, constants_only=constants_only).graph()
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,10 @@ class _Delays:
 class _Builder:
     """The parts of a graph while they are found: nodes of threads come first, then those of streams."""
 
-    def __init__(self, activity: Activity, call: Integers, without: AbstractSet[int]) -> None:
-        self.activity, self.without = activity, without
+    def __init__(
+        self, activity: Activity, call: Integers, without: AbstractSet[int], *, constants_only: bool
+    ) -> None:  # fmt: skip
+        self.activity, self.without, self.constants_only = activity, without, constants_only
         operations, calls = activity.operations, activity.calls
         called = np.where(call >= 0, np.append(calls.start, 0)[call], np.nan).astype(np.float64)
         self.order = StreamOrder.of(operations, called)
@@ -146,7 +154,8 @@ class _Builder:
         inferred = self._events(found)
         found = replace(found, edges=_sorted([edges, inferred]), inferred=len(inferred))
         found = scheduled(found)
-        return replace(found, lag=np.maximum(found.time - expected(found), 0.0))
+        late = found.time - expected(found)
+        return replace(found, lag=late if self.constants_only else np.maximum(late, 0.0))
 
     def _delays(self) -> _Delays:
         """The recording's own constants, by stream; of streams without any those of the recording."""
@@ -174,10 +183,11 @@ class _Builder:
     def _gaps(self, delays: _Delays) -> Numbers:
         """The gap before each operation as far as it is the stream's own; 0 for the first one of a stream."""
         order = self.order
-        gap = np.minimum(delays.gap, order.start - np.concatenate([[0], order.end[:-1]]))
-        found: Numbers = gap
-        found[order.bounds[:-1]] = 0
-        return found
+        gap = delays.gap.copy()
+        if not self.constants_only:
+            gap = np.minimum(gap, order.start - np.concatenate([[0], order.end[:-1]]))
+        gap[order.bounds[:-1]] = 0
+        return gap
 
     def _launches(self, delays: _Delays) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], Numbers]:
         """The node of the call that launched each operation, and how long after it that can start."""
@@ -185,7 +195,8 @@ class _Builder:
         if LAUNCH not in self.without:
             known = self.call >= 0
             launch[self.entry[known]] = self.host.start_of[self.call[known]]
-            latency[self.entry[known]] = np.minimum(delays.latency, self.order.start - self.called)[known]
+            recorded = np.inf if self.constants_only else self.order.start - self.called
+            latency[self.entry[known]] = np.minimum(delays.latency, recorded)[known]
         return launch, latency
 
     def _chains(self) -> tuple[tuple[Chain, ...], np.ndarray[tuple[int], np.dtype[np.int16]]]:
@@ -217,8 +228,10 @@ class _Builder:
         source = self.node[place]
         from_end = kind != FULL_QUEUE
         ready = found.time[source] + np.where(from_end, found.work[source], 0)
-        return Edges(kind, source.astype(np.int32), target.astype(np.int32),
-                     np.minimum(limits["tail_ns"], found.time[target] - ready), from_end)  # fmt: skip
+        tail = np.minimum(limits["tail_ns"], found.time[target] - ready)
+        if self.constants_only and len(tail):
+            tail = np.full(len(tail), np.median(tail))
+        return Edges(kind, source.astype(np.int32), target.astype(np.int32), tail, from_end)
 
     def _handing_over(self, found: StepGraph) -> Edges:
         """Edges from the last call of a burst to the thread that waited for it; nothing else is left of its gap."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from ncu_parsers.timelines.activity.activity import Activity
 
 from ncu_tools.numbers.number_format import counted, duration, percent
-from ncu_tools.timeline.graph.critical_path import WAITS, CriticalPath
-from ncu_tools.timeline.graph.step_graph import StepGraph, graph_facts
+from ncu_tools.timeline.graph.critical_path import COMMUNICATION, WAITS, CriticalPath, operation_kinds
+from ncu_tools.timeline.graph.step_graph import COLLECTIVE, StepGraph, graph_facts
 
 SOUND, BOUNDS_ONLY, REFUSED = "sound", "bounds only", "refused"
 
@@ -19,12 +19,15 @@ class GraphEvidence:
     """What the edges explain.
 
     `explained` is the share of operations that start within 5 us of what they waited for. `unexplained_ns` is the time
-    on the critical path that no edge explains, with that of waiting calls whose operation is not known; `path_share`
-    its share. `level` is what follows for savings, `why` the sentence on it, "" where nothing limits them.
+    on the critical path that no edge explains, with that of waiting calls whose operation is not known; `alone_ns` the
+    time there of communication whose other ranks are not in the recording: how long it waited for them is unknown.
+    `path_share` is the share of both. `level` is what follows for savings, `why` the sentence on it, "" where nothing
+    limits them.
     """
 
     explained: float
     unexplained_ns: float
+    alone_ns: float
     path_share: float
     no_launch: int
     operations: int
@@ -38,16 +41,25 @@ def evidence(graph: StepGraph, activity: Activity, path: CriticalPath) -> GraphE
     late = graph.lag[graph.operation_node]
     explained = float((late <= limits["explained_ns"]).mean())
     waited = _unmatched_on_path(graph, activity, path)
-    unexplained = float(path.by_kind[WAITS]) + waited
-    share = unexplained / path.length_ns if path.length_ns else 0.0
+    unexplained, alone = float(path.by_kind[WAITS]) + waited, _alone_on_path(graph, activity, path)
+    length = max(path.length_ns, 1.0)
+    share = (unexplained + alone) / length
     level = SOUND
-    if share > limits["refuse"]:
+    if unexplained / length > limits["refuse"]:
         level = REFUSED
     elif share > limits["bounds_only"] or explained < limits["least_explained"]:
         level = BOUNDS_ONLY
     operations = len(activity.operations)
-    why = "" if level == SOUND else _why(graph, level, share, unexplained, waited, explained, operations)
-    return GraphEvidence(explained, unexplained, share, graph.no_launch, operations, level, why)
+    found = GraphEvidence(explained, unexplained, alone, share, graph.no_launch, operations, level, "")
+    return found if level == SOUND else replace(found, why=_why(graph, found, length, waited))
+
+
+def _alone_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
+    """How much of the path is communication that no other rank of the recording takes part in, in ns."""
+    alone = operation_kinds(activity) == COMMUNICATION
+    shared = graph.edges.target[graph.edges.kind == COLLECTIVE]
+    alone[graph.row[shared]] = False
+    return float(path.work[alone].sum())
 
 
 def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
@@ -63,22 +75,27 @@ def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath)
     return found
 
 
-def _why(
-    graph: StepGraph, level: str, share: float, unexplained: float, waited: float, explained: float, operations: int
-) -> str:  # fmt: skip
-    parts = []
-    if share > graph_facts()["evidence"]["bounds_only"]:
-        parts.append(f"{duration(unexplained)} of the critical path, {percent(share)}, wait for something unknown")
-    if explained < graph_facts()["evidence"]["least_explained"]:
-        parts.append(f"only {percent(explained)} of the operations start when something recorded lets them")
+def _why(graph: StepGraph, found: GraphEvidence, length: float, waited: float) -> str:
+    """The sentence on what limits savings; `waited`: ns of waiting calls on the path whose operation is not known."""
+    limits, parts = graph_facts()["evidence"], []
+    if found.unexplained_ns > limits["bounds_only"] * length:
+        share = percent(found.unexplained_ns / length)
+        parts.append(f"{duration(found.unexplained_ns)} of the critical path, {share}, wait for something unknown")
+    elif found.path_share > limits["bounds_only"]:
+        parts.append(
+            f"{duration(found.alone_ns)} of the critical path is communication whose other ranks are not recorded, and "
+            f"{duration(found.unexplained_ns)} waits for something unknown, together {percent(found.path_share)}"
+        )
+    if found.explained < limits["least_explained"]:
+        parts.append(f"only {percent(found.explained)} of the operations start when something recorded lets them")
     missing = []
     if graph.no_launch:
-        of_all = counted(operations, "operation", "operations")
+        of_all = counted(found.operations, "operation", "operations")
         missing.append(f"the calls that launched {graph.no_launch:,} of {of_all}")
     if waited:
         missing.append(f"what {counted(len(graph.unmatched), 'waiting call', 'waiting calls')} waited for")
-    if unexplained > waited and not graph.no_launch:
+    if found.unexplained_ns > waited and not graph.no_launch:
         missing.append("events that streams wait for, or work launched before the recording")
     lacks = f"; the recording lacks {' and '.join(missing)}" if missing else ""
-    said = "no saving is given" if level == REFUSED else "savings are bounds only"
+    said = "no saving is given" if found.level == REFUSED else "savings are bounds only"
     return f"{' and '.join(parts)}{lacks}: {said}"

@@ -15,28 +15,48 @@ from ncu_tools.timeline.intervals import IntervalSet
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change by its title; `least` and `most` are its two readings where one question is open, as how much host code
-    goes with an operation, and the same where none is."""
+    """A change by its title, in three readings where a question is open, as how much host code goes with an operation.
+
+    `likely` is None where nothing recorded answers it. With `times` the step does so many steps' work, and what counts
+    is its time for one.
+    """
 
     title: str
     least: Change
+    likely: Change | None
     most: Change
+    times: float = 1.0
 
     @classmethod
     def of(cls, title: str, change: Change) -> WhatIf:
         """A what-if with one reading."""
-        return cls(title, change, change)
+        return cls(title, change, change, change)
 
     def __and__(self, other: WhatIf) -> WhatIf:
         """Both at once."""
-        return WhatIf(f"{self.title}, {other.title}", all_of(self.least, other.least), all_of(self.most, other.most))
+        likely = None if self.likely is None or other.likely is None else all_of(self.likely, other.likely)
+        return WhatIf(
+            f"{self.title}, {other.title}", all_of(self.least, other.least), likely, all_of(self.most, other.most),
+            self.times * other.times,
+        )  # fmt: skip
+
+    @property
+    def readings(self) -> list[Change]:
+        """Its different readings, the least first."""
+        found = [self.least]
+        found += [one for one in (self.likely, self.most) if one is not None and one not in found]
+        return found
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What a recording saves, in ns: the interval over both readings, unexplained waits kept and dropped."""
+    """What a recording saves, in ns: the interval over all readings, unexplained waits kept and dropped.
+
+    `likely_ns` is the middle of the likely reading, None where there is none.
+    """
 
     low_ns: float
+    likely_ns: float | None
     high_ns: float
 
 
@@ -54,14 +74,16 @@ def savings(graph: StepGraph, what_ifs: Sequence[WhatIf]) -> list[Saving]:
     """The saving of each what-if over the whole recording; negative where it makes it longer."""
     changes: list[Change] = [unchanged]
     for one in what_ifs:
-        changes += [one.least] if one.least is one.most else [one.least, one.most]
+        changes += one.readings
     ends = [replay(graph, changes, lags=lags).end for lags in (True, False)]
-    saved, at = [end[0] - end for end in ends], 1
-    found = []
+    found, at = [], 1
     for one in what_ifs:
-        rows = slice(at, at + (1 if one.least is one.most else 2))
+        rows = slice(at, at + len(one.readings))
+        saved = np.stack([end[0] - end[rows] / one.times for end in ends])
+        place = None if one.likely is None else one.readings.index(one.likely)
+        likely = None if place is None else float(saved[:, place].mean())
+        found.append(Saving(float(saved.min()), likely, float(saved.max())))
         at = rows.stop
-        found.append(Saving(float(min(one[rows].min() for one in saved)), float(max(one[rows].max() for one in saved))))
     return found
 
 
@@ -131,6 +153,17 @@ def without_host_time(graph: StepGraph, activity: Activity, spans: Sequence[tupl
 def _left(time: Numbers, gone: Integers) -> Numbers:
     """The share of each time that is left; of none all."""
     return np.where(time > 0, 1.0 - np.minimum(gone / np.maximum(time, 1.0), 1.0), 1.0)
+
+
+def without_gaps_before(graph: StepGraph, rows: Integers) -> Change:
+    """All host time from the call before those that launched these operations to their own is gone."""
+    nodes = graph.launching_node(rows)
+    nodes = np.unique(nodes[nodes >= 0])
+
+    def change(times: ReplayTimes) -> None:
+        times.call[nodes] = times.rest[nodes] = 0.0
+
+    return change
 
 
 def launch_gaps(graph: StepGraph, factor: float) -> Change:

@@ -1,0 +1,204 @@
+"""Levers on the host's part of a step: data loading, launches, batches."""
+
+from __future__ import annotations
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import OS_CALL, Integers
+
+from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.timeline.call_kinds import calls_named, facts, names_that_load_data
+from ncu_tools.timeline.gaps import ThreadsOfCalls
+from ncu_tools.timeline.graph.replay import Change, ReplayTimes, replay, unchanged
+from ncu_tools.timeline.graph.step_graph import COPY, FULL_QUEUE, SYNC, StepGraph
+from ncu_tools.timeline.graph.what_if import WhatIf, all_of, host_times, scaled, without_host_time
+from ncu_tools.timeline.intervals import IntervalSet
+from ncu_tools.timeline.levers.lever import StepLever, step_lever
+from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
+
+NO_ROWS = np.zeros(0, np.int64)
+
+
+@step_lever("input-pipeline")
+def input_pipeline(step: StepSituation) -> StepLever | None:
+    """Ranges of threads that launch GPU work and load or prepare data."""
+    ranges, graph = step.activity.ranges, step.graph
+    if not len(ranges):
+        return None
+    loads = names_that_load_data(ranges.names)[ranges.name] & (ranges.kind != OS_CALL)
+    spans, loading = [], 0
+    for thread in {one.thread for one in graph.chains if one.thread is not None}:
+        rows = np.flatnonzero(loads & (ranges.thread == thread))
+        if len(rows):
+            spans.append((thread, IntervalSet.union_of(ranges.start[rows], ranges.end[rows])))
+            loading += spans[-1][1].total
+    if not loading:
+        return None
+    gone = without_host_time(graph, step.activity, spans)
+    hidden = min(1.0, max(graph.length - loading, 0) / loading)
+    rows = np.flatnonzero(loads)
+    longest = ranges.names[int(ranges.name[rows[np.argmax((ranges.end - ranges.start)[rows])]])]
+    return StepLever(
+        WhatIf("load data ahead", _part_of(gone, hidden), _part_of(gone, hidden), gone),
+        (f"{duration(loading)} in ranges that load or prepare data, as {longest}",), NO_ROWS,
+    )  # fmt: skip
+
+
+def _part_of(gone: Change, share: float) -> Change:
+    """So much of what a change takes from the host's times."""
+
+    def change(times: ReplayTimes) -> None:
+        call, rest = times.call.copy(), times.rest.copy()
+        gone(times)
+        times.call[:] = call + share * (times.call - call)
+        times.rest[:] = rest + share * (times.rest - rest)
+
+    return change
+
+
+@step_lever("host-code")
+def host_code(step: StepSituation) -> StepLever | None:
+    """Long gaps between calls of threads that launch GPU work, but for those that load data or hand over."""
+    graph, ranges = step.graph, step.activity.ranges
+    nodes = np.flatnonzero(graph.is_host & (graph.rest >= lever_facts()["host_code"]["least_gap_ns"]))
+    if len(ranges):
+        loads = names_that_load_data(ranges.names)[ranges.name] & (ranges.kind != OS_CALL)
+        loading = IntervalSet.union_of(ranges.start[loads], ranges.end[loads])
+        end = graph.time[nodes].astype(np.int64) + graph.origin
+        gap = graph.rest[nodes].astype(np.int64)
+        nodes = nodes[2 * loading.within(end - gap, end) < gap]
+    if not len(nodes):
+        return None
+    time = float(graph.rest[nodes].sum())
+
+    def gone(times: ReplayTimes) -> None:
+        times.rest[nodes] = 0.0
+
+    longest = nodes[int(np.argmax(graph.rest[nodes]))]
+    where = _range_over(step, int(longest))
+    return StepLever(
+        WhatIf("shorten what the host does between launches", unchanged, None, gone),
+        (f"{counted(len(nodes), 'gap', 'gaps')} of over 1 ms between calls, {duration(time)}; the longest, "
+         f"{duration(float(graph.rest[longest]))}{f', in {where}' if where else ''}",), NO_ROWS,
+    )  # fmt: skip
+
+
+def _range_over(step: StepSituation, node: int) -> str | None:
+    """The innermost range of the thread over at least half of the time before a node; None for none."""
+    thread = step.graph.chains[step.graph.chain[node]].thread
+    end = int(step.graph.time[node]) + step.graph.origin
+    threads = ThreadsOfCalls(step.activity, step.call)
+    found = threads.of(thread).range_over(end - int(step.graph.rest[node]), end) if thread is not None else None
+    return found[0] if found is not None else None
+
+
+@step_lever("cuda-graphs")
+def cuda_graphs(step: StepSituation) -> StepLever | None:
+    """Pieces of threads between calls that wait, with several launches that are no graphs yet."""
+    graph, limits = step.graph, lever_facts()["graphs"]
+    pieces = _pieces(step, limits["least_launches"])
+    if not pieces:
+        return None
+    nodes = np.concatenate([np.arange(first + 1, last + 2) for first, last, _ in pieces])
+    nodes = nodes[nodes < len(graph)]
+    nodes = nodes[graph.chain[nodes] == graph.chain[nodes - 1]]
+    first = np.array([one[0] for one in pieces], np.int64)
+    launches = np.array([one[2] for one in pieces], np.int64)
+    gaps = graph.call[nodes] + graph.rest[nodes]
+    is_short = gaps < limits["short_gap_ns"]
+    (cheap, dear), short = limits["node_ns"], nodes[is_short]
+    middle = float(np.sqrt(cheap * dear))
+    of_pieces = counted(len(pieces), "piece", "pieces")
+    return StepLever(
+        WhatIf(
+            "launch by CUDA graphs",
+            _captured(graph, short, first, launches, dear),
+            _captured(graph, short, first, launches, middle),
+            _captured(graph, nodes, first, launches, cheap),
+        ),
+        (
+            f"{counted(int(launches.sum()), 'launch', 'launches')} in {of_pieces} between calls that wait; "
+            f"{duration(float(gaps.sum()))} of host code and calls there, "
+            f"{duration(float(gaps[is_short].sum()))} in gaps "
+            f"under {duration(limits['short_gap_ns'])}",
+        ),
+        np.flatnonzero(step.call >= 0),
+    )
+
+
+def _pieces(step: StepSituation, least: int) -> list[tuple[int, int, int]]:
+    """The first and the last launch of each piece of a thread without a call that waits, and how many it has."""
+    graph, calls = step.graph, step.activity.calls
+    launches = np.zeros(len(graph), np.bool_)
+    launches[graph.launch[graph.launch >= 0]] = True
+    of_graphs = calls_named(calls, facts()["impossible"]["graph_launch"])
+    cuts = np.zeros(len(graph), np.bool_)
+    cuts[graph.edges.target[np.isin(graph.edges.kind, (SYNC, COPY))]] = True
+    waiting = np.zeros(len(calls), np.bool_)
+    waiting[graph.unmatched] = True
+    found = []
+    for chain in graph.chains:
+        if not chain.is_host:
+            continue
+        nodes = np.arange(chain.first, chain.behind)
+        row = graph.row[nodes]
+        known = row >= 0
+        cut = cuts[nodes] | (known & graph.is_end[nodes] & waiting[row])
+        cut |= known & of_graphs[row]
+        for piece in np.split(nodes, np.flatnonzero(cut)):
+            own = piece[launches[piece] & ~graph.is_end[piece]]
+            own = own[~of_graphs[graph.row[own]]]
+            if len(own) >= least:
+                found.append((int(own[0]), int(own[-1]), len(own)))
+    return found
+
+
+def _captured(graph: StepGraph, gone: Integers, first: Integers, launches: Integers, cost: float) -> Change:
+    """Host time before these nodes is gone; each piece's graph costs its first launch so much for each node.
+
+    Work that a graph launches does not wait for room in the queue one operation at a time.
+    """
+    full = np.flatnonzero((graph.edges.kind == FULL_QUEUE) & np.isin(graph.edges.target, gone))
+
+    def change(times: ReplayTimes) -> None:
+        times.call[gone] = times.rest[gone] = 0.0
+        times.call[first] += launches * cost
+        times.offset[full] = -np.inf
+
+    return change
+
+
+@step_lever("batch")
+def larger_batches(step: StepSituation) -> StepLever | None:
+    """A step of twice the samples; only where the GPU alone would take less than half of it.
+
+    What the host does outside of pieces with launches is for each sample, as decoding an image is.
+    """
+    graph = step.graph
+    alone = float(replay(graph, [_without_host(graph)], lags=False).end[0])
+    if not graph.length or 2 * alone > graph.length:
+        return None
+    outside = graph.is_host
+    for first, last, _ in _pieces(step, lever_facts()["graphs"]["least_launches"]):
+        outside[first + 1 : last + 2] = False
+
+    def twice_the_host(times: ReplayTimes) -> None:
+        times.call[outside] *= 2.0
+        times.rest[outside] *= 2.0
+
+    twice = all_of(twice_the_host, scaled(graph, np.arange(len(step.call)), 2.0))
+    return StepLever(
+        WhatIf("work on larger batches", twice, None, twice_the_host, times=2.0),
+        (f"without the host's time the GPU takes {duration(alone)}, {percent(alone / graph.length)} of the recording",),
+        np.arange(len(step.call)),
+    )
+
+
+def _without_host(graph: StepGraph) -> Change:
+    """No host code and no calls."""
+    code, calls = host_times(graph, lambda times: times.rest, 0), host_times(graph, lambda times: times.call, 0)
+
+    def change(times: ReplayTimes) -> None:
+        code(times)
+        calls(times)
+
+    return change

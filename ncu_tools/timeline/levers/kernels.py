@@ -1,0 +1,319 @@
+"""Levers on what kernels do: eager attention, chains of small kernels, layouts, casts, types and shapes of GEMMs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import DEVICE_TO_DEVICE, KERNEL, MEMCPY, Integers
+
+from ncu_tools.kernels.names.categories import CATEGORIES
+from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.numbers.number_format import scaled as with_prefix
+from ncu_tools.timeline.graph.replay import unchanged
+from ncu_tools.timeline.graph.step_graph import Mask, Numbers
+from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled
+from ncu_tools.timeline.levers.lever import StepLever, step_lever
+from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
+
+GEMM = CATEGORIES[0]
+
+
+def _time(step: StepSituation, rows: Integers | Mask) -> str:
+    return duration(float(step.lasts[rows].sum()))
+
+
+# ------------------------------------------------------------------------------------------------------- attention
+
+
+@dataclass(frozen=True)
+class EagerAttention:
+    """One product, softmax, product: the operations from the first to the second, and what the fused one would do.
+
+    `flops` and `least_bytes` are those of fused attention at the shapes of the operators.
+    """
+
+    rows: Integers
+    flops: float
+    least_bytes: float
+
+
+@step_lever("sdpa")
+def fused_attention(step: StepSituation) -> StepLever | None:
+    """Attention in three operators or more."""
+    found = list(eager_attentions(step))
+    rates = gemm_rates(step)
+    if not found or rates is None or not rates.best:
+        return None
+    limits = lever_facts()["attention"]
+    bandwidth = step.bandwidth or _achieved_bandwidth(step)
+    rows = np.concatenate([one.rows for one in found])
+    lasts = np.array([one.rows[-1] for one in found], np.int64)
+    others = np.setdiff1d(rows, lasts)
+    readings = []
+    for of_rate, of_bandwidth in zip(limits["of_rate"], limits["of_bandwidth"], strict=True):
+        by_flops = np.array([one.flops for one in found]) / (of_rate * rates.best) * 1e9
+        memory = of_bandwidth * bandwidth if bandwidth else np.inf
+        by_bytes = np.array([one.least_bytes for one in found]) / memory * 1e9
+        readings.append(np.maximum(by_flops, by_bytes))
+    least, most = (scaled(step.graph, lasts, new / np.maximum(step.lasts[lasts], 1)) for new in readings)
+    middle = scaled(step.graph, lasts, np.sqrt(readings[0] * readings[1]) / np.maximum(step.lasts[lasts], 1))
+    gone = step.gone("", others)
+    likely = gone.likely or gone.least
+    sizes = sorted({(int(one.flops), len(one.rows)) for one in found}, reverse=True)
+    return StepLever(
+        WhatIf("fuse attention (SDPA)", all_of(gone.least, least), all_of(likely, middle), all_of(gone.most, most)),
+        (f"{counted(len(found), 'attention', 'attentions')} of up to {sizes[0][1]} kernels take {_time(step, rows)}, "
+         f"{percent(float(step.lasts[rows].sum()) / max(float(step.lasts.sum()), 1))} of the GPU's time",
+         f"fused: {duration(float(readings[1].sum()))} to {duration(float(readings[0].sum()))}, by "
+         f"{with_prefix(limits['of_rate'][0] * rates.best, 'FLOP/s')} to {with_prefix(rates.best, 'FLOP/s')}, the best "
+         "of the recording's GEMMs"), rows,
+    )  # fmt: skip
+
+
+def eager_attentions(step: StepSituation) -> Iterator[EagerAttention]:
+    """Attentions whose products are of three dimensions, and whose softmax is of the first product's shape."""
+    limits, ranges = lever_facts()["attention"], step.activity.ranges
+    order = step.launch_order
+    operator = step.around[order]
+    starts = np.flatnonzero(np.diff(operator, prepend=-2) != 0)
+    names = [ranges.names[int(ranges.name[one])] if one >= 0 else "" for one in operator[starts].tolist()]
+    ends = np.append(starts[1:], len(order))
+    at = 0
+    while at < len(starts):
+        if names[at] in limits["first"]:
+            window = range(at + 1, min(at + limits["operators"] + 1, len(starts)))
+            softmax = next((one for one in window if names[one] in limits["softmax"]), None)
+            second = next((one for one in window if softmax and one > softmax and names[one] in limits["first"]), None)
+            if softmax is not None and second is not None:
+                one, mid, two = (int(operator[starts[place]]) for place in (at, softmax, second))
+                work = _fused_work(step, one, mid, two)
+                if work is not None:
+                    yield EagerAttention(order[starts[at] : ends[second]], *work)
+                    at = second
+        at += 1
+
+
+def _fused_work(step: StepSituation, first: int, softmax: int, second: int) -> tuple[float, float] | None:
+    """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V and O once; None for other shapes."""
+    one, mid, two = (step.shapes(operator) for operator in (first, softmax, second))
+    if not one or not mid or not two or len(one) < 2 or len(two) < 2:
+        return None
+    query, key, value = one[-2] if len(one[0]) != 3 else one[0], one[1], two[1]
+    if not len(query) == len(key) == len(value) == 3 or len(mid[0]) < 2:
+        return None
+    (batch, rows, depth), columns, out = query, key[2], value[2]
+    if mid[0][-2:] != [rows, columns] or prod(mid[0]) != batch * rows * columns:
+        return None
+    size = lever_facts()["bytes"].get(next(iter(step.types(first)), ""), 4)
+    flops = 2.0 * batch * rows * columns * (depth + out)
+    least = float(size) * batch * (rows * (depth + out) + columns * (depth + out))
+    return flops, least
+
+
+# ------------------------------------------------------------------------------------------------------------ GEMMs
+
+
+@dataclass(frozen=True)
+class GemmRates:
+    """GEMMs whose shapes are known: their operations, FLOP/s, and the rate of the best ones (`best`, by time)."""
+
+    rows: Integers
+    rate: Numbers
+    flops: Numbers
+    best: float
+
+
+def gemm_rates(step: StepSituation) -> GemmRates | None:
+    """The rates of operators that multiply matrices by one kernel each; None where no shapes are recorded."""
+    limits = lever_facts()["gemm"]
+    of_gemm = step.operator_named(re.compile(limits["operators"])) & (step.activity.operations.kind == KERNEL)
+    of_gemm &= step.category == GEMM
+    rows = np.flatnonzero(of_gemm & (step.lasts > 0))
+    _, first, count = np.unique(step.around[rows], return_index=True, return_counts=True)
+    rows = rows[first[count == 1]]
+    flops = np.array([_gemm_flops(step, one) or 0.0 for one in step.around[rows].tolist()])
+    rows, flops = rows[flops > 0], flops[flops > 0]
+    if not len(rows):
+        return None
+    rate = flops / step.lasts[rows] * 1e9
+    order = np.argsort(rate)
+    passed = np.cumsum(step.lasts[rows][order])
+    best = float(rate[order[np.searchsorted(passed, limits["quantile"] * passed[-1])]])
+    return GemmRates(rows, rate, flops, best)
+
+
+def _gemm_flops(step: StepSituation, operator: int) -> float | None:
+    """2 B M N K of a product by the shapes of its inputs; None where they are no matrices."""
+    shapes = [one for one in step.shapes(operator) or [] if len(one) in (2, 3)]
+    if len(shapes) >= 2 and len(shapes[-2]) == len(shapes[-1]) and shapes[-2][-1] == shapes[-1][-2]:
+        return 2.0 * prod(shapes[-2]) * shapes[-1][-1]
+    for left, right in pairwise(shapes):
+        if len(left) == len(right) and left[-1] == right[-2]:
+            return 2.0 * prod(left) * right[-1]
+    return None
+
+
+@step_lever("gemm-shape")
+def gemm_shapes(step: StepSituation) -> StepLever | None:
+    """GEMMs below the rate of the recording's best ones."""
+    rates, limits = gemm_rates(step), lever_facts()["gemm"]
+    if rates is None:
+        return None
+    slow = rates.rate < rates.best
+    rows, left = rates.rows[slow], (rates.rate / rates.best)[slow]
+    if not len(rows):
+        return None
+    least = scaled(step.graph, rows, 1.0 - limits["least_share"] * (1.0 - left))
+    mean = float(rates.flops[slow].sum() / step.lasts[rows].sum() * 1e9)
+    return StepLever(
+        WhatIf("change shapes of GEMMs", least, None, scaled(step.graph, rows, left)),
+        (f"{counted(len(rows), 'GEMM', 'GEMMs')}, {_time(step, rows)}, at {with_prefix(mean, 'FLOP/s')} in the mean; "
+         f"the best ones reach {with_prefix(rates.best, 'FLOP/s')}",), rows,
+    )  # fmt: skip
+
+
+@step_lever("align")
+def aligned_dimensions(step: StepSituation) -> StepLever | None:
+    """GEMMs whose kernel or shapes say that a dimension does not align."""
+    limits = lever_facts()["align"]
+    named = step.named(re.compile(limits["kernels"]))
+    odd = np.zeros(len(step.call), np.bool_)
+    for one in np.unique(step.around[(step.category == GEMM) & (step.around >= 0)]).tolist():
+        shapes = [shape for shape in step.shapes(one) or [] if len(shape) in (2, 3)]
+        elements = 8 if any("Half" in kind or "BFloat16" in kind for kind in step.types(one)) else 4
+        if len(shapes) >= 2 and any(size % elements for shape in shapes for size in shape[-2:]):
+            odd |= step.around == one
+    rows = np.flatnonzero((named | odd) & (step.category == GEMM))
+    if not len(rows):
+        return None
+    least, most = (scaled(step.graph, rows, factor) for factor in limits["factor"])
+    middle = scaled(step.graph, rows, sum(limits["factor"]) / 2)
+    return StepLever(
+        WhatIf("align dimensions", least, middle, most),
+        (f"{counted(len(rows), 'GEMM', 'GEMMs')} of dimensions that do not align take {_time(step, rows)}",), rows,
+    )  # fmt: skip
+
+
+@step_lever("tensor-cores")
+def tensor_cores(step: StepSituation) -> StepLever | None:
+    """FP32 GEMMs that run on CUDA cores."""
+    limits = lever_facts()["types"]
+    named = step.named(re.compile(limits["fp32_gemm"])) & ~step.named(re.compile(limits["not_fp32"]))
+    rows = np.flatnonzero(named & (step.activity.operations.kind == KERNEL))
+    rates = step.machine.rates if step.machine is not None else {}
+    if not len(rows) or (step.machine is not None and "tensor_tf32" not in rates):
+        return None
+    known = "tensor_tf32" in rates and "fp32" in rates
+    gain = rates["tensor_tf32"].value / rates["fp32"].value if known else limits["gain"]
+    return StepLever(
+        WhatIf("use tensor cores for FP32 GEMMs", scaled(step.graph, rows, limits["least"]), None,
+               scaled(step.graph, rows, 1.0 / gain)),
+        (f"{counted(len(rows), 'GEMM', 'GEMMs')} in FP32 take {_time(step, rows)}; "
+         f"TF32's peak is {gain:.1f} times FP32's"
+         + ("" if known else " on most devices"),), rows,
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------- small kernels
+
+
+@step_lever("fuse")
+def fused_chains(step: StepSituation) -> StepLever | None:
+    """Runs of small kernels of one stream with nothing between them."""
+    limits, operations = lever_facts()["fusion"], step.activity.operations
+    small = np.isin(step.category, limits["categories"]) & (operations.kind == KERNEL)
+    small &= ~step.named(re.compile(limits["already"]))
+    rows, runs, feeding, known = list[int](), 0, list[int](), True
+    for run in _runs(step, small):
+        stays = run[int(np.argmax(step.lasts[run]))]
+        rows += [one for one in run.tolist() if one != stays]
+        runs += 1
+        for part in _feeding(step, run):
+            stays = part[int(np.argmax(step.lasts[part]))]
+            feeding += [one for one in part.tolist() if one != stays]
+        known &= step.shapes(int(step.around[run[0]])) is not None
+    if not rows:
+        return None
+    gone = np.array(rows, np.int64)
+    of_runs = counted(runs, "run", "runs")
+    evidence = f"{of_runs} of small kernels; {len(gone):,} beside the longest of each, {_time(step, gone)}"
+    if not known:
+        evidence += "; which feeds which is not recorded (record_shapes=True)"
+        all_gone = step.gone("fuse element-wise chains", gone)
+        return StepLever(WhatIf(all_gone.title, unchanged, None, all_gone.most), (evidence,), gone)
+    least = np.array(feeding, np.int64)
+    evidence += f"; {len(least):,} take what the one before them gives, {_time(step, least)}"
+    return StepLever(step.gone("fuse element-wise chains", gone, least), (evidence,), gone)
+
+
+def _runs(step: StepSituation, small: Mask) -> Iterator[Integers]:
+    """The small kernels of each stream that follow each other, two at least."""
+    graph = step.graph
+    for chain in graph.chains:
+        if chain.is_host:
+            continue
+        rows = graph.row[chain.first : chain.behind].astype(np.int64)
+        rows = rows[np.append(True, np.diff(rows) != 0)]
+        mine = small[rows]
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], mine, [False]])))
+        for first, behind in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            if behind - first > 1:
+                yield rows[first:behind]
+
+
+def _feeding(step: StepSituation, run: Integers) -> Iterator[Integers]:
+    """Parts of a run in which each kernel's operator takes a tensor of the shape that the one before it gives."""
+    shapes = [step.shapes(one) if one >= 0 else None for one in step.around[run].tolist()]
+    first = 0
+    for at in range(1, len(run) + 1):
+        if at == len(run) or not _feeds(shapes[at - 1], shapes[at]):
+            if at - first > 1:
+                yield run[first:at]
+            first = at
+
+
+def _feeds(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> bool:
+    """Whether the larger input of an operator, which its output is like, has the shape of an input of the next one."""
+    largest = max(before or [], key=prod, default=[])
+    return bool(largest) and largest in (after or [])
+
+
+@step_lever("layout")
+def layouts(step: StepSituation) -> StepLever | None:
+    """Kernels that only change the layout."""
+    rows = np.flatnonzero(step.named(re.compile(lever_facts()["layout"]["kernels"])))
+    if not len(rows):
+        return None
+    return StepLever(
+        step.gone("keep one memory layout", rows),
+        (f"{counted(len(rows), 'kernel', 'kernels')} that change the layout take {_time(step, rows)}",), rows,
+    )  # fmt: skip
+
+
+@step_lever("copies")
+def copies_and_casts(step: StepSituation) -> StepLever | None:
+    """Casts, and copies within the device."""
+    operations, limits = step.activity.operations, lever_facts()["casts"]
+    within = (operations.kind == MEMCPY) & (operations.direction == DEVICE_TO_DEVICE)
+    named = step.named(re.compile(limits["kernels"])) | step.operator_named(re.compile(limits["operators"]))
+    rows = np.flatnonzero(within | (named & (operations.kind == KERNEL)))
+    if not len(rows):
+        return None
+    gone = step.gone("copy and cast less", rows)
+    return StepLever(
+        WhatIf(gone.title, unchanged, None, gone.most),
+        (f"{counted(len(rows), 'cast or copy', 'casts and copies')} within the device take {_time(step, rows)}",), rows,
+    )  # fmt: skip
+
+
+def _achieved_bandwidth(step: StepSituation) -> float | None:
+    """What the recording's own copies within the device reach at best, in B/s, reads and writes; None without one."""
+    operations = step.activity.operations
+    within = (operations.kind == MEMCPY) & (operations.direction == DEVICE_TO_DEVICE) & (operations.bytes > 1 << 20)
+    within &= step.lasts > 0
+    return float((2 * operations.bytes[within] / step.lasts[within] * 1e9).max()) if within.any() else None

@@ -1,0 +1,141 @@
+"""A recorded step as levers look at it: its graph, the category of each operation, and operators around calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ncu_launch.files.toml_tables import table_beside
+from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers
+
+from ncu_tools.ceilings.machine_files import DRAM, Machine, machine_of_device
+from ncu_tools.kernels.names.categories import category_of
+from ncu_tools.timeline.graph.asked import AskedWhatIfs
+from ncu_tools.timeline.graph.build import step_graph
+from ncu_tools.timeline.graph.critical_path import CriticalPath, critical_path, operation_kinds
+from ncu_tools.timeline.graph.evidence import GraphEvidence, evidence
+from ncu_tools.timeline.graph.operators import OperatorsAround
+from ncu_tools.timeline.graph.step_graph import Mask, StepGraph
+from ncu_tools.timeline.graph.what_if import WhatIf, all_of, without, without_gaps_before
+from ncu_tools.timeline.launch_links import launching_calls
+
+
+def lever_facts() -> dict[str, Any]:
+    """The contents of levers.toml: numbers that levers stand on."""
+    return table_beside(__file__, "levers")
+
+
+def told_of_step_levers() -> dict[str, dict[str, Any]]:
+    """Lever -> its title, remedy, model, source, what it does not know, and the check (step_levers.toml)."""
+    return table_beside(__file__, "step_levers")
+
+
+class StepSituation:
+    """One recording; what several levers need of it is made when the first one asks."""
+
+    def __init__(self, activity: Activity, machine: Machine | None = None) -> None:
+        self.activity = activity
+        self.call = launching_calls(activity)
+        self.graph: StepGraph = step_graph(activity, self.call)
+        self.path: CriticalPath = critical_path(self.graph, activity)
+        self.evidence: GraphEvidence = evidence(self.graph, activity, self.path)
+        self.kinds = operation_kinds(activity)
+        self.lasts: Integers = activity.operations.end - activity.operations.start
+        names = [one for one in activity.devices.values() if one]
+        self.machine = machine or (machine_of_device(names[0]) if names else None)
+
+    @cached_property
+    def operators(self) -> OperatorsAround:
+        """How the operators of the host nest."""
+        return OperatorsAround(self.activity)
+
+    @cached_property
+    def asked(self) -> AskedWhatIfs:
+        """Reads what-ifs that users write."""
+        return AskedWhatIfs(self.activity, self.graph, self.call, self.operators)
+
+    @cached_property
+    def around(self) -> Integers:
+        """The row of the innermost operator around the call of each operation, -1 for none."""
+        return self.operators.around(self.call)
+
+    @cached_property
+    def category(self) -> npt.NDArray[np.object_]:
+        """The category of each operation by the name of its kernel and operator."""
+        operations, ranges = self.activity.operations, self.activity.ranges
+        names = [*ranges.names, None]
+        operator = np.append(ranges.name, len(names) - 1)[self.around] if len(ranges) else np.zeros(0, np.int64)
+        if not len(ranges):
+            operator = np.full(len(operations), len(names) - 1)
+        operator = np.where(self.around >= 0, operator, len(names) - 1)
+        pairs, code = np.unique(operations.name * len(names) + operator, return_inverse=True)
+        known = [category_of(operations.names[one // len(names)], names[one % len(names)]) for one in pairs.tolist()]
+        return np.array(known, np.object_)[code.reshape(-1)]
+
+    def named(self, pattern: Any) -> Mask:
+        """Which operations have a kernel whose name a compiled pattern finds (bool, one per operation)."""
+        operations = self.activity.operations
+        found = np.array([pattern.search(one) is not None for one in operations.names], np.bool_)
+        return found[operations.name]
+
+    def operator_named(self, pattern: Any) -> Mask:
+        """Which operations have an innermost operator whose name a compiled pattern finds (bool, one per operation)."""
+        ranges = self.activity.ranges
+        if not len(ranges):
+            return np.zeros(len(self.call), np.bool_)
+        found = np.array([pattern.search(one) is not None for one in ranges.names], np.bool_)
+        return found[ranges.name[self.around]] & (self.around >= 0)
+
+    def shapes(self, operator: int) -> list[list[int]] | None:
+        """The shapes of an operator's inputs (row): a list of sizes each, [] for no tensor; None: not recorded."""
+        inputs = self._inputs(operator)
+        shapes = None if inputs is None else inputs.shapes
+        if not isinstance(shapes, list):
+            return None
+        return [one if isinstance(one, list) and all(isinstance(size, int) for size in one) else [] for one in shapes]
+
+    def types(self, operator: int) -> list[str]:
+        """The types of an operator's inputs as PyTorch writes them, "" for unknown."""
+        inputs = self._inputs(operator)
+        types = None if inputs is None else inputs.types
+        return [str(one) for one in types] if isinstance(types, list) else []
+
+    def _inputs(self, operator: int) -> Any:
+        """What the recording says of an operator's inputs; None if nothing."""
+        ranges = self.activity.ranges
+        labels: Sequence[Any] = getattr(ranges, "labels", ())
+        return labels[int(ranges.label[operator])].inputs if operator >= 0 and labels else None  # type: ignore[attr-defined]
+
+    @cached_property
+    def bandwidth(self) -> float | None:
+        """The peak of the device's memory in B/s; None where no machine file has it."""
+        rate = self.machine.rates.get(DRAM) if self.machine is not None else None
+        return None if rate is None else rate.value
+
+    @property
+    def launch_order(self) -> Integers:
+        """The operations whose calls are known, by thread and begin of their calls."""
+        known = np.flatnonzero(self.call >= 0)
+        calls = self.activity.calls
+        by = self.call[known]
+        return known[np.lexsort((self.activity.operations.start[known], calls.start[by], calls.thread[by]))]
+
+    def gone(self, title: str, rows: Integers, least: Integers | None = None, *, is_likely: bool = True) -> WhatIf:
+        """Operations gone with their calls; likely with their operators too, at most with the gaps before them.
+
+        In the least reading only those of `least` go, where that is given. Without `is_likely` no reading is likely.
+        """
+        few = rows if least is None else least
+        calls = without(self.graph, few)
+        likely = all_of(calls, self.asked.without_operators(few)) if is_likely else None
+        most = all_of(without(self.graph, rows), self.asked.without_operators(rows),
+                      without_gaps_before(self.graph, rows))  # fmt: skip
+        return WhatIf(title, calls, likely, most)
+
+
+def processes_of(activity: Activity) -> list[int]:
+    """The processes that used GPUs."""
+    return [one for one in np.unique(activity.operations.process).tolist() if one != MISSING]

@@ -1,0 +1,187 @@
+"""Advice on a step: its levers by the time that each saves, pairs that need both, and how far that can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import combinations
+from operator import and_
+
+from ncu_parsers.timelines.activity.activity import PYTHON, Activity
+
+from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.timeline.graph.critical_path import CriticalPath
+from ncu_tools.timeline.graph.evidence import REFUSED, GraphEvidence
+from ncu_tools.timeline.graph.replay import Change, ReplayTimes
+from ncu_tools.timeline.graph.step_graph import StepGraph
+from ncu_tools.timeline.graph.what_if import Saving, WhatIf, savings
+from ncu_tools.timeline.levers import host as host
+from ncu_tools.timeline.levers import kernels as kernels
+from ncu_tools.timeline.levers import transfers as transfers
+from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
+from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, told_of_step_levers
+from ncu_tools.timeline.steps import step_ranges
+
+
+@dataclass(frozen=True)
+class SavedByStep:
+    """What one step saves, in ns, and as shares of the step; `likely` is None where nothing recorded says."""
+
+    low_ns: float
+    likely_ns: float | None
+    high_ns: float
+    step_ns: float
+
+    def share(self, saved_ns: float | None) -> float | None:
+        """The share of the step that a saving is."""
+        return None if saved_ns is None or not self.step_ns else saved_ns / self.step_ns
+
+
+@dataclass(frozen=True)
+class LeverOnStep:
+    """One lever, what it saves in a step, and what that stands on."""
+
+    lever: str
+    found: StepLever
+    saves: SavedByStep
+
+    @property
+    def title(self) -> str:
+        """What is to be done, in a few words."""
+        return str(told_of_step_levers()[self.lever]["title"])
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether no GPU has confirmed what the lever's model says of kernels."""
+        return bool(told_of_step_levers()[self.lever].get("gpu", False))
+
+
+@dataclass(frozen=True)
+class PairOfLevers:
+    """Two levers that bring more together than each for itself."""
+
+    levers: tuple[str, str]
+    saves: SavedByStep
+
+
+@dataclass(frozen=True)
+class StepAdvice:
+    """Advice on a recording of `steps` steps of `step_ns`, called `step` (the whole recording where none are marked).
+
+    `host_alone_ns` and `gpu_alone_ns` are how long a step would be if the other took no time: the shorter one is the
+    second path. `asked` are the what-ifs of the user with what each saves. `levers` save most first; none where the
+    recording explains too little.
+    """
+
+    step: str
+    steps: int
+    step_ns: float
+    path: CriticalPath
+    evidence: GraphEvidence
+    host_alone_ns: float
+    gpu_alone_ns: float
+    asked: Sequence[tuple[str, SavedByStep]]
+    levers: Sequence[LeverOnStep]
+    pairs: Sequence[PairOfLevers]
+    situation: StepSituation
+    notes: list[str] = field(default_factory=list)
+
+
+def step_advice(activity: Activity, machine: Machine | None = None, asked: Sequence[str] = ()) -> StepAdvice:
+    """Advice on a recording with GPU work, and what the what-ifs `asked` save, each alone and all together.
+
+    Raises `WrongUsage` for a what-if that says nothing.
+    """
+    situation = StepSituation(activity, machine)
+    graph = situation.graph
+    steps, name = _steps_of(activity)
+    wanted = [situation.asked.what_if(one) for one in asked]
+    found = _levers(situation) if situation.evidence.level != REFUSED else []
+    alone = [WhatIf.of("", _no_host(graph)), WhatIf.of("", _no_gpu)]
+    if len(wanted) > 1:
+        wanted.append(reduce(and_, wanted))
+    saved = savings(graph, [*alone, *wanted, *(one.what_if for _, one in found)])
+    step_ns = graph.length / steps
+    for_step = [_of_step(one, steps, step_ns) for one in saved]
+    gpu_alone, host_alone = (step_ns - one.high_ns for one in for_step[:2])
+    of_asked = for_step[2 : 2 + len(wanted)]
+    levers = [
+        LeverOnStep(lever, one, saves) for (lever, one), saves in zip(found, for_step[2 + len(of_asked) :], strict=True)
+    ]
+    worth = lever_facts()["shown"]["share"] * step_ns
+    levers = sorted((one for one in levers if one.saves.high_ns >= worth), key=lambda one: -_rank(one.saves))
+    return StepAdvice(
+        name, steps, step_ns, situation.path, situation.evidence, host_alone, gpu_alone,
+        [(one.title, saves) for one, saves in zip(wanted, of_asked, strict=True)], levers,
+        _pairs(graph, levers, steps, step_ns), situation, _notes(situation),
+    )  # fmt: skip
+
+
+def _rank(saves: SavedByStep) -> float:
+    """What levers are ranked by: what is likely, else the middle of the interval."""
+    return saves.likely_ns if saves.likely_ns is not None else (saves.low_ns + saves.high_ns) / 2
+
+
+def _levers(situation: StepSituation) -> list[tuple[str, StepLever]]:
+    found = []
+    for name, of_step in STEP_LEVERS.items():
+        one = of_step(situation)
+        if one is not None:
+            found.append((name, one))
+    return found
+
+
+def _steps_of(activity: Activity) -> tuple[int, str]:
+    """How many steps the recording holds, and what one is called."""
+    for process in processes_of(activity):
+        found = step_ranges(activity.ranges, process, None)
+        if found is not None:
+            return len(found[0].names), "step"
+    return 1, "recording"
+
+
+def _of_step(one: Saving, steps: int, step_ns: float) -> SavedByStep:
+    likely = None if one.likely_ns is None else one.likely_ns / steps
+    return SavedByStep(one.low_ns / steps, likely, one.high_ns / steps, step_ns)
+
+
+def _no_gpu(times: ReplayTimes) -> None:
+    times.work[:] = 0.0
+
+
+def _no_host(graph: StepGraph) -> Change:
+    nodes = graph.is_host
+
+    def change(times: ReplayTimes) -> None:
+        times.call[nodes] = 0.0
+        times.rest[nodes] = 0.0
+
+    return change
+
+
+def _pairs(graph: StepGraph, levers: Sequence[LeverOnStep], steps: int, step_ns: float) -> list[PairOfLevers]:
+    """Pairs of the first levers that save clearly more together than their sum, or where one needs the other."""
+    limits = lever_facts()["shown"]
+    chosen = list(combinations(levers[: limits["most_in_pairs"]], 2))
+    both = savings(graph, [one.found.what_if & other.found.what_if for one, other in chosen])
+    found = []
+    for (one, other), saved in zip(chosen, both, strict=True):
+        saves = _of_step(saved, steps, step_ns)
+        apart = max(0.0, one.saves.high_ns) + max(0.0, other.saves.high_ns)
+        if saves.high_ns > limits["pair"] * apart and saves.high_ns - apart > limits["pair_share"] * step_ns:
+            found.append(PairOfLevers((one.lever, other.lever), saves))
+    return sorted(found, key=lambda one: -one.saves.high_ns)
+
+
+def _notes(situation: StepSituation) -> list[str]:
+    notes = [situation.evidence.why] if situation.evidence.why else []
+    if (situation.activity.ranges.kind == PYTHON).any():
+        notes.append(
+            "recorded with Python's stacks (with_stack), which stretch the host's code: what is saved there is less"
+        )
+    if situation.graph.inferred:
+        notes.append(
+            f"{situation.graph.inferred:,} waits for events are inferred, as the recording does not name their events"
+        )
+    return notes

@@ -1,0 +1,138 @@
+"""Levers on copies and communication."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import (
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    MEMCPY,
+    MISSING,
+    PAGEABLE,
+    PINNED,
+    Integers,
+)
+
+from ncu_tools.ceilings.machine_files import HOST_LINK
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.numbers.number_format import scaled as with_prefix
+from ncu_tools.timeline.graph.critical_path import COMMUNICATION
+from ncu_tools.timeline.graph.replay import Change, ReplayTimes, unchanged
+from ncu_tools.timeline.graph.step_graph import COLLECTIVE, COPY, Numbers, StepGraph
+from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled, without
+from ncu_tools.timeline.levers.lever import StepLever, step_lever
+from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
+
+
+@step_lever("fewer-copies")
+def fewer_copies(step: StepSituation) -> StepLever | None:
+    """Copies between host and device."""
+    operations = step.activity.operations
+    of_host = np.isin(operations.direction, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (operations.kind == MEMCPY)
+    rows = np.flatnonzero(of_host)
+    if not len(rows):
+        return None
+    time, known = float(step.lasts[rows].sum()), operations.bytes[rows] != MISSING
+    size = f", {with_prefix(float(operations.bytes[rows][known].sum()), 'B')}" if known.any() else ""
+    return StepLever(
+        WhatIf("copy less between host and GPU", unchanged, None, without(step.graph, rows)),
+        (f"{counted(len(rows), 'copy', 'copies')} between host and GPU{size}: {duration(time)}",), rows,
+    )  # fmt: skip
+
+
+@step_lever("pin-memory")
+def pinned_copies(step: StepSituation) -> StepLever | None:
+    """Copies between the device and pageable memory."""
+    operations, graph = step.activity.operations, step.graph
+    of_host = np.isin(operations.direction, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (operations.kind == MEMCPY)
+    pageable = of_host & ((operations.source_memory == PAGEABLE) | (operations.destination_memory == PAGEABLE))
+    rows = np.flatnonzero(pageable & (operations.bytes != MISSING))
+    if not len(rows):
+        return None
+    time, size = step.lasts[rows].astype(np.float64), operations.bytes[rows]
+    slow, fast, by = _pinned_rates(step)
+    factors = [np.minimum(1.0, size / rate * 1e9 / np.maximum(time, 1.0)) for rate in (slow, fast)]
+    to_device = rows[operations.direction[rows] == HOST_TO_DEVICE]
+    asynchronous = _no_longer_waits(graph, to_device)
+    least, most = (scaled(graph, rows, factor) for factor in factors)
+    rate = float(size.sum() / max(time.sum(), 1.0) * 1e9)
+    return StepLever(
+        WhatIf("copy from pinned memory", least, all_of(least, asynchronous), all_of(most, asynchronous)),
+        (f"{counted(len(rows), 'copy', 'copies')} of pageable memory: {with_prefix(float(size.sum()), 'B')} in "
+         f"{duration(float(time.sum()))}, {with_prefix(rate, 'B/s')}; pinned {by}",), rows,
+    )  # fmt: skip
+
+
+def _pinned_rates(step: StepSituation) -> tuple[float, float, str]:
+    """What copies of pinned memory reach at least and at most, in B/s, and how that is known."""
+    operations, limits = step.activity.operations, lever_facts()["copy"]
+    pinned = (operations.source_memory == PINNED) | (operations.destination_memory == PINNED)
+    pinned &= (operations.kind == MEMCPY) & (operations.bytes > 1 << 20) & (step.lasts > 0)
+    if pinned.any():
+        rates = operations.bytes[pinned] / step.lasts[pinned] * 1e9
+        low, high = np.quantile(rates, [0.25, 0.75]).tolist()
+        return low, high, f"ones of this recording reach {with_prefix(low, 'B/s')} to {with_prefix(high, 'B/s')}"
+    link = step.machine.links.get(HOST_LINK) if step.machine is not None else None
+    low, high = limits["rate"] if link is None else [share * link.value for share in limits["of_link"]]
+    source = "of the link" if link is not None else "over PCIe, as the machine is not known"
+    return low, high, f"taken as {with_prefix(low, 'B/s')} to {with_prefix(high, 'B/s')} {source}"
+
+
+def _no_longer_waits(graph: StepGraph, rows: Integers) -> Change:
+    """The calls of these copies return at once."""
+    nodes = graph.operation_node[rows]
+    edges = np.flatnonzero((graph.edges.kind == COPY) & np.isin(graph.edges.source, nodes))
+
+    def change(times: ReplayTimes) -> None:
+        times.offset[edges] = -np.inf
+
+    return change
+
+
+@step_lever("overlap-communication")
+def hidden_communication(step: StepSituation) -> StepLever | None:
+    """Kernels that communicate, where some of their time is on the critical path."""
+    rows = np.flatnonzero(step.kinds == COMMUNICATION)
+    on_path = float(step.path.by_kind[COMMUNICATION])
+    if not len(rows):
+        return None
+    return StepLever(
+        WhatIf("hide communication", unchanged, None, without(step.graph, rows)),
+        (f"{counted(len(rows), 'kernel', 'kernels')} of communication, "
+         f"{duration(float(step.lasts[rows].sum()))}, of which "
+         f"{duration(on_path)} on the critical path",), rows,
+    )  # fmt: skip
+
+
+@step_lever("balance-ranks")
+def balanced_ranks(step: StepSituation) -> StepLever | None:
+    """Ranks of one recording that wait for each other at collectives."""
+    graph, operations = step.graph, step.activity.operations
+    edges = np.flatnonzero(graph.edges.kind == COLLECTIVE)
+    source, target = graph.edges.source[edges], graph.edges.target[edges]
+    # The node before the begin of a transfer is the arrival of its own rank.
+    late = np.maximum(graph.time[source] + graph.edges.offset[edges] - graph.time[target - 1], 0)
+    if not late.any():
+        return None
+    worst = np.zeros(len(graph))
+    np.maximum.at(worst, target, late)
+    is_last = (late == worst[target]) & (late > 0)
+    gpu, times = Counter(operations.device[graph.row[source[is_last]]].tolist()).most_common(1)[0]
+    return StepLever(
+        WhatIf("balance the ranks", _later(edges, -0.5 * late), None, _later(edges, np.full(len(edges), -np.inf))),
+        (f"ranks wait {duration(float(worst.sum()))} for the last one at "
+         f"{counted(int((worst > 0).sum()), 'kernel', 'kernels')}; "
+         f"GPU {gpu} is the one waited for at {times:,} of these",),
+        np.unique(graph.row[target]).astype(np.int64),
+    )  # fmt: skip
+
+
+def _later(edges: Integers, by: Numbers) -> Change:
+    """Edges that let their targets go so much later, at once if by -inf."""
+
+    def change(times: ReplayTimes) -> None:
+        times.offset[edges] += by
+
+    return change

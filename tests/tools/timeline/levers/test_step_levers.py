@@ -1,0 +1,217 @@
+"""Each lever on a step, on a recording made for it: when it applies, and what the step gains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import Activity
+
+from ncu_tools.timeline.graph.evidence import REFUSED
+from ncu_tools.timeline.levers.lever import STEP_LEVERS
+from ncu_tools.timeline.levers.situation import told_of_step_levers
+from ncu_tools.timeline.levers.step_advice import LeverOnStep, StepAdvice, step_advice
+from tests.support.activities import Call, Operation, Range, copy, recording
+
+US, MS = 1_000, 1_000_000
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def launch(start: int, number: int, thread: int = 70) -> Call:
+    return Call(start, start + 3 * US, correlation=number, thread=thread)
+
+
+def in_line(names: Sequence[str], length: int = 100 * US, more: Sequence[Range] = ()) -> Activity:
+    """Kernels of one stream, one behind the other, that the host launches ahead."""
+    operations = [
+        Operation(10 * US + at * length, 10 * US + (at + 1) * length, name, at) for at, name in enumerate(names)
+    ]
+    return recording(operations, [launch(5 * US * at, at) for at in range(len(names))], more)
+
+
+def lever(found: Activity, name: str) -> LeverOnStep:
+    return next(one for one in step_advice(found).levers if one.lever == name)
+
+
+def names(found: StepAdvice) -> list[str]:
+    return [one.lever for one in found.levers]
+
+
+def test_every_lever_says_what_to_do_how_it_is_known_and_what_it_does_not_know() -> None:
+    assert STEP_LEVERS.keys() == told_of_step_levers().keys()
+    for said in told_of_step_levers().values():
+        assert {"title", "remedy", "model", "source", "unknown", "check"} <= said.keys()
+
+
+class TestTheInputPipeline:
+    def loading(self) -> Activity:
+        return recording(
+            [Operation(5 * MS + 10 * US, 8 * MS, "gemm", 1)],
+            [Call(0, 2 * US, "cudaGetDevice"), launch(5 * MS, 1), Call(5 * MS + 20 * US, 8 * MS, "cudaDeviceSynchronize")],
+            [Range(10 * US, 4 * MS + 10 * US, "DataLoader.__next__")],
+        )  # fmt: skip
+
+    def test_saves_what_one_worker_hides_at_least_and_all_of_it_at_most(self) -> None:
+        one = lever(self.loading(), "input-pipeline")
+        assert one.saves.high_ns == pytest.approx(4 * MS)
+        assert one.saves.low_ns == pytest.approx(4 * MS)  # the rest of the step is as long
+        assert "DataLoader.__next__" in one.found.evidence[0]
+
+    def test_is_not_counted_as_host_code_again(self) -> None:
+        assert "host-code" not in names(step_advice(self.loading()))
+
+
+class TestCudaGraphs:
+    def waiting_for_the_host(self, gap: int = 100 * US, pause: int = 0) -> Activity:
+        """Two bursts of ten launches, `gap` apart, with a wait and a pause of the host between them."""
+        operations, calls, at = list[Operation](), list[Call](), 0
+        for number in range(20):
+            calls.append(launch(at, number))
+            operations.append(Operation(at + 6 * US, at + 10 * US, "k", number))
+            at += gap
+            if number == 9:
+                calls.append(Call(at, at + 5 * US, "cudaDeviceSynchronize"))
+                at += 5 * US + pause
+        return recording(operations, calls)
+
+    def test_take_the_host_time_between_launches_but_not_behind_a_wait(self) -> None:
+        short, long = (lever(self.waiting_for_the_host(pause=one), "cuda-graphs") for one in (0, 50 * MS))
+        assert 1.6 * MS < short.saves.low_ns < short.saves.high_ns < 1.9 * MS
+        assert long.saves.high_ns == pytest.approx(short.saves.high_ns, abs=20 * US)
+
+    def test_take_long_gaps_at_most(self) -> None:
+        one = lever(self.waiting_for_the_host(gap=300 * US), "cuda-graphs")
+        assert one.saves.low_ns < 0.1 * one.saves.high_ns
+
+    def test_say_that_no_gpu_confirmed_them(self) -> None:
+        assert lever(self.waiting_for_the_host(), "cuda-graphs").needs_gpu
+
+    def test_are_no_lever_where_a_graph_is_launched_already(self) -> None:
+        found = self.waiting_for_the_host()
+        found.calls.names[0] = "cudaGraphLaunch"
+        assert "cuda-graphs" not in names(step_advice(found))
+
+    def test_bring_larger_batches_with_them(self) -> None:
+        one = lever(self.waiting_for_the_host(), "batch")
+        assert one.saves.high_ns == pytest.approx(one.saves.step_ns / 2, rel=0.05)
+
+
+class TestCopies:
+    def pageable(self, size: int = 64_000_000) -> Activity:
+        """A copy of 64 MB at 6.4 GB/s that holds the host, and a kernel behind it."""
+        return recording(
+            [copy(10 * US, 10 * MS + 10 * US, size, 1, source_memory=activity.PAGEABLE),
+             Operation(10 * MS + 30 * US, 11 * MS, "k", 2)],
+            [Call(0, 10 * MS + 12 * US, "cudaMemcpyAsync", 1), launch(10 * MS + 20 * US, 2)],
+        )  # fmt: skip
+
+    def test_of_pageable_memory_take_as_long_as_pinned_ones(self) -> None:
+        one = lever(self.pageable(), "pin-memory")
+        assert one.saves.low_ns == pytest.approx(10 * MS - 64e6 / 12, abs=0.1 * MS)
+        assert one.saves.high_ns == pytest.approx(10 * MS - 64e6 / 24, abs=0.1 * MS)
+        assert "64 MB in 10 ms, 6.4 GB/s" in one.found.evidence[0]
+
+    def test_may_go_at_most(self) -> None:
+        one = lever(self.pageable(), "fewer-copies")
+        assert (one.saves.low_ns, one.saves.likely_ns) == (0, None)
+        assert one.saves.high_ns == pytest.approx(10 * MS, rel=0.01)
+
+
+class TestCommunication:
+    def ranks(self) -> Activity:
+        """GPU 1 arrives 400 us late at a collective of 100 us."""
+        return recording(
+            [Operation(10 * US, 100 * US, "a", 1, device=0), Operation(10 * US, 500 * US, "b", 2, device=1),
+             Operation(101 * US, 601 * US, NCCL, 3, device=0), Operation(501 * US, 601 * US, NCCL, 4, device=1),
+             Operation(602 * US, 1100 * US, "c", 5, device=0), Operation(602 * US, 700 * US, "d", 6, device=1)],
+            [launch(0, 1), launch(0, 2, 71), launch(5 * US, 3), launch(5 * US, 4, 71), launch(9 * US, 5),
+             launch(9 * US, 6, 71)],
+        )  # fmt: skip
+
+    def test_that_waits_for_a_late_rank_says_which_and_what_balance_brings(self) -> None:
+        one = lever(self.ranks(), "balance-ranks")
+        assert one.saves.high_ns == pytest.approx(400 * US, abs=2 * US)
+        assert one.saves.low_ns == pytest.approx(200 * US, abs=2 * US)
+        assert "GPU 1 is the one waited for at 1 of these" in one.found.evidence[0]
+
+    def test_may_hide_at_most(self) -> None:
+        one = lever(self.ranks(), "overlap-communication")
+        assert one.saves.low_ns == 0
+        assert one.saves.high_ns > 400 * US
+
+    def test_of_ranks_that_are_not_recorded_makes_savings_bounds(self) -> None:
+        found = step_advice(recording([Operation(0, 900 * US, NCCL), Operation(901 * US, 1000 * US, "a")]))
+        assert "communication whose other ranks are not recorded" in found.evidence.why
+
+
+class TestKernels:
+    ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+
+    def test_in_chains_may_be_fused_and_what_feeds_which_is_open(self) -> None:
+        one = lever(in_line(["gemm", self.ADD, self.ADD, self.ADD, "gemm"]), "fuse")
+        assert one.saves.low_ns == 0
+        assert one.saves.likely_ns is None
+        assert one.saves.high_ns == pytest.approx(200 * US, abs=5 * US)
+        assert "record_shapes=True" in one.found.evidence[0]
+
+    def test_apart_from_each_other_are_no_chain(self) -> None:
+        assert "fuse" not in names(step_advice(in_line([self.ADD, "gemm", self.ADD])))
+
+    def test_of_fp32_products_run_on_tensor_cores(self) -> None:
+        one = lever(in_line(["ampere_sgemm_128x64_nn"] * 2), "tensor-cores")
+        assert one.saves.low_ns == pytest.approx(0.3 * 200 * US, rel=0.01)
+        assert one.saves.high_ns == pytest.approx(0.75 * 200 * US, rel=0.01)
+
+    def test_of_dimensions_that_do_not_align_say_so_by_name(self) -> None:
+        name = "void cutlass::Kernel<cutlass_80_tensorop_s16816gemm_bf16_64x64_32x6_nt_align1>"
+        one = lever(in_line([name] * 2), "align")
+        assert (one.saves.low_ns, one.saves.high_ns) == pytest.approx((40 * US, 100 * US))
+
+    def test_that_change_the_layout_go(self) -> None:
+        one = lever(in_line(["gemm", "void cudnn::ops::nchwToNhwcKernel<float>", "gemm"]), "layout")
+        assert one.saves.low_ns == pytest.approx(100 * US, abs=2 * US)
+
+    def test_that_cast_may_go_at_most(self) -> None:
+        cast = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>"
+        one = lever(in_line(["gemm", cast, "gemm"]), "copies")
+        assert one.saves.low_ns == 0
+        assert one.saves.high_ns == pytest.approx(100 * US, abs=2 * US)
+
+
+class TestAdvice:
+    def test_is_for_each_step_where_steps_are_marked(self) -> None:
+        steps = [Range(at * 25 * US, (at + 1) * 25 * US, f"ProfilerStep#{at}", activity.ANNOTATION) for at in range(2)]
+        found = step_advice(in_line(["ampere_sgemm_128x64_nn"] * 10, more=steps))
+        assert (found.step, found.steps) == ("step", 2)
+        assert found.levers[0].saves.high_ns == pytest.approx(0.75 * 500 * US, rel=0.01)
+        assert found.levers[0].saves.share(found.levers[0].saves.high_ns) == pytest.approx(0.75, rel=0.03)
+
+    def test_says_how_long_host_and_gpu_take_alone(self) -> None:
+        found = step_advice(in_line(["gemm"] * 10))
+        assert found.gpu_alone_ns > 990 * US
+        assert found.host_alone_ns < 100 * US
+
+    def test_names_pairs_that_bring_more_together(self) -> None:
+        calls = [launch(100 * US * at, at) for at in range(20)]
+        operations = [
+            Operation(100 * US * at + 6 * US, 100 * US * at + 101 * US, "ampere_sgemm_128x64_nn", at)
+            for at in range(20)
+        ]
+        found = step_advice(recording(operations, calls))
+        assert ("cuda-graphs", "tensor-cores") in [tuple(sorted(one.levers)) for one in found.pairs]
+
+    def test_gives_no_lever_where_the_recording_explains_too_little(self) -> None:
+        found = step_advice(recording([Operation(0, 10 * US, "a"), Operation(90 * US, 100 * US, "b")]))
+        assert found.evidence.level == REFUSED
+        assert not found.levers
+        assert "no saving is given" in found.notes[0]
+
+    def test_says_that_stacks_stretch_the_hosts_code(self) -> None:
+        found = step_advice(in_line(["gemm"], more=[Range(0, 10 * US, "a.py(1): f", activity.PYTHON)]))
+        assert any("with_stack" in note for note in found.notes)
+
+    def test_puts_what_was_asked_first(self) -> None:
+        found = step_advice(in_line(["gemm"] * 10), asked=["gemm=0.5x", "gap:launch=0"])
+        assert [title for title, _ in found.asked] == ["gemm=0.5x", "gap:launch=0", "gemm=0.5x, gap:launch=0"]
+        assert found.asked[0][1].low_ns == pytest.approx(500 * US, rel=0.01)
