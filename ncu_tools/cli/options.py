@@ -111,11 +111,13 @@ def settings_options(command: Function) -> Function:
 
     @wraps(command)
     def told(**values: Any) -> None:
-        from ncu_launch.operators.user_formulas import formulas_in
         from ncu_parsers.sources.settings import Settings
 
         settings = Settings(values.pop("formulas"), values.pop("capture"))
-        formulas_in(settings.formulas)  # a wrong file is refused before a report is read
+        if settings.formulas:
+            from ncu_launch.operators import formulas_in
+
+            formulas_in(settings.formulas)  # a wrong file is refused before a report is read
         command(**values, settings=settings)
 
     formulas = click.option(

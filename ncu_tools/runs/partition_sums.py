@@ -33,7 +33,7 @@ from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_tools.ceilings import memory_clock
 from ncu_tools.ceilings.launch_devices import LAUNCHED_SM_COUNT
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.runs.run import LaunchPart, Run, left_out_note
+from ncu_tools.runs.run import LaunchPart, PartInMemory, Run, left_out_note
 
 DEVICE_PREFIXES = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
@@ -92,12 +92,17 @@ def sums_of_run(run: Run, new: Callable[[], AnySums], read: Callable[[LaunchPart
     Parts that cannot be read are left out, with a note. `new` makes empty sums; it and `read` are sent to workers.
     Raises `NcuBenchError` if no part can be read.
     """
-    rows = _in_rows(run.parts)
-    if not rows:
+    if not run.parts:
         raise run.nothing_in_it()
-    whole = _merged(zip(rows, run.engine.map(partial(_sums_of_row, partial(_sums_of, new, read)), rows), strict=True))
+    sums_of = partial(_sums_of, new, read)
+    whole = sums_of(run.parts[0]) if len(run.parts) == 1 else _sums_of_several(run, sums_of)
     whole.reports = dict.fromkeys(run.told or [*run.notes_on_refused, *whole.reports])
     return whole
+
+
+def _sums_of_several(run: Run, sums_of: Callable[[LaunchPart], AnySums]) -> AnySums:
+    rows = _in_rows(run.parts)
+    return _merged(zip(rows, run.engine.map(partial(_sums_of_row, sums_of), rows), strict=True))
 
 
 def _merged(found: Iterable[tuple[Sequence[LaunchPart], AnySums | NcuBenchError]]) -> AnySums:
@@ -131,7 +136,8 @@ def _sums_of_row(sums_of: Callable[[LaunchPart], AnySums], row: Sequence[LaunchP
 
 def _sums_of(new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[pa.Table]], part: LaunchPart) -> AnySums:
     result = new()
-    for batch in one_ahead(read(part)):
+    batches = read(part)
+    for batch in batches if isinstance(part, PartInMemory) else one_ahead(batches):
         result.add(batch)
     return result
 
