@@ -1,0 +1,305 @@
+"""Advice on the kernels of a run: the levers of each by what they save, or why there is none."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
+
+from ncu_tools.advice.intervals import Confidence, confidence, what_is_known, widened
+from ncu_tools.advice.levers.all_levers import LEVERS, Pulled, told_of_levers
+from ncu_tools.advice.situation.code_facts import CodeFacts, facts_of_instructions, facts_of_opcodes
+from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.advice.situation.measured import MeasuredKernel, measured_kernels
+from ncu_tools.advice.situation.model import (
+    Effect,
+    SavedShare,
+    effects_overlapping,
+    effects_together,
+    next_limit,
+    saving,
+)
+from ncu_tools.advice.situation.utilisation import resources
+from ncu_tools.kernels.names.kernel_ids import kernel_id
+
+AT_A_ROOF, NOT_COLLECTED, PREPARES, WAITS, NOTHING = (
+    "at a roof", "not collected", "prepares inputs", "waits for peers", "nothing stands out",
+)  # fmt: skip
+"""Why a kernel has no lever."""
+AT_ROOF = 0.8
+"""A resource that is busy for this share of the time is what bounds a kernel (NVIDIA's speed-of-light rule)."""
+WORTH = 0.02
+"""A lever counts where it saves more than this at least, or twice as much likely."""
+ENOUGH_RESOURCES = 3
+"""Fewer known resources than this do not say what bounds a kernel."""
+
+
+@dataclass(frozen=True)
+class LeverAdvice:
+    """One lever on one kernel: what it saves, shares of the kernel's time, and the numbers that say so."""
+
+    lever: str
+    saves: SavedShare
+    pulled: Pulled
+    known: str
+    limits_next: str
+
+    @property
+    def title(self) -> str:
+        """What is to be done, in a few words."""
+        return str(told_of_levers()[self.lever]["title"])
+
+    @property
+    def is_apart(self) -> bool:
+        """True if it changes the numerics, replaces the kernel or joins it with others."""
+        return bool(told_of_levers()[self.lever].get("apart", False))
+
+    @property
+    def is_worth_it(self) -> bool:
+        """True if it saves something, as far as is known."""
+        return (
+            not self.pulled.nothing
+            and not self.pulled.is_guess
+            and (self.saves.low > WORTH or self.saves.middle > 2 * WORTH)
+        )
+
+    @property
+    def basis(self) -> str:
+        """What it stands on."""
+        return "counters and code" if self.pulled.uses_code else "counters"
+
+    @property
+    def confidence(self) -> Confidence:
+        """How often such intervals held."""
+        return confidence(self.known)
+
+
+@dataclass(frozen=True)
+class Together:
+    """What two levers on one kernel bring together, which is not their sum."""
+
+    levers: tuple[str, str]
+    saves: SavedShare
+
+
+@dataclass
+class KernelAdvice:
+    """The levers of a kernel, those that keep it first and each group by what it saves, or why there is none.
+
+    `roof` is the resource that is busy for most of the time, "" if none is; `reason` says why no lever counts.
+    """
+
+    kernel: MeasuredKernel
+    levers: Sequence[LeverAdvice]
+    roof: str = ""
+    reason: str = ""
+    says: str = ""
+    together: Together | None = None
+
+
+@dataclass
+class Advice:
+    """Advice on a run: its kernels, the one with most time first, and the time of all their launches in ns."""
+
+    kernels: Sequence[KernelAdvice]
+    total_ns: float
+    notes: list[str] = field(default_factory=list)
+
+
+def code_of(launches: pa.Table, instructions: pa.Table | None) -> dict[str, CodeFacts]:
+    """What is known of the code of each kernel, by its full name."""
+    found = facts_of_opcodes(launches)
+    return found | (facts_of_instructions(instructions) if instructions is not None else {})
+
+
+def advise(launches: pa.Table, instructions: pa.Table | None = None) -> Advice:
+    """Advice on every kernel of the launches, with the instructions of those that have some."""
+    code = code_of(launches, instructions)
+    kernels = measured_kernels(launches)
+    found = [advice_on(kernel, code.get(kernel.name)) for kernel in kernels]
+    return Advice(found, sum(kernel.total_ns for kernel in kernels))
+
+
+def without_counters(launches: pa.Table) -> Advice:
+    """What can be said of launches of which only the times are known: that nothing was counted."""
+    kernels = measured_kernels(launches)
+    says = "only its time is known: ncu --set full counts what bounds it (ncu-bench profile --tool ncu)"
+    found = [KernelAdvice(kernel, [], reason=_role(kernel.name) or NOT_COLLECTED, says=says) for kernel in kernels]
+    return Advice(found, sum(kernel.total_ns for kernel in kernels))
+
+
+def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAdvice:
+    """The levers of one kernel, or why there is none."""
+    situation = Situation(kernel, code)
+    role = _role(kernel.name)
+    if role:
+        return KernelAdvice(kernel, [], reason=role, says=str(roles()[role]["says"]))
+    known = what_is_known(kernel, has_code=code is not None and code.has_text)
+    levers = [_judged(situation, name, known) for name in LEVERS]
+    ranked = sorted((one for one in levers if one is not None), key=_order)
+    advice = KernelAdvice(kernel, ranked, roof=roof_of(kernel))
+    if not any(one.is_worth_it for one in ranked if not one.is_apart):
+        advice.reason, advice.says = _why_none(kernel, advice.roof)
+    advice.together = _best_two(kernel, ranked, known)
+    return advice
+
+
+def _judged(situation: Situation, name: str, known: str) -> LeverAdvice | None:
+    """A lever with its interval; None where it does not apply."""
+    if situation.is_from_a_library and not told_of_levers()[name].get("of_libraries", False):
+        return None
+    pulled = LEVERS[name](situation)
+    if pulled is None:
+        return None
+    model = saving(situation.kernel, pulled.effect)
+    saves = widened(model, known, brings_nothing=bool(pulled.nothing)) if _is_calibrated(name) else _held(model)
+    return LeverAdvice(name, saves, pulled, known, next_limit(situation.kernel, pulled.effect))
+
+
+def _is_calibrated(name: str) -> bool:
+    return bool(told_of_levers()[name].get("calibrated", True))
+
+
+def _held(model: SavedShare) -> SavedShare:
+    """A model's saving as it is, between 0 and 1."""
+    return SavedShare(*(min(0.995, max(0.0, one)) for one in model))
+
+
+def _order(one: LeverAdvice) -> tuple[bool, bool, float, float]:
+    return one.is_apart, bool(one.pulled.nothing), -round(one.saves.middle, 4), -one.saves.high
+
+
+def roof_of(kernel: MeasuredKernel) -> str:
+    """The name of the resource that is so busy that it bounds the kernel; "" if none is."""
+    name, share = kernel.bound
+    return str(resources()[name]["title"]) if share >= AT_ROOF else ""
+
+
+def _why_none(kernel: MeasuredKernel, roof: str) -> tuple[str, str]:
+    """Why no lever that keeps the kernel counts, as an id and in a sentence."""
+    name, share = kernel.bound
+    if roof:
+        return AT_A_ROOF, f"{roof} is busy for {share:.0%} of the time: {resources()[name]['less']} is what is left"
+    if len(kernel.busy) < ENOUGH_RESOURCES:
+        return (
+            NOT_COLLECTED,
+            "how busy the units are was not collected: ncu --set full tells, or --section SpeedOfLight",
+        )
+    return NOTHING, f"{resources()[name]['title']} is busiest, for {share:.0%} of the time, and no lever is seen"
+
+
+def _best_two(kernel: MeasuredKernel, ranked: Sequence[LeverAdvice], known: str) -> Together | None:
+    """What the two levers that keep the kernel and save most bring together; None without two."""
+    best = [one for one in ranked if one.is_worth_it and not one.is_apart][:2]
+    if len(best) < 2:
+        return None
+    effects: list[Effect] = [one.pulled.effect for one in best]
+    least, most = saving(kernel, effects_overlapping(*effects)), saving(kernel, effects_together(*effects))
+    middle = (least.middle + most.middle) / 2
+    saves = widened(SavedShare(min(least.low, middle), middle, max(most.high, middle)), known)
+    floor = max(one.saves.middle for one in best)
+    return Together(
+        (best[0].lever, best[1].lever), SavedShare(saves.low, max(saves.middle, floor), max(saves.high, floor))
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- roles
+
+
+@cache
+def roles() -> Mapping[str, Mapping[str, Any]]:
+    """Kinds of kernels that get no levers, with what their names match (`roles.toml`)."""
+    return table_beside(__file__, "roles")
+
+
+def _role(name: str) -> str:
+    """The kind of a kernel that gets no levers; "" for all others."""
+    for role, told in roles().items():
+        if any(re.search(pattern, name) for pattern in told["patterns"]):
+            return role
+    return ""
+
+
+# -------------------------------------------------------------------------------------------------------------- rows
+
+
+def rows_of(advice: Advice) -> list[dict[str, Any]]:
+    """A row for each lever of each kernel, those that keep the kernel first, by the time that they save.
+
+    Kernels on which no lever counts have a row that says why, behind the levers that count.
+    """
+    kept, apart, silent, idle = (list[dict[str, Any]]() for _ in range(4))
+    for one in advice.kernels:
+        if one.reason:
+            silent.append(_row(advice, one, None))
+        for lever in one.levers:
+            group = idle if lever.pulled.nothing else apart if lever.is_apart else kept
+            group.append(_row(advice, one, lever))
+    by_time = sorted(kept, key=lambda row: -row["saves_ns"])
+    return [*by_time, *sorted(apart, key=lambda row: -row["saves_ns"]), *silent, *idle]
+
+
+def _row(advice: Advice, one: KernelAdvice, lever: LeverAdvice | None) -> dict[str, Any]:
+    kernel = one.kernel
+    row: dict[str, Any] = {
+        "kernel": kernel.name,
+        "kernel_id": kernel_id(kernel.name),
+        "lever": None,
+        "kernel_time_ns": kernel.time_ns,
+        "launches": kernel.launches,
+        "time_share": kernel.total_ns / advice.total_ns if advice.total_ns else None,
+        "grid": list(kernel.grid) if kernel.grid else None,
+        "block": list(kernel.block) if kernel.block else None,
+        "device": kernel.device,
+        "roof": one.roof or None,
+        "reason": one.reason or None,
+        "says": one.says or None,
+    }
+    if lever is None:
+        return row | {"evidence": _of_roof(kernel), "basis": "counters"}
+    return row | _of_lever(lever, kernel.total_ns, advice.total_ns)
+
+
+def _of_roof(kernel: MeasuredKernel) -> list[dict[str, Any]]:
+    name, share = kernel.bound
+    if not name:
+        return []
+    title = resources()[name]["title"]
+    return [
+        {"quantity": f"{title} busy", "value": share, "unit": "fraction", "metrics": list(kernel.metrics.get(name, ()))}
+    ]
+
+
+def _of_lever(lever: LeverAdvice, total_ns: float, run_ns: float) -> dict[str, Any]:
+    low, middle, high = lever.saves
+    sure = lever.confidence
+    told = told_of_levers()[lever.lever]
+    return {
+        "lever": lever.lever,
+        "title": lever.title,
+        "saves_share": middle,
+        "saves_low": low,
+        "saves_high": high,
+        "saves_ns": middle * total_ns,
+        "saves_low_ns": low * total_ns,
+        "saves_high_ns": high * total_ns,
+        "share_of_run": middle * total_ns / run_ns if run_ns else None,
+        "evidence": [
+            {"quantity": each.quantity, "value": each.value, "unit": each.unit, "metrics": list(each.metrics)}
+            for each in lever.pulled.evidence
+            if not math.isnan(each.value)
+        ],
+        "remedy": told["remedy"],
+        "basis": lever.basis,
+        "confidence": {"held": sure.held, "histories": sure.histories, "authors": sure.authors},
+        "limits_next": resources()[lever.limits_next]["title"] if lever.limits_next else None,
+        "is_apart": lever.is_apart,
+        "nothing": lever.pulled.nothing or None,
+        "is_worth_it": lever.is_worth_it,
+    }

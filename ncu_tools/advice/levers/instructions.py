@@ -1,0 +1,97 @@
+"""Levers on instructions: fewer, cheaper, with all threads of a warp, or optimised by the compiler."""
+
+from __future__ import annotations
+
+import math
+
+from ncu_tools.advice.levers.lever import INSTRUCTION_WAITS, SM_PIPES, Pulled, keeps, lever, nothing, waits_keep
+from ncu_tools.advice.levers.parallelism import is_contended
+from ncu_tools.advice.situation.constants import constants
+from ncu_tools.advice.situation.kernel_situation import WARP, Situation
+from ncu_tools.advice.situation.model import Effect, Left
+
+PIPES = ("issue", "alu", "fma", "xu", "fp64", "branch")
+BUSY = (*PIPES, "sm")
+
+
+def _waits_for_instructions(one: Situation) -> float:
+    """The share of a warp's time that instructions themselves cost; a default by the busiest pipe without stalls."""
+    if one.has_stalls:
+        return one.waits(*INSTRUCTION_WAITS)
+    told = constants()["instructions"]
+    return float(told["waits_at_a_pipe" if one.kernel.bound[0] in SM_PIPES else "waits"])
+
+
+@lever("fewer-instructions")
+def fewer_instructions(one: Situation) -> Pulled | None:
+    """Integer, move, control and conversion instructions beside the work itself."""
+    told = constants()["instructions"]
+    busiest = max((one.busy(name) for name in BUSY if one.busy(name) >= 0), default=math.nan)
+    waits = _waits_for_instructions(one)
+    if one.code is not None:
+        others, slow = one.code.share("integer", "move", "control", "conversion"), one.slow_share
+        evidence = [one.told("integer, move, control and conversion instructions", others, "fraction", "instructions")]
+    else:
+        others, slow, evidence = told["unknown_others"], 0.0, []
+    if not math.isnan(busiest):
+        evidence.append(one.told("the busiest of issue slots and pipes, busy", busiest, "fraction", *PIPES))
+    if is_contended(one) or (busiest < told["busy"] and waits < told["waiting"]):
+        why = "warps wait for one another" if is_contended(one) else "neither issue slots nor a pipe are busy"
+        return nothing(why, *evidence)
+    left = keeps(told["of_others"] * others + told["of_slow"] * slow, told["strength"])
+    return Pulled(Effect(dict.fromkeys(PIPES, left), waits_keep(waits, left)), evidence, uses_code=one.code is not None)
+
+
+@lever("contract-and-fast-math")
+def contract_and_fast_math(one: Situation) -> Pulled | None:
+    """Divisions and roots in full precision, multiplications and additions apart."""
+    told = constants()["fast_math"]
+    removable = one.slow_share + one.contractible if one.code is not None else one.contractible
+    if one.code is None and one.busy("fp64") > told["fp64_busy"]:
+        removable = max(removable, told["unknown_fp64"])
+    if math.isnan(removable):
+        return None
+    evidence = one.told(
+        "instructions of divisions and roots, and pairs to contract",
+        removable,
+        "fraction",
+        "instructions",
+        "fmul",
+        "dmul",
+    )
+    if removable < told["least"]:
+        return nothing("few divisions, roots or pairs to contract", evidence)
+    left = keeps(removable, told["strength"])
+    pipes = dict.fromkeys(("issue", "alu", "fma", "xu", "fp64"), left)
+    waits = waits_keep(_waits_for_instructions(one), left)
+    return Pulled(Effect(pipes, waits), [evidence], uses_code=one.code is not None)
+
+
+@lever("divergence")
+def divergence(one: Situation) -> Pulled | None:
+    """Threads of warps that are switched off while others work."""
+    told = constants()["divergence"]
+    lanes = one.get("lanes")
+    if math.isnan(lanes):
+        return None
+    evidence = one.told("threads of a warp that take part", lanes, "thread", "lanes")
+    missing = 1 - lanes / min(WARP, one.get("warp_threads", WARP))
+    if missing < told["least"]:
+        return nothing("nearly all threads take part", evidence)
+    left = keeps(missing, told["strength"])
+    waits = waits_keep(one.waits("wait", "branch_resolving", "barrier", "math_pipe_throttle", "dispatch_stall"), left)
+    return Pulled(Effect(dict.fromkeys((*PIPES, "lsu", "l1"), left), waits), [evidence])
+
+
+@lever("release-build")
+def release_build(one: Situation) -> Pulled | None:
+    """Code that was compiled without optimisation."""
+    told = constants()["release"]
+    if one.code is None or not one.code.has_text:
+        return None
+    moves = one.code.self_moves / one.code.total
+    if moves < told["least"]:
+        return None
+    evidence = one.told("moves of a register to itself, of all instructions", moves, "fraction", "instructions")
+    left = Left(*told["left"])
+    return Pulled(Effect(dict.fromkeys(("issue", "alu", "fma"), left), left), [evidence], uses_code=True)

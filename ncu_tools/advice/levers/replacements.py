@@ -1,0 +1,89 @@
+"""Levers that change the numerics, replace the kernel, or join it with its neighbours: they stand apart."""
+
+from __future__ import annotations
+
+import math
+
+from ncu_tools.advice.levers.lever import Pulled, lever
+from ncu_tools.advice.situation.constants import constants
+from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.advice.situation.model import Effect, Left
+
+WITHOUT_TENSOR_CORES = ("3", "5", "6")
+"""Major compute capabilities of GPUs without tensor cores."""
+
+
+@lever("fuse")
+def fuse(one: Situation) -> Pulled | None:
+    """Kernels that pass data through DRAM or L2 to a neighbour, and those that are hardly longer than a launch."""
+    told = constants()["fuse"]
+    time = one.kernel.time_ns
+    if time < told["short_ns"]:
+        floor = min(1.0, constants()["model"]["floor_ns"] / time)
+        evidence = one.told("time of a launch without work, of this one's", floor, "fraction", "launch_ns")
+        return Pulled(Effect(time=Left(*(1 - floor * part for part in told["of_floor"])), has_floor=False), [evidence])
+    memory = max((one.busy(name) for name in ("dram", "l2", "memory") if one.busy(name) >= 0), default=math.nan)
+    if not memory > told["busy"] or one.is_gemm:
+        return None
+    left = Left(*told["left"])
+    evidence = one.told("DRAM, L2 or memory busy", memory, "fraction", "dram", "l2", "memory")
+    return Pulled(Effect({"dram": left, "l2": left, "xbar": left}, Left(*told["waiting"])), [evidence])
+
+
+@lever("lower-precision")
+def lower_precision(one: Situation) -> Pulled | None:
+    """FP64 or FP32 work and traffic that a narrower type can do."""
+    told = constants()["precision"]
+    double = one.busy("fp64")
+    if double > told["fp64_busy"]:
+        evidence = one.told("FP64 pipe busy", double, "fraction", "fp64")
+        return Pulled(Effect({"fp64": Left(*told["fp64"])}, Left(*told["waiting"])), [evidence])
+    narrow = max((one.busy(name) for name in ("dram", "fma", "l2", "tensor") if one.busy(name) >= 0), default=math.nan)
+    if not narrow > told["busy"]:
+        return None
+    work = dict.fromkeys(("dram", "fma", "l2", "l1", "lsu", "xbar", "tensor"), Left(*told["half"]))
+    evidence = one.told(
+        "the busiest of DRAM, L2, FMA and tensor pipe, busy", narrow, "fraction", "dram", "fma", "tensor"
+    )
+    return Pulled(Effect(work, Left(*told["waiting"])), [evidence])
+
+
+@lever("tensor-cores")
+def tensor_cores(one: Situation) -> Pulled | None:
+    """Products that the CUDA cores do."""
+    is_product = one.is_product or one.looks_like_a_product
+    if not is_product or one.uses_tensor_cores or one.kernel.capability.split(".")[0] in WITHOUT_TENSOR_CORES:
+        return None
+    evidence = one.told("FMA pipe busy", one.busy("fma"), "fraction", "fma")
+    return Pulled(Effect(time=Left(*constants()["tensor"]["left"])), [] if math.isnan(evidence.value) else [evidence])
+
+
+@lever("library-kernel")
+def library_kernel(one: Situation) -> Pulled | None:
+    """Products, reductions, sorts and attention that a library has a kernel, or another tile, for."""
+    told = constants()["library"]
+    is_product = one.is_product or one.looks_like_a_product
+    if not is_product:
+        if one.is_from_a_library or not one.is_in_libraries or one.bound > told["dram_at_roof"]:
+            return None
+        return Pulled(Effect({}, Left(*told["known_pattern"])), is_guess=True)
+    pipe = "tensor" if one.uses_tensor_cores else "fma"
+    useful = one.busy(pipe) * _multiply_adds(one) if pipe == "fma" else one.busy(pipe)
+    title = "tensor pipe busy" if pipe == "tensor" else "FMA pipe busy with multiply-adds"
+    if math.isnan(useful):
+        if one.is_from_a_library:
+            return None
+        useful, evidence = told["unknown"], []
+    else:
+        evidence = [one.told(title, useful, "fraction", pipe)]
+    factor = told["short"] if one.kernel.time_ns < told["short_ns"] else 1.0
+    left = Left(*(min(1.1, useful / (busy * factor)) for busy in told["busy"]))
+    return Pulled(Effect(time=left), evidence, uses_code=one.code is not None, is_guess=not evidence)
+
+
+def _multiply_adds(one: Situation) -> float:
+    """The share of multiply-adds in what keeps the FMA pipe busy; 1 where the code is not known."""
+    if one.code is None:
+        return 1.0
+    every = one.code.count("FFMA|IMAD|FMUL|FADD")
+    return min(1.0, one.code.count("FFMA") / every) if every else 1.0

@@ -1,0 +1,93 @@
+"""Levers on the reuse of data: tiles in shared memory and in registers, and conflicts between banks."""
+
+from __future__ import annotations
+
+import math
+
+from ncu_tools.advice.levers.lever import MEMORY_WAITS, SHARED_WAITS, Pulled, keeps, lever, nothing, share, waits_keep
+from ncu_tools.advice.situation.constants import constants
+from ncu_tools.advice.situation.kernel_situation import Situation
+from ncu_tools.advice.situation.model import Effect, Left
+
+
+@lever("tile-shared-memory")
+def tile_shared_memory(one: Situation) -> Pulled | None:
+    """Data that threads of a block read more than once from L1 or L2."""
+    told = constants()["tile_shared"]
+    if one.uses_tensor_cores and one.uses_shared_memory:
+        return None
+    hit, reuse = one.get("l1_hit"), one.reuses
+    evidence = [
+        one.told("hits in L1", hit, "fraction", "l1_hit"),
+        one.told("reads of a sector for each from the level behind", reuse, "", "sectors_asked_of_l2", "l2_hit"),
+    ]
+    evidence = [each for each in evidence if not math.isnan(each.value)]
+    if one.busy("dram") > told["dram_at_roof"]:
+        return nothing("DRAM is at its roof: nothing is read twice from it", *evidence)
+    is_seen = (
+        hit > told["least_l1_hit"] or reuse > told["least_reuse"] or (one.is_product and not one.uses_shared_memory)
+    )
+    if one.exchanges_in_global_memory:
+        barrier = one.told("time that a warp waits at barriers", one.kernel.stalled("barrier"), "fraction", "stalls")
+        waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), told["exchanged"])
+        return Pulled(Effect({"l2": Left(*told["l2"]), "xbar": Left(*told["l2"])}, waits), [barrier, *evidence])
+    if math.isnan(hit) and math.isnan(reuse):
+        is_seen = is_seen or (one.busy("l1") > 0.4 and one.busy("dram") < 0.3)
+        if not is_seen and not one.kernel.busy:
+            return Pulled(Effect({}, Left(*told["unknown"])), evidence, is_guess=True)
+    if not is_seen:
+        return nothing("no data is seen to be read twice", *evidence)
+    l2 = Left(*told["l2_again" if one.uses_shared_memory else "l2"])
+    l1 = Left(*told["l1"])
+    waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), told["waiting"])
+    return Pulled(Effect({"l2": l2, "xbar": l2, "dram": l2, "l1": l1, "lsu": l1}, waits), evidence)
+
+
+@lever("tile-registers")
+def tile_registers(one: Situation) -> Pulled | None:
+    """Products that load an operand for every few multiplications."""
+    told = constants()["tile_registers"]
+    if not (one.is_product or one.looks_like_a_product):
+        return None
+    loads = one.loads_per_fma
+    evidence = one.told("loads for each multiply-add", loads, "", "load_requests", "shared_loads", "ffma")
+    if one.uses_tensor_cores:
+        return Pulled(Effect({}, Left(0.7, 0.9, 1.1)), [evidence])
+    loads = told["unknown_loads"] if math.isnan(loads) else loads
+    after = zip(told["most"], told["loads_per_fma"], told["least"], strict=True)
+    best, middle, worst = (max(least, min(most, loads / aim)) for most, aim, least in after)
+    outputs = (best, middle, worst)
+    fma = 0.25 if math.isnan(one.fma_share) else one.fma_share
+    issue = Left(*(fma + share(1 - fma) * (1 - told["issue_of_loads"] * (1 - 1 / many)) for many in outputs))
+    memory = Left(*(1 / many for many in outputs))
+    waits = waits_keep(one.waits(*MEMORY_WAITS, *SHARED_WAITS, "barrier"), memory)
+    work = {
+        **dict.fromkeys(("l1", "lsu", "l2", "xbar"), memory),
+        "dram": Left(1 / best, 0.7, 1.0),
+        "issue": issue,
+        "alu": issue,
+    }
+    return Pulled(Effect(work, waits), [evidence], uses_code=one.code is not None)
+
+
+@lever("pad-shared-memory")
+def pad_shared_memory(one: Situation) -> Pulled | None:
+    """Shared-memory accesses that conflict in their banks."""
+    told = constants()["conflicts"]
+    added, metrics = one.conflict_share
+    if math.isnan(added):
+        return None
+    evidence = one.told("passes over shared memory that conflicts add", added, "fraction", *metrics)
+    if added < told["least"]:
+        return nothing("few accesses conflict", evidence)
+    if one.blocks_per_sm < 1 and one.get("conflicts") >= 0:
+        excess, cycles = one.get("conflicts"), one.get("cycles")
+        cycles = one.kernel.time_ns * 1e-9 * one.get("sm_clock_hz", told["clock_hz"]) if math.isnan(cycles) else cycles
+        busy = share(excess / max(1.0, one.get("blocks")) / cycles)
+        return Pulled(Effect(time=keeps(busy, told["few_blocks"])), [evidence])
+    of_l1 = one.get("shared_busy") / one.busy("l1") if one.busy("l1") > 0 else math.nan
+    of_l1 = told["unknown_of_l1"] if math.isnan(of_l1) else min(1.0, of_l1)
+    stalled = one.waits(*SHARED_WAITS) if one.has_stalls else min(0.3, one.get("shared_busy", 0.3))
+    removed = [added * part for part in told["removed"]]
+    waits = waits_keep(stalled, [1 - part for part in removed])
+    return Pulled(Effect({"l1": Left(*(1 - part * of_l1 for part in removed))}, waits), [evidence])

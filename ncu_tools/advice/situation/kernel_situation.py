@@ -1,0 +1,378 @@
+"""A kernel as levers see it: its counters and its code, and the quantities that follow from both."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ncu_tools.advice.situation.code_facts import CodeFacts
+from ncu_tools.advice.situation.constants import constants
+from ncu_tools.advice.situation.measured import MeasuredKernel
+from ncu_tools.advice.situation.utilisation import resources
+from ncu_tools.kernels.names.categories import category_of
+
+NAN = math.nan
+SECTOR = 32.0
+WARP = 32.0
+GEMM_LIKE = re.compile(
+    r"gemm|matmul|mat_?mul|\bmm_|_mm\b|mmul|matrix_?mult|mult_?matri|dot_?product_matrix", re.IGNORECASE
+)
+FROM_LIBRARIES = re.compile(
+    r"cutlass|cublas|cudnn|xmma|sm\d\d_|ampere_|volta_|turing_|hopper_|maxwell_|nvjet|flash|cub::|thrust|at::native|at_cuda_detail|^(range|graph)$",
+    re.IGNORECASE,
+)
+
+
+REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
+ON_TENSOR_CORES = re.compile(
+    r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma|nvjet|flash|fmha", re.IGNORECASE
+)
+IN_LIBRARIES = re.compile(
+    r"reduce|reduction|scan|prefix|sort|histogram|softmax|layer_?norm|attention|conv", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class LeverEvidence:
+    """One number that a lever stands on: what it is, its value and unit, and the metrics it comes from."""
+
+    quantity: str
+    value: float
+    unit: str
+    metrics: Sequence[str]
+
+
+@dataclass
+class Situation:
+    """One kernel; every quantity is NaN where neither counters nor code tell it."""
+
+    kernel: MeasuredKernel
+    code: CodeFacts | None = None
+
+    def get(self, name: str, otherwise: float = NAN) -> float:
+        """A counter's quantity by name."""
+        return self.kernel.get(name, otherwise)
+
+    def busy(self, name: str) -> float:
+        """The share of the time that a resource is busy; NaN if unknown."""
+        return self.kernel.busy.get(name, NAN)
+
+    def told(self, title: str, value: float, unit: str, *names: str) -> LeverEvidence:
+        """A number as evidence, with the metrics behind the quantities and resources of these names."""
+        behind = [metric for name in names for metric in self.kernel.metrics.get(name, ())]
+        return LeverEvidence(title, value, unit, list(dict.fromkeys(behind)))
+
+    @property
+    def bound_title(self) -> str:
+        """The name of the busiest resource."""
+        return str(resources()[self.kernel.bound[0]]["title"]) if self.kernel.busy else ""
+
+    @cached_property
+    def bound(self) -> float:
+        """The share of the time that the busiest resource is busy; NaN if none is known."""
+        return self.kernel.bound[1] if self.kernel.busy else NAN
+
+    # ------------------------------------------------------------------------------------------------- parallelism
+
+    @cached_property
+    def blocks_per_sm(self) -> float:
+        """Blocks of the grid for each SM."""
+        return self.get("blocks_per_sm")
+
+    @cached_property
+    def threads(self) -> float:
+        """Threads of a block."""
+        return self.get("threads")
+
+    @cached_property
+    def warps_per_scheduler(self) -> float:
+        """Warps that are active on a scheduler, of four on an SM."""
+        direct = self.get("warps_per_sm")
+        if math.isnan(direct):
+            direct = self.get("achieved") * self.get("most_warps", 48.0)
+        return direct / 4.0
+
+    @cached_property
+    def cycles_per_instruction(self) -> float:
+        """Cycles between two instructions of a warp, while it is on an SM."""
+        known = self.get("latency")
+        rate = self.issue_rate if self.issue_rate > 0 else self.busy("sm")
+        return known if not math.isnan(known) else self.warps_per_scheduler / rate if rate > 0 else NAN
+
+    @cached_property
+    def issue_rate(self) -> float:
+        """Instructions that a scheduler issues in a cycle."""
+        known = self.get("issue_per_cycle")
+        return known if not math.isnan(known) else self.busy("issue")
+
+    def waits(self, *reasons: str) -> float:
+        """The share of a warp's time in these stalls; a default where no stall was collected."""
+        found = self.kernel.stalled(*reasons)
+        return constants()["model"]["waits_unknown"] if math.isnan(found) else found
+
+    @property
+    def has_stalls(self) -> bool:
+        """True if stalls were collected."""
+        return bool(self.kernel.stalls)
+
+    # ----------------------------------------------------------------------------------------------- global memory
+
+    @cached_property
+    def load_width(self) -> float:
+        """Bytes per thread of global loads: by the code, else by bytes and requests."""
+        return self.code.width("LDG") if self.code is not None else NAN
+
+    @cached_property
+    def store_width(self) -> float:
+        """Bytes per thread of global stores."""
+        return self.code.width("STG") if self.code is not None else NAN
+
+    def sectors_per(self, access: str) -> float:
+        """Sectors per request of global loads or stores."""
+        direct = self.get(f"sectors_per_{access}")
+        requests = self.get(f"{access}_requests")
+        return self.get(f"{access}_sectors") / requests if requests > 0 else direct
+
+    @cached_property
+    def excess(self) -> tuple[float, tuple[str, ...]]:
+        """Sectors of global memory over those that coalesced accesses would need, and what says so; NaN if unknown."""
+        theoretical, ideal = self.get("theoretical_sectors"), self.get("ideal_sectors")
+        if math.isnan(ideal):
+            ideal = theoretical - self.get("excessive_sectors")
+        if theoretical > 0 and ideal > 0:
+            return theoretical / ideal, ("theoretical_sectors", "ideal_sectors", "excessive_sectors")
+        by_rule = self.get("excessive_sectors by rule")
+        if 0 < by_rule < 1:
+            return 1 / (1 - by_rule), ()
+        found = [
+            one for one in (self._excess_of("load", self.load_width), self._excess_of("store", self.store_width)) if one
+        ]
+        if found:
+            whole = sum(sectors for _, sectors in found)
+            least = sum(sectors / ratio for ratio, sectors in found)
+            return whole / least if least else NAN, (
+                "load_sectors",
+                "load_requests",
+                "store_sectors",
+                "sectors_per_load",
+                "used_load_bytes",
+            )
+        return self._excess_by_passes
+
+    def _excess_of(self, access: str, width: float) -> tuple[float, float] | None:
+        """The excess of loads or stores and their sectors."""
+        used, per_request = self.get(f"used_{access}_bytes"), self.sectors_per(access)
+        sectors = self.get(f"{access}_sectors", per_request if not math.isnan(per_request) else 1.0)
+        if used > 0:
+            return max(1.0, SECTOR / used), max(sectors, 1e-9)
+        if math.isnan(per_request) or per_request <= 0:
+            return None
+        if not math.isnan(width):
+            return max(1.0, per_request / max(width, 1.0)), max(sectors, 1e-9)
+        if per_request > 16.5:
+            return per_request / 4.0, max(sectors, 1e-9)
+        is_wide = any(abs(per_request - one) < 0.02 * one for one in (8.0, 16.0)) or per_request <= 4.2
+        return (1.0 if is_wide else per_request / 4.0), max(sectors, 1e-9)
+
+    @cached_property
+    def _excess_by_passes(self) -> tuple[float, tuple[str, ...]]:
+        """The passes over L1 for a request, where shared memory adds none; two requests are one pass."""
+        passes, requests = self.kernel.busy.get("l1", NAN), self.get("requests_busy")
+        wavefronts, shared = self.get("wavefronts_busy"), self.get("shared_busy")
+        if wavefronts > 0 and requests > 0 and not shared > 0.3 * wavefronts and not self.uses_shared_memory:
+            ratio = wavefronts / (requests / 2)
+            if ratio > constants()["coalesce"]["passes_per_request"]:
+                return ratio, ("wavefronts_busy", "requests_busy")
+            return NAN, ()
+        sm = self.kernel.busy.get("sm", NAN)
+        if math.isnan(requests) and passes > 0.3 and 0 < sm < 0.5 and "issue" not in self.kernel.busy:
+            ratio = passes / (4 * 0.35 * sm)
+            if ratio > 2 * constants()["coalesce"]["passes_per_request"]:
+                return ratio, ("l1", "sm")
+        return NAN, ()
+
+    @cached_property
+    def access_width(self) -> tuple[float, bool]:
+        """Bytes of a thread's global accesses, by code or sectors of coalesced loads; and whether they are known."""
+        for known in (self.load_width, self.store_width):
+            if not math.isnan(known):
+                return known, True
+        sectors = self.sectors_per("load")
+        if 0 < sectors <= 16.5 and not self.excess[0] > constants()["widen"]["most_excess"]:
+            return min(16.0, max(4.0, sectors)), True
+        return constants()["widen"]["unknown"], False
+
+    @cached_property
+    def memory_instructions(self) -> float:
+        """Loads and stores of global memory, of all instructions; a guess where neither code nor counters tell."""
+        if self.code is not None:
+            return self.code.of(r"(LDG|STG|LD|ST)\b")
+        requests, whole = self.get("load_requests", 0.0) + self.get("store_requests", 0.0), self.get("instructions")
+        if requests > 0 and whole > 0:
+            return min(0.5, requests / whole)
+        lsu, issue = self.busy("lsu"), self.busy("issue")
+        return min(0.4, lsu / (4 * issue)) if issue > 0 and lsu > 0 else 0.15
+
+    @cached_property
+    def local_share(self) -> float:
+        """Instructions on local memory, of all; NaN if unknown."""
+        if self.code is not None:
+            return self.code.of(r"(LDL|STL)\b")
+        local, whole = self.get("local_loads") + self.get("local_stores"), self.get("instructions")
+        return local / whole if whole > 0 else NAN
+
+    @cached_property
+    def conflict_share(self) -> tuple[float, tuple[str, ...]]:
+        """The share of the passes over shared memory that conflicts add, and what says so; NaN if unknown."""
+        ideal, whole, conflicts = (
+            self.get(name) for name in ("shared_wavefronts_ideal", "shared_wavefronts", "conflicts")
+        )
+        if whole > 0 and not math.isnan(ideal):
+            return max(0.0, 1 - ideal / whole), ("shared_wavefronts_ideal", "shared_wavefronts")
+        if conflicts >= 0 and whole > 0:
+            return min(1.0, conflicts / whole), ("conflicts", "shared_wavefronts")
+        accesses = self.get("shared_loads", 0.0) + self.get("shared_stores", 0.0)
+        if conflicts > 0 and accesses > 0:
+            return conflicts / (conflicts + accesses), ("conflicts", "shared_loads", "shared_stores")
+        return self.get("conflicts by rule"), ()
+
+    @cached_property
+    def dram_excess(self) -> float:
+        """DRAM bytes over those that the ideal sectors hold; NaN if unknown."""
+        ideal, moved = self.get("ideal_sectors"), self.get("dram_bytes")
+        if math.isnan(ideal):
+            ideal = self.get("theoretical_sectors") - self.get("excessive_sectors")
+        return moved / (ideal * SECTOR) if ideal > 0 else NAN
+
+    # ------------------------------------------------------------------------------------------------------- shape
+
+    @cached_property
+    def fma_share(self) -> float:
+        """FP32 multiplications with addition, of all instructions; NaN if unknown."""
+        if self.code is not None:
+            return self.code.of(r"FFMA")
+        return self.get("ffma") / (self.get("instructions") * WARP)
+
+    @cached_property
+    def loads_per_fma(self) -> float:
+        """Loads from global and shared memory for each FMA; NaN if unknown."""
+        if self.code is not None:
+            fmas = self.code.count(r"FFMA|HFMA2|DFMA|IMAD(?!\.MOV)(?!\.SHL)(?!\.IADD)(?!\.WIDE)(?!\.X)")
+            return self.code.count(r"LDG|LDS|LD\b|LDSM") / fmas if fmas else NAN
+        loads = self.get("load_requests", 0.0) + self.get("shared_loads", 0.0)
+        if loads > 0 and self.get("ffma") > 0:
+            return loads / (self.get("ffma") / WARP)
+        fma, lsu = self.busy("fma"), self.busy("lsu")
+        return lsu / (4.0 * fma) if fma > 0.02 else NAN
+
+    @cached_property
+    def slow_share(self) -> float:
+        """Instructions that belong to divisions and roots in full precision, of all; 0 without code."""
+        if self.code is None:
+            return 0.0
+        told = constants()["fast_math"]
+        of_double = told["of_double"] * self.code.of(r"MUFU\.(RCP64H|RSQ64H)")
+        return min(1.0, float(told["of_division"] * self.code.of("FCHK") + of_double))
+
+    @cached_property
+    def contractible(self) -> float:
+        """Instructions that go where multiplications and additions become multiply-adds, of all; NaN if unknown."""
+        if self.code is not None:
+            pairs = ((self.code.of("FADD"), self.code.of("FMUL")), (self.code.of("DADD"), self.code.of("DMUL")))
+            return 0.5 * sum(map(min, pairs))
+        whole, found = self.get("instructions") * WARP, []
+        for add, multiply, both in (("fadd", "fmul", "ffma"), ("dadd", "dmul", "dfma")):
+            for behind in ("", "_rate"):
+                counts = [self.get(f"{name}{behind}") for name in (add, multiply, both)]
+                of = whole if not behind and whole > 0 else sum(counts)
+                if of > 0:
+                    found.append(0.5 * min(counts[:2]) / of)
+        return max(found, default=NAN)
+
+    @cached_property
+    def is_bound_by_accesses(self) -> bool:
+        """True if loads and stores are what the SMs and the memory system are both busy with: their throughputs agree.
+
+        The LSU pipe is a part of both, and of no other resource of which only the throughput was collected.
+        """
+        sm, memory = self.busy("sm"), self.busy("memory")
+        return sm > 0.6 and abs(sm - memory) < 0.02
+
+    @cached_property
+    def looks_like_a_product(self) -> bool:
+        """True if multiplications load what others load too, and neither DRAM nor L2 is what they wait for."""
+        if self.busy("dram") > 0.4 or self.busy("l2") > 0.7 or not self.bound >= 0.3:
+            return False
+        if math.isnan(self.busy("lsu")) and self.is_bound_by_accesses:
+            return True
+        if not math.isnan(self.fma_share):
+            return self.fma_share > 0.12 and (self.get("l1_hit") > 0.5 or self.reuses > 2.5 or self.uses_shared_memory)
+        return self.busy("fma") > 0.05 and (
+            self.busy("lsu") > 0.3 or (self.busy("fma") > 0.2 and self.busy("l1") > 0.3)
+        )
+
+    @cached_property
+    def is_in_libraries(self) -> bool:
+        """True for a kernel whose name is that of what CUB, cuBLAS or cuDNN have."""
+        return bool(IN_LIBRARIES.search(self.kernel.name))
+
+    @cached_property
+    def uses_tensor_cores(self) -> bool:
+        """True if tensor cores do some of the work."""
+        if self.code is not None:
+            return self.code.of(r"[HIBDQO]MMA|[HIQB]GMMA|UTC.?MMA") > 0.002
+        if ON_TENSOR_CORES.search(self.kernel.name):
+            return True
+        return self.get("tensor_flops", 0.0) > 0 or self.busy("tensor") > 0.25
+
+    @cached_property
+    def is_product(self) -> bool:
+        """True for a product of matrices: by its name, or by multiplications that load what others load too."""
+        return bool(GEMM_LIKE.search(self.kernel.name)) or category_of(self.kernel.name) in ("GEMM", "convolution")
+
+    @cached_property
+    def is_gemm(self) -> bool:
+        """True for a product of two matrices, by its name."""
+        return bool(GEMM_LIKE.search(self.kernel.name)) or category_of(self.kernel.name) == "GEMM"
+
+    @cached_property
+    def reuses(self) -> float:
+        """How many times data is read from L1 or L2 for each time from the level behind it; NaN if unknown."""
+        asked, missed = self.get("sectors_asked_of_l2"), self.get("dram_read_bytes") / SECTOR
+        hit = self.get("l1_hit")
+        by_l2 = asked / missed if missed > 0 and asked > 0 else 1 / max(1 - self.get("l2_hit"), 0.02)
+        by_l1 = 1 / max(1 - hit, 0.02) if not math.isnan(hit) else 1.0
+        return max(by_l1, by_l2) if not math.isnan(by_l2) else by_l1 if not math.isnan(hit) else NAN
+
+    @cached_property
+    def exchanges_in_global_memory(self) -> bool:
+        """True if threads wait at barriers though shared memory is not used: they pass values through global memory."""
+        if self.code is not None:
+            uses = self.code.of(r"(LDS|STS|LDSM|LDGSTS|ATOMS)\b") > 0
+        else:
+            uses = self.get("shared_loads") != 0 or self.get("shared_stores", 0.0) > 0
+        return not uses and self.kernel.stalled("barrier") > constants()["tile_shared"]["least_at_barriers"]
+
+    @cached_property
+    def is_reduction(self) -> bool:
+        """True for a sum or the like over a block, by its name."""
+        return bool(REDUCTION.search(self.kernel.name))
+
+    @cached_property
+    def is_from_a_library(self) -> bool:
+        """True for kernels that users do not write."""
+        return bool(FROM_LIBRARIES.search(self.kernel.name))
+
+    @cached_property
+    def uses_shared_memory(self) -> bool:
+        """True if the kernel works with shared memory."""
+        if self.code is not None:
+            return self.code.of(r"LDS|STS|LDSM|LDGSTS") > 0.005
+        return (
+            self.get("shared_loads", 0.0) > 0
+            or self.get("shared_wavefronts", 0.0) > 0.02 * self.get("instructions", NAN)
+            or self.get("shared_per_block", 0.0) > 1100
+        )

@@ -1,0 +1,76 @@
+"""Launches grouped by kernel, and means of metrics over each group."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.metric_forms import MetricsInAnyForm
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.ceilings.launch_devices import device_titles
+
+SIZES_APART, TIMES_APART = 1.1, 1.6
+"""Launches of one name and block are apart where their blocks, or their times, differ by more than such a factor."""
+
+Groups = npt.NDArray[np.int64]
+
+
+def grouped(launches: pa.Table) -> Groups:
+    """The group of each launch, numbered from 0: one per name, device, block, and about the same grid and time.
+
+    A kernel that is called with the same grid but different work, whose times fall into groups far apart, has a group
+    for each: advice on one of them is none on another.
+    """
+    names, _ = tables.codes(launches, "kernel_name")
+    grids, shapes = tables.list_codes(launches, "grid")
+    sizes = np.array([float(np.prod(shape)) if shape else 1.0 for shape in shapes])[grids]
+    keys = np.stack([names.astype(np.int64), tables.list_codes(launches, "block")[0], device_titles(launches)[0]], 1)
+    groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    groups = _split(groups, np.maximum(sizes, 1.0), SIZES_APART)
+    groups = _split(groups, tables.floats(launches, "duration_ns"), TIMES_APART)
+    return np.unique(groups, return_inverse=True)[1].reshape(-1)
+
+
+def _split(groups: Groups, values: Floats, apart: float) -> Groups:
+    """Groups with a new one wherever a value is more than `apart` times the next smaller one of its group."""
+    order = np.lexsort((values, groups))
+    begins = (np.diff(groups[order]) != 0) | (np.diff(np.log(values[order])) > math.log(apart))
+    result = np.empty(len(values), np.int64)
+    result[order] = np.concatenate([[0], np.cumsum(begins)])
+    return result
+
+
+class KernelMeans:
+    """KernelMeans of metrics by group, weighted by the time of the launches that have them; NaN where none has."""
+
+    def __init__(self, launches: pa.Table, groups: Groups) -> None:
+        self.table, self.groups, self.count = launches, groups, int(groups.max()) + 1
+        self.metrics = MetricsInAnyForm(launches)
+        self.launches = tables.launch_counts(launches)
+        self.times = tables.floats(launches, "duration_ns") * self.launches
+
+    def of(self, metric: str) -> Floats:
+        """A metric, in any form that the report has it."""
+        return self.mean(self.metrics.floats(metric)) if self.metrics.behind(metric) else tables.unknown(self.count)
+
+    def column(self, name: str) -> Floats:
+        """A column of the contract."""
+        return self.mean(tables.floats(self.table, name))
+
+    def mean(self, values: Floats) -> Floats:
+        """The mean of a value per launch."""
+        known = ~np.isnan(values)
+        if not known.any():
+            return tables.unknown(self.count)
+        weights = np.where(known, self.times, 0.0)
+        sums = self.total(np.where(known, values, 0.0) * weights)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(sums / self.total(weights), np.float64)
+
+    def total(self, values: Floats) -> Floats:
+        """The sum of a value per launch."""
+        return np.bincount(self.groups, values, self.count).astype(np.float64, copy=False)

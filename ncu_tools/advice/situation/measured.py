@@ -1,0 +1,155 @@
+"""What a run's counters say of each of its kernels: quantities, how busy resources are, and what warps wait for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.advice.situation.means import KernelMeans, grouped
+from ncu_tools.advice.situation.utilisation import Sources, busy_shares, stall_shares
+from ncu_tools.kernels.diagnosis.rule_texts import printed_numbers
+from ncu_tools.kernels.diagnosis.sums import launch_quantities
+
+
+@dataclass
+class MeasuredKernel:
+    """One kernel at one block and about one grid: launches that did not fail, mean time in ns, and its numbers.
+
+    `numbers` are quantities by name, `busy` the share of the time that a resource is busy on the SMs that have work
+    (0 to 1), `stalls` the share of a warp's time by reason. What was not collected is missing from all three.
+    `metrics` are those that a quantity, a resource or "stalls" comes from.
+    """
+
+    name: str
+    device: str | None
+    capability: str
+    grid: tuple[int, ...] | None
+    block: tuple[int, ...] | None
+    launches: int
+    time_ns: float
+    numbers: dict[str, float] = field(default_factory=dict)
+    busy: dict[str, float] = field(default_factory=dict)
+    stalls: dict[str, float] = field(default_factory=dict)
+    metrics: Sources = field(default_factory=dict)
+
+    @property
+    def total_ns(self) -> float:
+        """The time of all launches."""
+        return self.time_ns * self.launches
+
+    def get(self, name: str, otherwise: float = math.nan) -> float:
+        """A quantity by name; `otherwise` where it is not known."""
+        return self.numbers.get(name, otherwise)
+
+    @cached_property
+    def bound(self) -> tuple[str, float]:
+        """The busiest resource and its share of the time; ("", 0) where none is known."""
+        return max(self.busy.items(), key=lambda item: item[1], default=("", 0.0))
+
+    def stalled(self, *reasons: str) -> float:
+        """The share of a warp's time in these stalls together; NaN where no stall was collected."""
+        return min(1.0, sum(self.stalls.get(one, 0.0) for one in reasons)) if self.stalls else math.nan
+
+
+def measured_kernels(launches: pa.Table) -> list[MeasuredKernel]:
+    """Every kernel of the launches, the one with most time first. Launches that failed or have no time are left out."""
+    ran = (tables.or_zero(tables.floats(launches, "failed")) == 0) & (tables.floats(launches, "duration_ns") > 0)
+    launches = launches if ran.all() else arrays.kept(launches, ran)
+    if not len(launches):
+        return []
+    means = KernelMeans(launches, grouped(launches))
+    kernels = _described(launches, means)
+    _fill(means, kernels)
+    return sorted(kernels, key=lambda one: -one.total_ns)
+
+
+def _described(launches: pa.Table, means: KernelMeans) -> list[MeasuredKernel]:
+    """The kernels of the groups, each as its first launch names it."""
+    firsts = np.unique(means.groups, return_index=True)[1].tolist()
+    texts = {name: tables.words(launches, name) for name in ("kernel_name", "device_name", "compute_capability")}
+    shapes = {name: tables.list_codes(launches, name) for name in ("grid", "block")}
+    counts, times = means.total(means.launches).tolist(), means.total(means.times).tolist()
+    return [
+        MeasuredKernel(
+            name=texts["kernel_name"][first] or "?",
+            device=texts["device_name"][first],
+            capability=texts["compute_capability"][first] or "",
+            grid=shapes["grid"][1][shapes["grid"][0][first]],
+            block=shapes["block"][1][shapes["block"][0][first]],
+            launches=max(1, round(count)),
+            time_ns=time / max(1, round(count)),
+        )
+        for first, count, time in zip(firsts, counts, times, strict=True)
+    ]
+
+
+def _fill(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
+    """Give the kernels their quantities, shares of resources, and stalls."""
+    numbers, sources = _numbers(means)
+    busy, of_resources = busy_shares(means, numbers)
+    stalls, of_stalls = stall_shares(means)
+    for place, kernel in enumerate(kernels):
+        kernel.numbers, kernel.busy, kernel.stalls = (_known(found, place) for found in (numbers, busy, stalls))
+        kernel.metrics = {**sources, **of_resources, "stalls": of_stalls}
+
+
+def _known(found: Mapping[str, Floats], place: int) -> dict[str, float]:
+    """The values of one kernel that are known."""
+    return {name: float(values[place]) for name, values in found.items() if not math.isnan(values[place])}
+
+
+# ------------------------------------------------------------------------------------------------------- quantities
+
+
+@cache
+def quantities() -> Mapping[str, Mapping[str, Any]]:
+    """Quantity -> its title, unit and metrics (`quantities.toml`)."""
+    return table_beside(__file__, "quantities")
+
+
+COLUMNS = (
+    "dram_bytes", "dram_read_bytes", "l2_bytes", "sm_clock_hz", "tensor_flops", "peak_dram_bytes", "peak_l2_bytes",
+    "peak_flops_fp64", "flops_fp64",
+)  # fmt: skip
+"""Columns of the table of launches that are quantities under their own names."""
+
+
+def _numbers(means: KernelMeans) -> tuple[dict[str, Floats], dict[str, tuple[str, ...]]]:
+    found: dict[str, Floats] = {}
+    sources: dict[str, tuple[str, ...]] = {}
+    for name, told in quantities().items():
+        for metric, factor in zip(told["metrics"], told.get("factors", [1.0] * len(told["metrics"])), strict=True):
+            if means.metrics.behind(metric) and not np.isnan(values := means.of(metric)).all():
+                found[name], sources[name] = values * factor, means.metrics.behind(metric)
+                break
+    for name in COLUMNS:
+        found[name], sources[name] = means.column(name), (name,)
+    by_rules = printed_numbers(means.table)
+    for name, values in launch_quantities(means.table, by_rules).items():
+        found[name] = means.mean(values)
+    for name, values in by_rules.items():
+        found[f"{name} by rule"] = means.mean(values)
+    sources |= LAUNCH_SOURCES
+    return found, sources
+
+
+LAUNCH_SOURCES: dict[str, tuple[str, ...]] = {
+    "blocks": ("launch__grid_size",),
+    "threads": ("launch__block_size",),
+    "waves": ("launch__waves_per_multiprocessor",),
+    "sm_count": ("device__attribute_multiprocessor_count",),
+    "idle": ("sm__cycles_active.avg", "gpc__cycles_elapsed.max"),
+    "slice_busy": ("lts__cycles_active.max",),
+    "slice_mean": ("lts__cycles_active.avg",),
+    "launch_ns": ("gpu__time_duration.sum",),
+}
+"""Quantity of `launch_quantities` -> the metrics that it mostly comes from."""
