@@ -31,6 +31,7 @@ COMMANDS = {
     "parse": "Any report -> launches.parquet; counts joined with times.",
     "hotspots": "Which kernels or layers take the time, and what bounds each.",
     "kernel": "One kernel seen whole: its limits, occupancy, stalls, verdict.",
+    "advise": "What can be done about kernels, and what it will bring.",
     "source": "Inside a kernel: its hottest lines, and what they wait for.",
     "timeline": "Where a step's time goes, gaps by cause, and the slowest rank.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",

@@ -35,6 +35,7 @@ TAKE_REPORTS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
     "kernel": lambda report, folder: [
         [str(report), *more] for more in ([], ["--format", "json"], ["--part", "samples"])
     ],
+    "advise": lambda report, folder: [[str(report)], [str(report), "--format", "json"]],
     "source": lambda report, folder: [[str(report)], [str(report), "--view", "sass"]],
     "timeline": lambda report, folder: [[str(report), "--by", "kernel"]],
     "query": lambda report, folder: [[str(report), "SELECT count(*) FROM launches"]],

@@ -14,7 +14,8 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_tools.report.columns.column import Column
 
 SUBJECTS = {
-    "kernels": "Kernels and layers", "inside": "Inside a kernel", "timelines": "Timelines", "points": "Measured points",
+    "kernels": "Kernels and layers", "advice": "Advice",
+    "inside": "Inside a kernel", "timelines": "Timelines", "points": "Measured points",
     "works": "Work by formulas", "tools": "Tools",
 }  # fmt: skip
 """File of the registry -> what its columns are of."""

@@ -1,0 +1,246 @@
+"""ncu-bench advise: what can be done about the time of a run's kernels, and what it will bring."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ncu_tools.cli.option_kinds.selection_options import selection_options
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    echo_head,
+    echo_notes,
+    format_option,
+    hidden_rows,
+    progress,
+    rows_shown,
+    show,
+    terminal_width,
+    top_option,
+)
+from ncu_tools.report.columns.registry import column, columns
+from ncu_tools.report.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from ncu_parsers.sources.sources import Source
+
+    from ncu_tools.advice.advise import Advice
+    from ncu_tools.runs.run import Run
+    from ncu_tools.runs.selection import Selection
+
+LEVERS_SHOWN = 8
+SILENT_SHOWN = 5
+WIDEST = 100
+COLUMNS = columns(
+    "kernel lever advice.title saves_share saves_low saves_high saves_ns saves_low_ns saves_high_ns share_of_run "
+    "advice.evidence remedy advice.basis advice.confidence kernel_time_ns launches time_share advice.grid advice.block "
+    "limits_next advice.roof advice.reason advice.says is_apart nothing advice.command kernel_id device"
+)
+SHOWN = (
+    *columns("kernel"), column("advice.title", kind="text"),
+    *columns("saves_share saves_low saves_high saves_ns share_of_run remedy"),
+)  # fmt: skip
+OF_INSTRUCTIONS = frozenset({"inst_executed", "samples", "l2_sectors", "avg_threads"})
+
+Row = dict[str, Any]
+
+
+def _lever_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What --explain takes, for tab completion."""
+    from ncu_tools.advice.levers.all_levers import LEVERS
+
+    return [name for name in LEVERS if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("run", required=False)
+@top_option("levers", LEVERS_SHOWN)
+@click.option(
+    "--explain", metavar="LEVER", shell_complete=_lever_names,
+    help="Explain a lever: what to do, its model, numbers and source, and how often it was right.",
+)  # fmt: skip
+@selection_options
+@format_option
+def command(run: str | None, top: int | None, explain: str | None, output_format: str, only: Selection | None) -> None:
+    """Say what can be done about the time of a run's kernels, and what it will bring.
+
+    RUN is a report, or what parse or profile made of one. Levers are ranked by the time that they save; each has an
+    interval, the numbers that it stands on, and what to do. Those that change the numerics, replace a kernel or join it
+    with others stand behind. Intervals are as wide as such predictions were off on known optimisation histories. JSON
+    has every lever that was looked at, also those that bring nothing, with the reason.
+
+    \b
+    Example:
+      ncu-bench advise report.ncu-rep
+      ncu-bench advise report.ncu-rep --kernel softmax --top 3
+      ncu-bench advise --explain coalesce
+    """
+    from ncu_launch.errors import WrongUsage
+
+    if explain is not None:
+        _explain(explain)
+    if run is None:
+        if explain is not None:
+            return
+        raise WrongUsage("advise needs a run.", "No report was named.", "ncu-bench advise REPORT.ncu-rep")
+    with progress("Reading") as reading:
+        loaded, advice = _advice_of(run, only, reading)
+    rows = _with_commands(_rows(advice, explain), run)
+    shown = rows_shown(top, output_format, LEVERS_SHOWN)
+    head = _head(run, loaded, only)
+    notes = [*advice.notes, *loaded.notes]
+    if output_format in MACHINE_FORMATS:
+        show(Table("advise", COLUMNS, rows[:shown], notes, _extra(advice)), output_format, head=head)
+        return
+    worth = [row for row in rows if row["lever"] is not None and row["is_worth_it"]]
+    notes = [*hidden_rows(len(worth), shown, "lever", "levers"), *notes]
+    if output_format == "markdown":
+        show(Table("advise", SHOWN, worth[:shown], notes), output_format, head=head)
+        return
+    _show_text(worth[:shown], [row for row in rows if row["reason"]], advice, head)
+    echo_notes(notes)
+
+
+# ---------------------------------------------------------------------------------------------------- kinds of runs
+
+
+def _advice_of(run: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Advice]:
+    """The run and the advice on it, by what kind of run it is."""
+    from ncu_tools.runs.selection import load_only
+
+    loaded = load_only(run, only, reading=reading)
+    return loaded, ADVISERS[_kind_of(loaded.table)](run, loaded, reading)
+
+
+def _kind_of(launches: pa.Table) -> str:
+    """ "counters" where ncu counted some launch, else "times"."""
+    from ncu_parsers.schema import tables
+
+    sources = {source or "" for source in tables.codes(launches, "source")[1]}
+    return "counters" if any(source.startswith("ncu") for source in sources) else "times"
+
+
+def _of_counters(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
+    """Levers of kernels that ncu counted, with the instructions that the run holds."""
+    from ncu_launch.errors import NcuBenchError
+
+    from ncu_tools.advice.advise import advise
+    from ncu_tools.kernels.source.inside_of_run import PER_INSTRUCTION, has_instructions
+    from ncu_tools.kernels.source.load_instructions import load_instructions
+
+    instructions, notes = None, list[str]()
+    names = [name for name in loaded.table.column_names if name in PER_INSTRUCTION]
+    try:
+        if has_instructions(run, names):
+            instructions = load_instructions(run, reading, OF_INSTRUCTIONS).table
+    except NcuBenchError as error:
+        notes.append(f"without the code of kernels: {error.what}")
+    advice = advise(loaded.table, instructions)
+    advice.notes += notes
+    return advice
+
+
+def _of_times(run: str, loaded: Run, reading: Callable[[Source], None]) -> Advice:
+    """What a timeline or a trace tells: times, and for each kernel that nothing was counted."""
+    from ncu_tools.advice.advise import without_counters
+
+    return without_counters(loaded.table)
+
+
+ADVISERS: dict[str, Callable[[str, Run, Callable[[Source], None]], Advice]] = {
+    "counters": _of_counters,
+    "times": _of_times,
+}
+"""Kind of a run -> what advises on it."""
+
+
+# ------------------------------------------------------------------------------------------------------------ output
+
+
+def _rows(advice: Advice, only: str | None) -> list[Row]:
+    from ncu_tools.advice.advise import rows_of
+
+    return [row for row in rows_of(advice) if only is None or row["lever"] == only]
+
+
+def _with_commands(rows: Sequence[Row], run: str) -> list[Row]:
+    """Rows with the command that shows more of each lever."""
+    from ncu_parsers.schema.tables import short_name
+
+    from ncu_tools.advice.levers.all_levers import told_of_levers
+
+    found = []
+    for row in rows:
+        word = re.search(r"[A-Za-z_]\w+", short_name(row["kernel"]))
+        name = shlex.quote(word[0] if word else re.escape(row["kernel"]))
+        pattern = told_of_levers()[row["lever"]]["next"] if row["lever"] else None
+        command = f"ncu-bench {pattern.format(run=shlex.quote(run), kernel=name)}" if pattern else None
+        found.append({**row, "command": command})
+    return found
+
+
+def _extra(advice: Advice) -> Row:
+    """The best two levers of each kernel that has two, together."""
+    from ncu_tools.kernels.names.kernel_ids import kernel_id
+
+    return {
+        "together": [
+            {
+                "kernel": one.kernel.name, "kernel_id": kernel_id(one.kernel.name), "levers": list(one.together.levers),
+                "saves_share": one.together.saves.middle, "saves_low": one.together.saves.low,
+                "saves_high": one.together.saves.high, "kernel_time_ns": one.kernel.time_ns,
+            }
+            for one in advice.kernels if one.together is not None
+        ]
+    }  # fmt: skip
+
+
+def _together(advice: Advice) -> list[str]:
+    """The sentence on two levers together, of the kernel with most time that has two."""
+    from ncu_parsers.schema.tables import short_name
+
+    one = next((one for one in advice.kernels if one.together is not None), None)
+    if one is None or one.together is None:
+        return []
+    low, middle, high = (100 * share for share in one.together.saves)
+    both, kernel = " and ".join(one.together.levers), short_name(one.kernel.name)
+    return [f"Together, {both} save {low:.0f} to {high:.0f} % of {kernel}, likely {middle:.0f} %: not their sum."]
+
+
+def _show_text(worth: Sequence[Row], silent: Sequence[Row], advice: Advice, head: Any) -> None:
+    from ncu_tools.cli.tables.advice.advice_text import advice_lines
+
+    width = min(terminal_width() or WIDEST, WIDEST)
+    echo_head(head, "text", widest=WIDEST)
+    lines = list(advice_lines(worth, silent[:SILENT_SHOWN], _together(advice), width))
+    click.echo("\n".join(lines[1:] if lines and not lines[0] else lines))
+
+
+def _head(run: str, loaded: Run, only: Selection | None) -> Any:
+    from ncu_tools.report.head import head_of
+
+    return head_of([run], loaded.table, loaded.notes, only=only.title if only is not None else "")
+
+
+def _explain(name: str) -> None:
+    """What a lever is. Raises `WrongUsage` for an unknown one."""
+    from ncu_launch.errors import WrongUsage, near_names
+
+    from ncu_tools.advice.intervals import KINDS, confidence
+    from ncu_tools.advice.levers.all_levers import LEVERS
+    from ncu_tools.cli.tables.advice.advice_text import lever_lines
+
+    if name not in LEVERS:
+        near = near_names(name, LEVERS)
+        raise WrongUsage(
+            f"There is no lever {name!r}.",
+            f"Levers are: {', '.join(LEVERS)}.",
+            f"Near: {', '.join(near)}" if near else "",
+        )
+    width = min(terminal_width() or WIDEST, WIDEST)
+    click.echo("\n".join(lever_lines(name, [(kind, confidence(kind)) for kind in KINDS], width)) + "\n")

@@ -1,0 +1,1 @@
+"""What `advise` shows: levers as text, and why kernels have none."""

@@ -1,0 +1,98 @@
+"""Advice as text: levers by the time that they save, those that stand apart, and kernels without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ncu_tools.advice.intervals import Confidence
+from ncu_tools.advice.levers.all_levers import told_of_levers
+from ncu_tools.cli.tables.part_text import hanging, paragraph
+from ncu_tools.kernels.names.distinct_names import distinct_names, fitted_names
+from ncu_tools.numbers.number_format import counted, digits, duration, percent
+from ncu_tools.report.table import printable
+
+Row = Mapping[str, Any]
+APART = "These change the numerics, replace the kernel, or join it with others:"
+LONGEST_NAME = 48
+MOST_NUMBERS = 3
+
+
+def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequence[str], width: int) -> Iterator[str]:
+    """The lines below the head: a paragraph for each lever, then the kernels on which none counts."""
+    names = _names([*levers, *silent])
+    kept = [row for row in levers if not row["is_apart"]]
+    apart = [row for row in levers if row["is_apart"]]
+    for place, row in enumerate(kept, 1):
+        yield from _lever(row, names, f"{place}.", width)
+    yield from _paragraphs(together, width)
+    if apart:
+        yield from ["", APART]
+        for place, row in enumerate(apart, len(kept) + 1):
+            yield from _lever(row, names, f"{place}.", width)
+    if silent:
+        yield from ["", "No lever counts on:"]
+        for row in silent:
+            share = f" ({percent(row['time_share'])} of the time)" if row["time_share"] is not None else ""
+            yield from hanging(f"  {names[row['kernel']]}{share}:", f"{row['reason']}; {row['says']}", width)
+
+
+def _names(rows: Sequence[Row]) -> dict[str, str]:
+    """Readable names of kernels, told apart."""
+    every = list(dict.fromkeys(row["kernel"] for row in rows))
+    read = distinct_names(every)
+    fitted = fitted_names([read[name] for name in every], LONGEST_NAME)
+    return {name: printable(fitted[read[name]]) for name in every}
+
+
+def _lever(row: Row, names: Mapping[str, str], number: str, width: int) -> Iterator[str]:
+    """A lever: what to do to which kernel, what it saves, the numbers that say so, and the command that shows more."""
+    numbers = "; ".join(map(number_of, row["evidence"][:MOST_NUMBERS]))
+    yield ""
+    yield from hanging(f"{number:>3}", f"{row['title']}: {names[row['kernel']]}{_of_run(row)}", width)
+    for text in (saves(row), numbers, row["remedy"]):
+        yield from hanging("   ", text, width) if text else ()
+    if row.get("command"):
+        yield f"     {row['command']}"
+
+
+def _of_run(row: Row) -> str:
+    launches = counted(row["launches"], "launch", "launches")
+    share = f", {percent(row['time_share'])} of the time" if row["time_share"] is not None else ""
+    return f" ({launches} of {duration(row['kernel_time_ns'])}{share})"
+
+
+def saves(row: Row) -> str:
+    """The saving of a lever: "saves 18 to 31 % of the kernel, 0.9 to 1.5 ms of the run"."""
+    low, middle, high = (100 * row[name] for name in ("saves_low", "saves_share", "saves_high"))
+    times = f"{duration(row['saves_low_ns'])} to {duration(row['saves_high_ns'])}"
+    return f"saves {low:.0f} to {high:.0f} % of the kernel, likely {middle:.0f} %: {times} of the run"
+
+
+def number_of(evidence: Mapping[str, Any]) -> str:
+    """A number that a lever stands on, with its unit."""
+    value, unit = evidence["value"], evidence["unit"]
+    shown = percent(value) if unit == "fraction" else f"{digits(value)} {unit}".rstrip()
+    return f"{evidence['quantity']}: {shown}"
+
+
+def _paragraphs(sentences: Sequence[str], width: int) -> Iterator[str]:
+    for sentence in sentences:
+        yield ""
+        yield from paragraph(sentence, width)
+
+
+def lever_lines(name: str, sure: Sequence[tuple[str, Confidence]], width: int) -> Iterator[str]:
+    """What --explain says of a lever: what to do, its model, its source, and how often such intervals held."""
+    told = told_of_levers()[name]
+    yield from paragraph(f"{name}: {told['title']}", width)
+    for title, text in (("what to do", told["remedy"]), ("model", told["model"]), ("source", told["source"])):
+        yield ""
+        yield from hanging(f"  {title}", text, width)
+    yield ""
+    for known, one in sure:
+        held = (
+            f"the real saving lay inside in {percent(one.held)} of {one.histories} changes by "
+            f"{counted(one.authors, 'author', 'authors')}"
+        )
+        yield from hanging(f"  with {known}", held, width)

@@ -1,0 +1,132 @@
+"""The command: its rows and keys, its text in narrow and wide terminals, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SAMPLES
+from tests.support.called_here import called_here
+from tests.tools.cli.test_cli import Result
+
+CONFLICTS = str(SAMPLES / "h100" / "conflicts.ncu-rep")
+KEYS = {
+    "kernel", "kernel_id", "lever", "saves_share", "saves_low", "saves_high", "saves_ns", "saves_low_ns", "saves_high_ns",
+    "share_of_run", "evidence", "remedy", "basis", "confidence", "kernel_time_ns",
+}  # fmt: skip
+
+
+def called(*words: str, here: Path) -> Result:
+    return called_here("advise", *words, cwd=here)
+
+
+def answer(*words: str, here: Path) -> dict[str, Any]:
+    found = called(*words, "--format", "json", here=here)
+    assert found.code == 0, found.err
+    result: dict[str, Any] = json.loads(found.out)
+    return result
+
+
+def test_each_row_of_json_is_a_lever_with_its_interval_and_evidence(tmp_path: Path) -> None:
+    rows = answer(CONFLICTS, here=tmp_path)["rows"]
+    assert all(row.keys() >= KEYS for row in rows)
+    first = rows[0]
+    assert first["lever"] == "pad-shared-memory"
+    assert first["saves_low"] <= first["saves_share"] <= first["saves_high"]
+    assert first["saves_ns"] == pytest.approx(first["saves_share"] * first["kernel_time_ns"])
+    assert first["basis"] in ("counters", "counters and code")
+    assert {"quantity", "value", "unit", "metrics"} == first["evidence"][0].keys()
+    assert first["evidence"][0]["metrics"]
+    assert 0 < first["confidence"]["held"] <= 1
+    assert first["confidence"]["histories"] > 0
+
+
+def test_levers_that_keep_the_kernel_stand_before_those_apart_and_each_is_ranked_by_its_time(tmp_path: Path) -> None:
+    rows = [row for row in answer(CONFLICTS, here=tmp_path)["rows"] if row["lever"] and not row["nothing"]]
+    apart = [row["is_apart"] for row in rows]
+    assert apart == sorted(apart)
+    for group in (False, True):
+        times = [row["saves_ns"] for row in rows if row["is_apart"] == group]
+        assert times == sorted(times, reverse=True)
+
+
+def test_a_lever_that_brings_nothing_is_in_json_with_the_reason_and_not_in_text(tmp_path: Path) -> None:
+    rows = answer(CONFLICTS, here=tmp_path)["rows"]
+    idle = [row["title"] for row in rows if row["nothing"]]
+    assert idle
+    text = called(CONFLICTS, here=tmp_path).out
+    assert [title for title in idle if f"{title}: conflicts" in text] == []
+
+
+def test_kernels_and_rows_can_be_chosen(tmp_path: Path) -> None:
+    rows = answer(CONFLICTS, "--kernel", "conflicts", "--top", "2", here=tmp_path)["rows"]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_text_fits_the_width_but_for_commands_and_says_what_each_lever_saves(
+    tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = called(CONFLICTS, here=tmp_path).out.splitlines()
+    assert [line for line in lines if len(line) > width and "ncu-bench " not in line] == []
+    assert any("saves" in line and "% of the kernel" in line for line in lines)
+    assert any("Together" in line for line in lines)
+
+
+def test_markdown_has_a_row_for_each_lever_that_counts(tmp_path: Path) -> None:
+    out = called(CONFLICTS, "--format", "markdown", here=tmp_path).out
+    assert "| avoid bank conflicts |" in out
+
+
+def test_csv_has_plain_values(tmp_path: Path) -> None:
+    lines = called(CONFLICTS, "--format", "csv", here=tmp_path).out.splitlines()
+    assert lines[0].startswith("kernel,lever,")
+    assert len(lines) > 5
+
+
+def test_a_lever_is_explained_with_its_model_and_how_often_it_held(tmp_path: Path) -> None:
+    out = called("--explain", "coalesce", here=tmp_path).out
+    assert "model" in out
+    assert "source" in out
+    assert "the real saving lay inside in" in out
+    assert called(CONFLICTS, "--explain", "pad-shared-memory", here=tmp_path).out.count("saves") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [((), "needs a run"), (("--explain", "coalesc"), "no lever"), (("missing.ncu-rep",), "missing.ncu-rep")],
+)
+def test_what_cannot_be_done_is_refused_with_what_to_type(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    found = called(*words, here=tmp_path)
+    assert found.code in (1, 2)
+    assert says in found.err
+    assert "Traceback" not in found.err
+
+
+def test_a_report_of_which_only_times_are_known_says_what_to_collect(tmp_path: Path) -> None:
+    row = answer(str(SAMPLES / "d09-units-per-row.csv"), here=tmp_path)["rows"]
+    assert row  # whatever was collected gives rows
+
+
+def test_a_kernel_of_which_little_was_collected_names_what_to_ask_for(tmp_path: Path) -> None:
+    rows = answer(str(SAMPLES / "d04-long-metrics.csv"), here=tmp_path)["rows"]
+    silent = [row for row in rows if row["reason"] == "not collected"]
+    assert silent
+    assert "ncu --set full" in silent[0]["says"]
+
+
+@pytest.mark.parametrize(
+    "report", sorted(path.name for path in SAMPLES.glob("d*.*") if path.suffix in (".csv", ".txt"))
+)
+def test_no_report_ends_in_a_traceback(tmp_path: Path, report: str) -> None:
+    found = called(str(SAMPLES / report), "--format", "json", here=tmp_path)
+    assert "Traceback" not in found.err
+    assert found.code in (0, 1)
+    rows = json.loads(found.out)["rows"] if found.code == 0 else []
+    assert all(
+        row["lever"] is None or 0 <= row["saves_low"] <= row["saves_share"] <= row["saves_high"] <= 1 for row in rows
+    )

@@ -1,0 +1,178 @@
+"""Each lever: a kernel on which it saves time, and one on which it does not apply or brings nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advice_on, advise
+from ncu_tools.advice.levers.all_levers import LEVERS, told_of_levers
+from ncu_tools.advice.situation.code_facts import CodeFacts
+from ncu_tools.advice.situation.measured import MeasuredKernel
+from ncu_tools.kernels.source.load_instructions import load_instructions
+from ncu_tools.runs.loading import load
+from tests.conftest import SAMPLES, SHARED
+from tests.support.reports import needs_shared_reports
+
+H100 = SAMPLES / "h100"
+HISTORIES = SHARED / "histories" / "reports"
+
+FULL = {"blocks": 4096.0, "blocks_per_sm": 32.0, "waves": 16.0, "threads": 256.0, "sm_count": 128.0, "theoretical": 1.0}
+"""A grid that fills the GPU many times."""
+
+
+def measured(
+    name: str = "kernel",
+    *,
+    busy: Mapping[str, float] | None = None,
+    stalls: Mapping[str, float] | None = None,
+    time_ns: float = 1e6,
+    **numbers: float,
+) -> MeasuredKernel:
+    return MeasuredKernel(
+        name,
+        "GPU",
+        "8.0",
+        (4096, 1, 1),
+        (256, 1, 1),
+        1,
+        time_ns,
+        {**FULL, **numbers},
+        dict(busy or {}),
+        dict(stalls or {}),
+    )
+
+
+def code(self_moves: float = 0.0, **executed: float) -> CodeFacts:
+    return CodeFacts({name.replace("_", "."): count for name, count in executed.items()}, self_moves, has_text=True)
+
+
+def lever(advice: KernelAdvice, name: str) -> LeverAdvice | None:
+    return next((one for one in advice.levers if one.lever == name), None)
+
+
+IDLE = {"long_scoreboard": 0.5, "wait": 0.2}
+SAVES: dict[str, tuple[MeasuredKernel, CodeFacts | None]] = {
+    "coalesce": (measured(busy={"l2": 0.9}, stalls=IDLE, theoretical_sectors=800.0, ideal_sectors=100.0), None),
+    "widen-accesses": (measured(busy={"issue": 0.5, "dram": 0.6}, stalls=IDLE), code(LDG_E=10, FADD=10, STG_E=10, IMAD=20)),
+    "pad-shared-memory": (measured(busy={"l1": 0.9}, shared_wavefronts=900.0, shared_wavefronts_ideal=100.0, shared_busy=0.9), None),
+    "tile-shared-memory": (measured(busy={"l2": 0.9, "dram": 0.1}, stalls=IDLE, l1_hit=0.7), None),
+    "tile-registers": (measured("sgemm", busy={"lsu": 0.9, "l1": 0.5}, stalls=IDLE), code(LDS=20, FFMA=10, LDG=1, IADD3=5)),
+    "block-size": (measured(busy={"dram": 0.01}, threads=1.0), None),
+    "grid-size": (measured(busy={"fma": 0.9}, blocks=16.0, blocks_per_sm=0.125, waves=0.1), None),
+    "balance": (measured(busy={"fma": 0.5}, idle=0.5, empty_sms=0.0, tail=0.0), None),
+    "occupancy": (measured(busy={"issue": 0.3}, stalls=IDLE, theoretical=0.25), None),
+    "more-in-flight": (measured(busy={"dram": 0.3}, stalls={"long_scoreboard": 0.9}), None),
+    "fewer-instructions": (measured(busy={"issue": 0.9, "alu": 0.8}, stalls={"wait": 0.4}), code(IMAD=50, ISETP=20, FADD=10, MOV=20)),
+    "contract-and-fast-math": (measured(busy={"issue": 0.9}, stalls={"wait": 0.4}), code(FCHK=5, FFMA=60, MUFU_RCP=5)),
+    "constant-memory": (
+        measured(busy={"alu": 0.8, "lsu": 0.5}, stalls=IDLE),
+        CodeFacts({"LDG.E": 20, "IMAD": 40, "FFMA": 20}, has_text=True, global_loads=20, uniform_loads=10),
+    ),
+    "local-memory": (measured(busy={"l1": 0.8}, stalls=IDLE), code(LDL=30, STL=20, FFMA=40, LDG=5)),
+    "privatise-atomics": (measured(busy={"l2": 0.03}, latency=5000.0), code(RED_E_ADD=10, FADD=10)),
+    "divergence": (measured(busy={"issue": 0.9}, stalls={"wait": 0.5}, lanes=4.0, warp_threads=32.0), None),
+    "release-build": (measured(busy={"issue": 0.6}, stalls=IDLE), code(30, MOV=40, FADD=10, LDG=10)),
+    "fuse": (measured(busy={"dram": 0.9}, stalls=IDLE), None),
+    "lower-precision": (measured(busy={"fp64": 0.9}, stalls={"math_pipe_throttle": 0.6}), None),
+    "tensor-cores": (measured("sgemm", busy={"fma": 0.5}, stalls=IDLE), code(FFMA=50, LDS=10)),
+    "library-kernel": (measured("my_matmul", busy={"fma": 0.1, "lsu": 0.9}, stalls=IDLE), code(FFMA=10, LDG=20)),
+}  # fmt: skip
+"""Lever -> a kernel with what it relieves."""
+NOTHING: dict[str, tuple[MeasuredKernel, CodeFacts | None]] = {
+    "coalesce": (measured(busy={"dram": 0.9}, theoretical_sectors=100.0, ideal_sectors=100.0), None),
+    "widen-accesses": (measured(busy={"dram": 0.6}), code(LDG_E_128=10, FADD=10)),
+    "pad-shared-memory": (measured(busy={"l1": 0.9}, shared_wavefronts=100.0, shared_wavefronts_ideal=100.0), None),
+    "tile-shared-memory": (measured(busy={"dram": 0.95}, l1_hit=0.7), None),
+    "tile-registers": (measured("vector_add", busy={"dram": 0.9}), code(LDG=20, FADD=10)),
+    "grid-size": (measured(busy={"fma": 0.9}), None),
+    "balance": (measured(busy={"fma": 0.9}, idle=0.02, empty_sms=0.0, tail=0.0), None),
+    "occupancy": (measured(busy={"issue": 0.9}, theoretical=0.25), None),
+    "more-in-flight": (measured(busy={"dram": 0.95}, stalls=IDLE), None),
+    "fewer-instructions": (measured(busy={"dram": 0.9, "issue": 0.1}, stalls={"wait": 0.1}), code(IMAD=5, FADD=10)),
+    "contract-and-fast-math": (measured(busy={"issue": 0.9}), code(FFMA=60)),
+    "constant-memory": (
+        measured(busy={"dram": 0.8}),
+        CodeFacts({"LDG.E": 20, "FADD": 20}, has_text=True, global_loads=20, uniform_loads=0),
+    ),
+    "local-memory": (measured(busy={"l1": 0.8}), code(FFMA=40, LDG=5)),
+    "privatise-atomics": (measured(busy={"dram": 0.8}, latency=20.0), code(RED_E_ADD=10, FADD=10)),
+    "divergence": (measured(busy={"issue": 0.9}, lanes=32.0, warp_threads=32.0), None),
+    "release-build": (measured(busy={"issue": 0.6}), code(MOV=1, FADD=10)),
+    "fuse": (measured(busy={"fma": 0.9, "dram": 0.05}), None),
+    "lower-precision": (measured(busy={"issue": 0.9, "dram": 0.1}), None),
+    "tensor-cores": (measured("vector_add", busy={"dram": 0.9}), code(FADD=10, LDG=20)),
+    "library-kernel": (measured("vector_add", busy={"dram": 0.9}), code(FADD=10, LDG=20)),
+}
+"""Lever -> a kernel that it brings nothing."""
+
+
+def test_every_lever_has_a_kernel_here_and_words_in_the_table() -> None:
+    assert set(SAVES) == set(LEVERS) == set(told_of_levers())
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_a_lever_saves_time_where_its_work_is(name: str) -> None:
+    found = lever(advice_on(*SAVES[name]), name)
+    assert found is not None
+    assert not found.pulled.nothing
+    assert 0 <= found.saves.low <= found.saves.middle <= found.saves.high < 1
+    assert found.saves.middle > 0.04
+    assert found.pulled.evidence or name in ("library-kernel", "tensor-cores")
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_lever_brings_nothing_where_its_work_is_not(name: str) -> None:
+    found = lever(advice_on(*NOTHING[name]), name)
+    assert found is None or found.saves.middle <= 0.05
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_lever_that_brings_nothing_says_why_or_is_not_named(name: str) -> None:
+    found = lever(advice_on(*NOTHING[name]), name)
+    assert found is None or found.pulled.nothing or found.saves.middle > 0
+
+
+# ------------------------------------------------------------------------------------------------------ real reports
+
+
+@cache
+def advice_of(path: str, kernel: str) -> KernelAdvice:
+    launches = load(path).table
+    found = advise(launches, load_instructions(path).table)
+    return next(one for one in found.kernels if kernel in one.kernel.name)
+
+
+@pytest.mark.parametrize(
+    ("report", "kernel", "first"),
+    [("conflicts.ncu-rep", "conflicts", "pad-shared-memory"), ("starved-full.ncu-rep.gz", "starved", "grid-size")],
+)
+def test_the_planted_fault_of_a_kernel_on_the_h100_is_the_first_lever(report: str, kernel: str, first: str) -> None:
+    assert advice_of(str(H100 / report), kernel).levers[0].lever == first
+
+
+@pytest.mark.slow
+@needs_shared_reports
+@pytest.mark.parametrize(
+    ("report", "kernel", "first", "real"),
+    [
+        ("Lashi0812__CudaProgramming/c536f9__profiling_profiles_smemTranspose.ncu-rep.gz", "naiveGmem", "coalesce", 0.72),
+        ("LakshyaSingh354__CudaCode/7aafec__stage1_reps_dot_product.ncu-rep.gz", "dot_prod_naive", "privatise-atomics", 0.96),
+    ],
+)  # fmt: skip
+def test_the_first_lever_of_a_public_history_brought_what_was_said(
+    report: str, kernel: str, first: str, real: float
+) -> None:
+    found = advice_of(str(HISTORIES / report), kernel).levers[0]
+    assert found.lever == first
+    assert found.saves.low <= real <= found.saves.high
+
+
+@pytest.mark.slow
+@needs_shared_reports
+def test_a_build_for_a_debugger_is_told_from_one_with_optimisation() -> None:
+    report = str(HISTORIES / "aplainjane__CUDA_Learning" / "bf6513__report.ncu-rep.gz")
+    assert advice_of(report, "reduceNeighbored(").levers[0].lever == "release-build"
+    assert lever(advice_of(str(H100 / "conflicts.ncu-rep"), "conflicts"), "release-build") is None
