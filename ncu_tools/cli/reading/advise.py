@@ -111,7 +111,7 @@ def command(run: str | None, top: int | None, explain: str | None, output_format
 
 def _advice_of(run: str, only: Selection | None, reading: Callable[[Source], None]) -> tuple[Run, Advice]:
     """The run and the advice on it, by what kind of run it is."""
-    from ncu_tools.runs.selection import load_only
+    from ncu_tools.runs.loading import load_only
 
     loaded = load_only(run, only, reading=reading)
     return loaded, ADVISERS[_kind_of(loaded.table)](run, loaded, reading)
