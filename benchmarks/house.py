@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
 import random
 import re
@@ -19,6 +20,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from graphlib import TopologicalSorter
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -30,9 +33,23 @@ from benchmarks.generate import LONG_NAMES, METRICS, kernel_names, launches, wri
 from sample_reports import dialects
 from sample_reports.dialects import Cell, Printed, Style
 from tests.conftest import ROOT, SAMPLES
-from tests.whole.test_house import FOLDERS, MODULES, assert_no_cycle, modules_imported_by, trees
+from tests.whole.test_house import (
+    FOLDERS,
+    MODULES,
+    assert_no_cycle,
+    imported,
+    modules_imported_by,
+    pairs_of_parts,
+    trees,
+)  # fmt: skip
 
 SMALL_SAMPLE = SAMPLES / "d01-wide-raw.csv"
+BINARY = str(SAMPLES / "h100" / "conflicts.ncu-rep")
+WALKS = {
+    ("hotspots", BINARY): 35, ("kernel", BINARY): 45, ("roofline", str(SMALL_SAMPLE)): 45,
+    ("compare", str(SAMPLES / "d02-long-rules.csv"), str(SAMPLES / "d10-details-all.csv")): 40,
+}  # fmt: skip
+"""Commands, and the most files whose functions they should run."""
 NOT_ANALYSIS = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
 READERS = "ncu/csv_pages:judge streaming/cells/rows:scan"
 """What makes lines of a details page rows: Python, whose rows become launches (`feed`) or columns (`plain_rows`), and
@@ -103,8 +120,8 @@ def is_imported(frame: FrameType | None) -> bool:
     return False
 
 
-def traced(path: str) -> dict[str, Any]:
-    """Parse a report in this process: the project's files whose functions ran, and the calls from file to file.
+def traced(*words: str) -> dict[str, Any]:
+    """Run a command in this process: the project's files whose functions ran, and the calls from file to file.
 
     What runs while modules are imported does not count.
     """
@@ -122,23 +139,30 @@ def traced(path: str) -> dict[str, Any]:
     sys.setprofile(note)
     from ncu_tools.cli import run
 
-    with tempfile.TemporaryDirectory() as folder:
-        code = run(["parse", path, "-o", str(Path(folder) / "out.parquet")])
+    with redirect_stdout(io.StringIO()):
+        code = run(list(words))
     sys.setprofile(None)
+    files = {file for file in files if not file.endswith("__init__.py")}
     both = sorted(pair for pair in calls if pair[0] < pair[1] and pair[::-1] in calls)
     return {"code": code, "files": len(files), "both": [[Path(one).stem for one in pair] for pair in both]}
 
 
-def way_of(path: Path) -> dict[str, Any]:
+def way_of(*words: str) -> dict[str, Any]:
     """The same in a process of its own, in which nothing was imported or kept before."""
-    program = "import sys, json; from benchmarks.house import traced; print('\\n' + json.dumps(traced(sys.argv[1])))"
+    program = "import sys, json; from benchmarks.house import traced; print('\\n' + json.dumps(traced(*sys.argv[1:])))"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True, check=True
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if found["code"]:
-        raise SystemExit(f"{path} could not be parsed: {done.stderr}")
+        raise SystemExit(f"{' '.join(words)} failed: {done.stderr}")
     return found
+
+
+def way_of_parse(path: Path) -> dict[str, Any]:
+    """The way of a report to a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        return way_of("parse", str(path), "-o", str(Path(folder) / "out.parquet"))
 
 
 def way_rows() -> Iterator[Row]:
@@ -146,11 +170,14 @@ def way_rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         big = Path(folder) / "long.csv"
         write("long", big, 3)
-        of_big, of_small = way_of(big), way_of(SMALL_SAMPLE)
+        of_big, of_small = way_of_parse(big), way_of_parse(SMALL_SAMPLE)
     yield Row("files whose functions run, parse of 3 MB long", of_big["files"], 25)
     yield Row("files whose functions run, parse of a small sample", of_small["files"], 20)
     both = first([" and ".join(pair) for pair in of_big["both"]])
     yield Row("pairs of files that call each other both ways", len(of_big["both"]), 0, both)
+    for words, most in WALKS.items():
+        reports = " ".join(Path(word).name for word in words[1:])
+        yield Row(f"files whose functions run, {words[0]} {reports}"[:57], way_of(*words)["files"], most)
 
 
 # ------------------------------------------------------------------------------------------------------------ dialects
@@ -232,6 +259,19 @@ def cycles() -> int:
     return 0
 
 
+def longest_chain() -> int:
+    """The modules of the longest chain of imports as they are written; what a string names is imported late."""
+    files = {module: path for module, path in MODULES.items() if path.name != "__init__.py"}
+    graph = {
+        module: set(imported(trees()[path], module, in_strings=False)) & files.keys() - {module}
+        for module, path in files.items()
+    }
+    depth: dict[str, int] = {}
+    for module in TopologicalSorter(graph).static_order():
+        depth[module] = 1 + max((depth[below] for below in graph[module]), default=0)
+    return max(depth.values())
+
+
 def unnamed() -> list[str]:
     """Modules whose name stands in no test, not even as a word."""
     words = {word for path in (ROOT / "tests").rglob("*.py") for word in re.findall(r"\w+", path.read_text("utf-8"))}
@@ -257,6 +297,8 @@ def code_rows() -> Iterator[Row]:
     yield Row("readers of a details page", defined(READERS), 2)
     yield Row("analysis modules that import from report/", len(back), 0, first(back))
     yield Row("cycles of modules", cycles(), 0)
+    yield Row("modules in the longest chain of imports", longest_chain(), 16)
+    yield Row("pairs of parts of ncu_tools that import one another", len(pairs_of_parts()), 30)
     yield Row("parameters of the widest function", parameters(widest), 12, widest.name)
     yield Row("class names that stand for several classes", len(twice), 0, first(twice))
     yield Row("modules that no test names", len(unnamed()), 0, first(unnamed()))

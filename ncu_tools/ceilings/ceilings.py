@@ -22,7 +22,7 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 from ncu_launch.notes import Note, NoteKind
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.flops_basis import BasisMark, marked
-from ncu_parsers.schema.tables import LEAST_BYTES, Floats
+from ncu_parsers.schema.tables import LEAST_BYTES, LONG_ENOUGH_NS, Floats
 
 from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_attributes_of
 from ncu_tools.ceilings.launch_devices import (
@@ -43,7 +43,6 @@ from ncu_tools.ceilings.launch_devices import (
 )
 from ncu_tools.ceilings.levels import shared_memory_ceiling
 from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device
-from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.ceilings.unknown_devices import on_an_unknown, on_an_unnamed_cpu
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.numbers.number_format import counted

@@ -14,9 +14,9 @@ import pyarrow as pa
 from ncu_launch.counters import metrics as known
 from ncu_parsers.derived.measures import tensor_peaks
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import LONG_ENOUGH_NS, Floats
 
-from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS, run_clock
+from ncu_tools.ceilings.memory_clock import run_clock
 
 DRAM_PEAK = "dram__bytes.sum.peak_sustained"
 

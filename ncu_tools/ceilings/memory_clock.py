@@ -14,10 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import Floats
-
-LONG_ENOUGH_NS = 100e3
-"""Launches of at least this time show their clocks within 1 %; no ceiling is derived from shorter ones."""
+from ncu_parsers.schema.tables import LONG_ENOUGH_NS, Floats
 
 RUN_CLOCK = "dram_clock_hz of the run"
 """Temporary column that gives batches of a file the memory clock of the whole file. It is never written."""

@@ -13,7 +13,6 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, drop_failed
 
-from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.kernels.matching.launch_signatures import (
@@ -152,7 +151,7 @@ class SignatureSums(KernelSums[LaunchSignature]):
         self.reports |= notes_of_reports(table)
         succeeded = drop_failed(table)
         codes, signatures = signatures_in(succeeded)
-        self.add_launches(Launches(succeeded, ceilings_of(succeeded)), codes, signatures)
+        self.add_launches(Launches(succeeded), codes, signatures)
         numbers = self.rows.use(signatures)
         self.iterations.add(succeeded, numbers[codes])
         for column in SCATTERED:

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats, table_metadata
+from ncu_parsers.schema.tables import LONG_ENOUGH_NS, Floats, table_metadata
 
-from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.operator_times import clocks_of
 from ncu_tools.numbers.change import Difference, clock_ratio
 from ncu_tools.numbers.merged_by_field import MergedByField

@@ -21,7 +21,7 @@ from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings import device_attributes
 from ncu_tools.ceilings.above_ceiling import TOLERANCE, Excess, flag
-from ncu_tools.ceilings.ceilings import Ceilings
+from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of
 from ncu_tools.ceilings.work_by_unit import (
     FLOAT_UNITS,
     INTEGER_UNITS,
@@ -62,11 +62,12 @@ class Launches:
     """The columns of launches that the sums need; failed launches have weight 0.
 
     Arrays hold one value per launch. `needed[resource]` is the least time in s that the resource needs, for resources
-    that any launch uses; NaN where a needed ceiling is unknown.
+    that any launch uses; NaN where a needed ceiling is unknown. Without others the ceilings are those of the launches.
     """
 
-    def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
-        self.table, self.ceilings, self.rows = table, ceilings, len(table)
+    def __init__(self, table: pa.Table, ceilings: Ceilings | None = None) -> None:
+        self.table, self.rows = table, len(table)
+        self.ceilings = ceilings_of(table) if ceilings is None else ceilings
         self.failed: Mask = tables.floats(table, "failed") > 0  # False where null
         launches = tables.launch_counts(table)
         self.averaged: Mask = launches > 1

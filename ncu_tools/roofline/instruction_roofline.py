@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import LONG_ENOUGH_NS, Floats
 
 from ncu_tools.ceilings.ceilings import Ceilings, ceilings_of, device_title, middle, unit_title
 from ncu_tools.ceilings.launch_devices import devices_of
 from ncu_tools.ceilings.levels import byte_metrics, transaction_bytes, transactions_of
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC, Machine, machine_of_device
-from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.numbers.number_format import counted, scaled
 from ncu_tools.roofline.density import weights

@@ -29,7 +29,6 @@ from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
-from ncu_parsers.ncu_rep import report_file as binary
 from ncu_parsers.ncu_rep.contents import contents_of
 from ncu_parsers.ncu_rep.instances import instance_tables
 from ncu_parsers.ncu_rep.instructions.debug_lines import file_sizes, kernel_debug, ptx_text
@@ -43,6 +42,7 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
 from ncu_parsers.sources.reading_ahead import beside_others
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming import binary_launches as binary
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed

@@ -65,7 +65,7 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text("utf-8")) for path in MODULES.values()}
 
 
-def imported(tree: ast.AST, here: str, *, is_package: bool = False) -> Iterator[str]:
+def imported(tree: ast.AST, here: str, *, is_package: bool = False, in_strings: bool = True) -> Iterator[str]:
     """Every name that code imports, at the top or in a function, as an absolute one; of `from a import b` also a.b.
 
     Names of modules in strings count too: they are imported by importlib.
@@ -78,8 +78,8 @@ def imported(tree: ast.AST, here: str, *, is_package: bool = False) -> Iterator[
             base = ".".join([*above, *([node.module] if node.module else [])])
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(STAGES):
-            yield node.value
+        elif in_strings and isinstance(node, ast.Constant):
+            yield from [node.value] if isinstance(node.value, str) and node.value.startswith(STAGES) else ()
 
 
 @cache
@@ -179,6 +179,26 @@ def imports_below(module: str) -> frozenset[str]:
     """The modules that are loaded with one."""
     own = modules_imported_by(module)
     return frozenset(own).union(*map(imports_below, own))
+
+
+APART = """
+    bench-compare bench-kernels bench-model bench-profiling bench-roofline bench-runs bench-timeline ceilings-compare
+    compare-profiling compare-roofline compare-timeline model-roofline model-runs model-timeline profiling-roofline
+    profiling-timeline roofline-timeline
+"""
+"""Parts of ncu_tools that know nothing of each other: what both need lies below them, and commands put them together."""
+
+
+def pairs_of_parts() -> set[str]:
+    """The parts of ncu_tools of which one imports from the other."""
+    part = {module: module.split(".")[1] for module in MODULES if module.count(".") > 1}
+    own = [module for module in part if module.startswith("ncu_tools.")]
+    others = ((module, name) for module in own for name in modules_imported_by(module) & set(own))
+    return {"-".join(sorted((part[one], part[other]))) for one, other in others if part[one] != part[other]}
+
+
+def test_parts_that_know_nothing_of_each_other_stay_so() -> None:
+    assert pairs_of_parts() & set(APART.split()) == set()
 
 
 def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() -> None:

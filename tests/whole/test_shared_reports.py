@@ -11,11 +11,11 @@ import pytest
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import LONG_ENOUGH_NS
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.ceilings import ceilings_of, unit_title
 from ncu_tools.ceilings.machine_files import machine_of_device
-from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import LEVELS
 from ncu_tools.roofline.scene_builder import scene_of

@@ -164,6 +164,9 @@ MEASURE_COLUMNS: tuple[Field, ...] = (
     Field("peak_l1_bytes", pa.float64(), "byte/s", "L1 ceiling at the profiled clock"),
 )
 
+LONG_ENOUGH_NS = 100e3
+"""Launches of at least this time show their clocks within 1 %; no ceiling is derived from shorter ones."""
+
 RULES_COLUMN = Field("rules", _RULES, "", "results of NVIDIA's rules on the details page", "the report has none")
 RULE_METRICS_COLUMN = Field(
     "rule_metrics",
