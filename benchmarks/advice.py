@@ -31,7 +31,8 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advise
-from ncu_tools.advice.intervals import KINDS
+from ncu_tools.advice.intervals import KINDS, calibration
+from ncu_tools.advice.situation.model import saving
 from ncu_tools.cli.reading.advise import OF_INSTRUCTIONS
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.runs.loading import load
@@ -240,6 +241,60 @@ def points(value: float) -> str:
     return f"{value:.1f}"
 
 
+# -------------------------------------------------------------------------------------------------- one author left out
+
+SPREADS, BELOW, ABOVE = (0.5, 0.7, 0.9, 1.0), (0.0, 0.03, 0.05, 0.08, 0.12), (0.05, 0.08, 0.1, 0.13, 0.15, 0.2)
+HELD = 0.82
+"""What the intervals are to hold of, where their widths are chosen."""
+
+
+def left_out(rows: Sequence[Judged]) -> tuple[float, float]:
+    """How often intervals hold, and their median width, where those of an author were widened by all others alone.
+
+    The widths of each kind of report are the narrowest of a grid that hold of enough changes of the other authors.
+    """
+    held, widths = dict[int, bool](), list[float]()
+    for author in dict.fromkeys(one.author for one in rows):
+        others = [one for one in rows if one.author != author]
+        for kind in KINDS:
+            chosen = _narrowest([one for one in others if one.known == kind])
+            for one in rows:
+                if one.author == author and one.known == kind:
+                    found = _interval(one, *chosen)
+                    held[id(one)] = found[0] - ROUNDING <= max(0.0, one.real) <= found[1] + ROUNDING
+                    widths.append(found[1] - found[0])
+    return by_author(rows, lambda one: held[id(one)]), statistics.median(widths)
+
+
+def _narrowest(rows: Sequence[Judged]) -> tuple[float, float, float]:
+    """The spread and what is added below and above: of those that hold often enough the narrowest, else the widest."""
+
+    def judged_as(widths: tuple[float, float, float]) -> tuple[float, float]:
+        found = {id(one): _interval(one, *widths) for one in rows}
+        inside = by_author(
+            rows, lambda one: found[id(one)][0] - ROUNDING <= max(0.0, one.real) <= found[id(one)][1] + ROUNDING
+        )
+        return inside, statistics.fmean(high - low for low, high in found.values()) if found else math.nan
+
+    grid = [(spread, below, above) for spread in SPREADS for below in BELOW for above in ABOVE]
+    figures_of = {one: judged_as(one) for one in grid}
+    enough = [one for one in grid if figures_of[one][0] >= HELD]
+    return min(enough, key=lambda one: figures_of[one][1]) if enough else grid[-1]
+
+
+def _interval(one: Judged, spread: float, below: float, above: float) -> tuple[float, float]:
+    if one.lever is None:
+        return 0.0, 0.0
+    model = saving(one.kernel.kernel, one.lever.pulled.effect)
+    middle = max(0.0, model.middle)
+    if one.lever.pulled.nothing:
+        return 0.0, middle + calibration()[one.known]["nothing"][1]
+    room = min(1.0, (1.0 - middle) / calibration()["room"])
+    return max(0.0, middle - spread * (middle - model.low) - below), middle + spread * (
+        model.high - middle
+    ) + above * room
+
+
 # ---------------------------------------------------------------------------------------------------------- coverage
 
 
@@ -284,6 +339,9 @@ def print_figures(rows: Sequence[Judged], *, every: bool) -> None:
     """Print the table of docs/advice.md, one by author, and every change."""
     sys.stdout.write("| figure | reached | goal |\n|---|--:|--:|\n")
     sys.stdout.writelines(f"| {title} | {value} | {goal} |\n" for title, value, goal in figures(rows))
+    held, width = left_out(rows)
+    sys.stdout.write(f"| inside, widths from the other authors alone | {percent(held)} | |\n")
+    sys.stdout.write(f"| their median width | {points(100 * width)} | |\n")
     sys.stdout.write("\n| author | changes | first three | inside | error |\n|---|--:|--:|--:|--:|\n")
     for author in dict.fromkeys(one.author for one in rows):
         own = [one for one in rows if one.author == author]

@@ -90,7 +90,7 @@ class Together:
 
 @dataclass
 class KernelAdvice:
-    """The levers of a kernel, those that keep it first and each group by what it saves, or why there is none.
+    """The levers of a kernel, or why there is none: those that keep it, those apart, those that bring nothing.
 
     `roof` is the resource that is busy for most of the time, "" if none is; `reason` says why no lever counts.
     """
@@ -172,7 +172,7 @@ def _held(model: SavedShare) -> SavedShare:
 
 
 def _order(one: LeverAdvice) -> tuple[bool, bool, float, float]:
-    return one.is_apart, bool(one.pulled.nothing), -round(one.saves.middle, 4), -one.saves.high
+    return bool(one.pulled.nothing), one.is_apart, -round(one.saves.middle, 4), -one.saves.high
 
 
 def roof_of(kernel: MeasuredKernel) -> str:

@@ -26,6 +26,8 @@ FROM_LIBRARIES = re.compile(
 )
 
 
+DRIVERS_SHARED_MEMORY = 1100.0
+"""Bytes of shared memory that the driver takes for each block at most: 1 KiB."""
 REDUCTION = re.compile(r"reduc|\bsum|sums?_|dot_?prod|norm|softmax", re.IGNORECASE)
 ON_TENSOR_CORES = re.compile(
     r"tensorop|wmma|hmma|[hif]mma|mma_sync|16816|1688|s884|xmma|nvjet|flash|fmha", re.IGNORECASE
@@ -304,7 +306,7 @@ class Situation:
     @cached_property
     def looks_like_a_product(self) -> bool:
         """True if multiplications load what others load too, and neither DRAM nor L2 is what they wait for."""
-        if self.busy("dram") > 0.4 or self.busy("l2") > 0.7 or not self.bound >= 0.3:
+        if self.busy("dram") > 0.4 or self.busy("l2") > 0.7 or not self.bound >= 0.3 or self.is_reduction:
             return False
         if math.isnan(self.busy("lsu")) and self.is_bound_by_accesses:
             return True
@@ -371,8 +373,7 @@ class Situation:
         """True if the kernel works with shared memory."""
         if self.code is not None:
             return self.code.of(r"LDS|STS|LDSM|LDGSTS") > 0.005
-        return (
-            self.get("shared_loads", 0.0) > 0
-            or self.get("shared_wavefronts", 0.0) > 0.02 * self.get("instructions", NAN)
-            or self.get("shared_per_block", 0.0) > 1100
-        )
+        if self.get("shared_loads", 0.0) > 0:
+            return True
+        asked = self.get("shared_static") + self.get("shared_dynamic")
+        return asked > 0 if not math.isnan(asked) else self.get("shared_per_block", 0.0) > DRIVERS_SHARED_MEMORY
