@@ -13,8 +13,9 @@ import time
 from unittest.mock import patch
 
 from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
+from ncu_parsers.launches import launch_view
+from ncu_parsers.parse.file_kinds import read_artefact
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto import kineto
 
 ROUNDS = 15
 
@@ -22,15 +23,15 @@ ROUNDS = 15
 def with_work(path: str) -> float:
     """Seconds to read a trace as it is read."""
     began = time.perf_counter()
-    kineto.read_report(Source(path))
+    read_artefact(Source(path))
     return time.perf_counter() - began
 
 
 def without_work(path: str) -> float:
     """Seconds to read it with no operator looked at."""
     with (
-        patch.object(kineto, "work_of_launches", lambda events, ranges, places, *rest: WorkOfLaunches(places.rows)),
-        patch.object(kineto, "work_of_operators", lambda ranges, operators, *rest: WorkOfLaunches(len(operators))),
+        patch.object(launch_view, "work_of_launches", lambda operations, *rest: WorkOfLaunches(len(operations))),
+        patch.object(launch_view, "work_of_operators", lambda ranges, operators, *rest: WorkOfLaunches(len(operators))),
     ):
         return with_work(path)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
+from ncu_parsers.parse.file_kinds import OF_OPERATORS, TIMELINES
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.operator_columns import (
     OPERATOR_BYTES,
@@ -158,7 +159,7 @@ class WorkCoverage(RowSums[str]):
         sources, kinds = tables.codes(table, "source")
         self.is_joined |= any((kind or "").startswith("ncu+") for kind in kinds)
         operations, words = tables.codes(table, OPERATION)
-        traced = ("kineto", "nsys") if OPERATOR_CALL in table.column_names else ("kineto",)
+        traced = TIMELINES if OPERATOR_CALL in table.column_names else OF_OPERATORS
         is_trace = np.array([kind in traced for kind in kinds], bool)[sources]
         is_work = np.array([word in ("kernel", "cpu_op") for word in words], bool)[operations]
         timed = is_trace & is_work & ~np.isnan(seconds)

@@ -7,11 +7,11 @@ host may disagree. What cannot be right is not believed: its gaps have no cause,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, Integers
-from ncu_parsers.timelines.operation_times import impossible_ends, impossible_notes, share_a_number
+from ncu_parsers.timelines.activity.recording import launching_call
 
 from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.timeline.call_kinds import calls_named, facts
@@ -44,7 +44,7 @@ def launching_calls(activity: Activity) -> Integers:
 
 def launch_links(activity: Activity) -> LaunchLinks:
     """The calls of all operations as far as they can be right, launches without a record, and notes on both."""
-    call = _calls_by_number(activity)
+    call = launching_call(activity.operations, activity.calls)
     if not len(activity.calls) or not len(activity.operations):
         return LaunchLinks(call)
     early, clock_notes = _before_their_call(activity, call)
@@ -134,45 +134,4 @@ def _captured(activity: Activity, process: int) -> Mask:
     for thread in np.unique(calls.thread[calls.process == process]).tolist():
         own = np.flatnonzero(calls.thread == thread)
         found[own] = captures_of(calls.at(own)).holds(calls.start[own])
-    return found
-
-
-def without_impossible_records(activity: Activity) -> tuple[Activity, list[str]]:
-    """The recording with operations that last beyond what ran behind them on their stream cut where that began."""
-    operations = activity.operations
-    streams = (operations.process, operations.device, operations.context, operations.stream)
-    one_by_one = (
-        (operations.graph_node == MISSING)
-        & (operations.stream != MISSING)
-        & ~share_a_number(operations.correlation, MISSING)
-    )
-    found = impossible_ends(streams, operations.start, operations.end, one_by_one)
-    if not found:
-        return activity, []
-    end, names = operations.end.copy(), operations.names
-    for one in found:
-        end[one.row] = one.cut_to
-    notes = impossible_notes([(names[int(operations.name[one.row])], one) for one in found])
-    return replace(activity, operations=replace(operations, end=end)), notes
-
-
-def _calls_by_number(activity: Activity) -> Integers:
-    """The row in `activity.calls` of the call that has the number of each operation; -1 for none."""
-    operations, calls = activity.operations, activity.calls
-    if not len(calls) or not len(operations):
-        return np.full(len(operations), -1)
-    processes = np.unique(calls.process)
-    found = np.full(len(operations), -1)
-    for process in processes.tolist():
-        called = np.flatnonzero(calls.process == process)
-        # Calls are in order of their starts: of those with one number the earliest is the first.
-        called = called[np.argsort(calls.correlation[called], kind="stable")]
-        numbers = calls.correlation[called]
-        of_process = operations.process == process
-        if len(processes) == 1:
-            of_process |= operations.process == MISSING
-        rows = np.flatnonzero(of_process & (operations.correlation != MISSING))
-        wanted = operations.correlation[rows]
-        at = np.minimum(np.searchsorted(numbers, wanted), len(called) - 1)
-        found[rows] = np.where(numbers[at] == wanted, called[at], -1)
     return found

@@ -135,7 +135,7 @@ def _timeline_kind(source: Source) -> FileKind | None:
 
 
 def _of_launches(path: str) -> Activity:
-    from ncu_parsers.timelines.activity.launches_activity import NEEDED, read_launches_activity
+    from ncu_parsers.launches.launches_activity import NEEDED, read_launches_activity
 
     from ncu_tools.runs.loading import load
 

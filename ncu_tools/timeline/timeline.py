@@ -14,7 +14,6 @@ import numpy as np
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind, kind_of, reworded
 from ncu_launch.profilers.sampling.power_readings import PowerReading
-from ncu_parsers.schema.vendors import why_no_ncu
 from ncu_parsers.timelines.activity.activity import (
     DEVICE_TO_HOST,
     DIRECTIONS,
@@ -28,7 +27,7 @@ from ncu_parsers.timelines.activity.activity import (
     Integers,
     Window,
 )
-from ncu_parsers.timelines.activity.kineto_activity import TOOL as TRACE
+from ncu_parsers.timelines.activity.operation_times import without_impossible_ends
 
 from ncu_tools.ceilings.machine_files import HOST_LINK, PEER_LINK, Machine, machine_of_device
 from ncu_tools.numbers.number_format import duration, percent
@@ -44,7 +43,7 @@ from ncu_tools.timeline.gaps import (
     longest_gaps,
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
-from ncu_tools.timeline.launch_links import LaunchLinks, launch_links, without_impossible_records
+from ncu_tools.timeline.launch_links import LaunchLinks, launch_links
 from ncu_tools.timeline.step_energy import energy_between, power_note, power_of_whole_run, readings_of
 from ncu_tools.timeline.steps import (
     WHOLE,
@@ -173,7 +172,8 @@ def timeline(
     """
     if not len(activity.operations):
         raise _no_gpu_work(activity, power or {})
-    activity, impossible = without_impossible_records(activity)
+    operations, impossible = without_impossible_ends(activity.operations)
+    activity = replace(activity, operations=operations)
     recording = activity.whole or _recording(activity)
     looked_at = None if trim is None else _trimmed(recording, trim)
     links = launch_links(activity)
@@ -440,13 +440,11 @@ def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]
     why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."
     left_out = [f"Besides, {note}." for note in activity.notes if kind_of(note) == NoteKind.LOST]
     readable = " that could be read" if left_out else ""
-    of_pytorch = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-    how = of_pytorch if activity.tool == TRACE else "nsys profile --trace cuda,nvtx PROGRAM"
     return NcuBenchError(
         f"{activity.name} holds no GPU work{readable}: no kernel, no copy and no memset.",
         " ".join([why, *left_out, *power_of_whole_run(power)]),
         "Record a program that uses a GPU, and its work there"
-        + ("." if why_no_ncu(set(activity.vendors.values())) else f", with: {how}"),
+        + (f", with: {activity.recorded_with}" if activity.recorded_with else "."),
     )
 
 

@@ -12,17 +12,17 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.derived import table_builder
 from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.launches import launch_view
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.report import Launch, Report
 from ncu_parsers.schema.tables import COLUMNS, with_metadata
 from ncu_parsers.sources.sources import encoding_of
-from ncu_parsers.timelines.kineto import kineto
 from ncu_parsers.timelines.nsys import nsys_stats
 
 KINDS_OF_LINES = {
     report.HEADER, report.UNITS, report.METRICS, report.RULE, report.BLANK, report.MESSAGE, report.OUTPUT,
     report.BROKEN, report.CUT, report.TOO_LONG, report.UNLABELLED, report.LAYOUT, report.SESSION, report.SOURCE,
-    nsys_stats.OTHER_ROW, kineto.OTHER_EVENT, report.HOST,
+    nsys_stats.OTHER_ROW, launch_view.OTHER_EVENT, report.HOST,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.launches.launch_view import report_of
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep.contents import contents_of
@@ -46,8 +47,6 @@ from ncu_parsers.streaming import binary_launches as binary
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
-from ncu_parsers.timelines.activity.launch_view import report_of
-from ncu_parsers.timelines.kineto import kineto
 from ncu_parsers.timelines.nsys import nsys_sqlite
 from ncu_parsers.timelines.nsys.tables import operations as nsys_operations
 
@@ -68,7 +67,7 @@ from tests.fuzz.expectations import (
     rows_of,
     table_of,
 )
-from tests.support import cubins
+from tests.support import cubins, traces
 from tests.support.timelines import Row, database
 
 
@@ -238,7 +237,7 @@ def _change_rows(tables: dict[str, list[Row]], choices: Choices) -> None:
 def kineto_events(data: bytes, thorough: bool) -> None:
     """A trace: every event is accounted for where the whole is JSON."""
     with written(data, "trace.json") as path:
-        found = kineto.read_report(Source(str(path)))
+        found = traces.read_report(Source(str(path)))
     hold_table(table_of(found))
     events = events_of(data)
     if events is not None:

@@ -82,7 +82,8 @@ def recording(
     return Activity(
         "made.sqlite", "nsys",
         _table(GpuOperations, operations, {"calls": "correlation"}),
-        _table(ApiCalls, calls, {}), _table(HostRanges, ranges, {}), _table(Overheads, overheads, {}), **more,
+        _table(ApiCalls, calls, {}), _table(HostRanges, ranges, {}), _table(Overheads, overheads, {}),
+        **{"recorded_with": "nsys profile --trace cuda,nvtx PROGRAM", **more},
     )  # fmt: skip
 
 

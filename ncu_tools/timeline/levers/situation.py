@@ -107,7 +107,7 @@ class StepSituation:
         """What the recording says of an operator's inputs; None if nothing."""
         ranges = self.activity.ranges
         labels: Sequence[Any] = getattr(ranges, "labels", ())
-        return labels[int(ranges.label[operator])].inputs if operator >= 0 and labels else None  # type: ignore[attr-defined]
+        return labels[int(ranges.label[operator])].inputs if operator >= 0 and labels else None
 
     @cached_property
     def bandwidth(self) -> float | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 HEAD_BYTES = 1 << 16
 """Number of first bytes that are looked at: before its events a trace names its devices and settings, in 26 KB."""
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
+VIEW = "ncu_parsers.launches.launch_view"
 
 
 class FileKind(NamedTuple):
@@ -38,7 +39,8 @@ class FileKind(NamedTuple):
 
     A timeline has an `origin`: the `source` of its launches. Its `activity` names the module and the function that read
     it as an `Activity`; where it names none, the module's `read_activity` does, and its launches follow from that. With
-    `trims`, this function reads a part of the time alone.
+    `trims`, this function reads a part of the time alone; with `picks_functions` it leaves out the functions of Python
+    that it is told to. With `names_operators` its ranges are the operators of a framework, always.
     """
 
     module: str
@@ -51,6 +53,8 @@ class FileKind(NamedTuple):
     origin: str = ""
     activity: tuple[str, str] | None = None
     trims: bool = False
+    picks_functions: bool = False
+    names_operators: bool = False
 
     def fits(self, head: bytes, name: str) -> bool:
         """True if a file with these first bytes and this name is of this kind."""
@@ -78,7 +82,7 @@ PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU
           b"\x12\x10Task Environment")  # fmt: skip
 """Names of planes of XLA's profiler, with the tag of their field and their length in front."""
 SQLITE = b"SQLite format 3\0"
-_NSYS_ACTIVITY = "ncu_parsers.timelines.activity.nsys_activity"
+_NSYS_ACTIVITY = "ncu_parsers.timelines.nsys.nsys_activity"
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.streaming.binary_launches", (MAGIC,), in_parts=True, by_others=True),
@@ -95,12 +99,14 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),
     FileKind(
         "ncu_parsers.timelines.kineto.kineto", (b"{", b"["), (".json",), TRACE_WORDS, in_parts=True,
-        origin="kineto", activity=("ncu_parsers.timelines.activity.kineto_activity", "read_trace"),
+        origin="kineto", names_operators=True, picks_functions=True,
     ),
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
 TIMELINES = frozenset(kind.origin for kind in KINDS if kind.origin)
 """The `source` of launches that come from a timeline."""
+OF_OPERATORS = frozenset(kind.origin for kind in KINDS if kind.names_operators)
+"""The `source` of launches whose operators are always recorded."""
 GIT_LFS = b"version https://git-lfs.github.com/spec"
 """The beginning of a pointer of Git LFS, which has the name of the file that it stands for."""
 
@@ -124,19 +130,19 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
     """The function that reads `source`."""
     kind = kind_of(source)
     if kind is not None and kind.is_viewed:
-        make = importlib.import_module("ncu_parsers.timelines.activity.launch_view").report_of
-        return partial(make, read=activity_reader_of(kind), origin=kind.origin)
+        make = importlib.import_module(VIEW).report_of
+        return partial(make, read=activity_reader_of(kind, launches=True), origin=kind.origin)
     read: Callable[[Source], Report] = importlib.import_module(
         kind.module if kind else "ncu_parsers.detect.text_reader"
     ).read_report
     return read
 
 
-def activity_reader_of(kind: FileKind) -> Callable[..., Activity]:
-    """The function that reads a timeline of this kind as an `Activity`."""
+def activity_reader_of(kind: FileKind, *, launches: bool = False) -> Callable[..., Activity]:
+    """The function that reads a timeline of this kind as an `Activity`, or what its `launches` need of it."""
     module, function = kind.activity or (kind.module, "read_activity")
     read: Callable[..., Activity] = getattr(importlib.import_module(module), function)
-    return read
+    return importlib.import_module(VIEW).for_launches(read) if launches and kind.picks_functions else read
 
 
 def streamer_of(
@@ -149,6 +155,9 @@ def streamer_of(
     kind = kind_of(source)
     if kind is not None and not kind.in_parts:
         return None
+    if kind is not None and kind.is_viewed:
+        view = importlib.import_module(VIEW).stream_of
+        return partial(view, read=activity_reader_of(kind, launches=True), origin=kind.origin)
     module = importlib.import_module(kind.module if kind else TEXT_IN_PARTS)
     stream: Callable[[Source, Callable[[pa.Table], None]], StreamedReport]
     stream = module.stream_report if ranges or kind is None or not kind.ranges_apart else module.stream_gpu_work

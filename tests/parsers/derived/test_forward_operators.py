@@ -17,12 +17,12 @@ from ncu_launch.operators.table import FORMULAS
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto.kineto import read_report
 
 from tests.conftest import SHARED
 from tests.parsers.timelines.test_kineto import call, gpu, host, rows
 from tests.parsers.timelines.test_work_of_traces import BF16, operator, trace
 from tests.support.reports import needs_shared_reports
+from tests.support.traces import read_report
 
 NODE = "autograd::engine::evaluate_function"
 COMPUTES = re.compile(r"aten::(?:\w+_backward\w*|b?mm)")

@@ -8,10 +8,10 @@ import pytest
 from ncu_parsers.derived.operators.list_element_types import element_types
 from ncu_parsers.derived.operators.work_from_shapes import TYPES, RecordedInputs, recorded_call
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto.kineto import read_report
 
 from tests.conftest import SHARED
 from tests.support.reports import needs_shared_reports
+from tests.support.traces import read_report
 
 AT = "void at::native::(anonymous namespace)::"
 LISTS = f"{AT}multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata"

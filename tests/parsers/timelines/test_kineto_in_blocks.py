@@ -10,22 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_parsers.launches import launch_view
+from ncu_parsers.launches.launch_work import work_of_operators
+from ncu_parsers.launches.nested_ranges import NestedRanges
+from ncu_parsers.launches.places import places_of_calls
+from ncu_parsers.launches.replayed_graphs import replayed
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.activity.kineto_activity import nanoseconds
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import HostRanges, OperatorInputs, RangeLabel, columns_of
+from ncu_parsers.timelines.activity.recording import launching_call
 from ncu_parsers.timelines.host_ranges import ANNOTATION, DEEPEST, OPERATOR
-from ncu_parsers.timelines.kineto import chrome_trace, trace_table
+from ncu_parsers.timelines.kineto import chrome_trace
 from ncu_parsers.timelines.kineto.chrome_trace import TraceEvents
-from ncu_parsers.timelines.kineto.host_threads import HostCall, HostThreads, NestedRanges
-from ncu_parsers.timelines.kineto.kineto import read_report, stream_report
-from ncu_parsers.timelines.kineto.launch_work import work_of_operators
-from ncu_parsers.timelines.kineto.places import first_calls, places_of_calls
-from ncu_parsers.timelines.kineto.replayed_graphs import replayed
-from ncu_parsers.timelines.kineto.traced_events import TracedEvents
 
 from tests.parsers.timelines.test_kineto import call, gpu, host, rows, synthetic_gpu_events
+from tests.support.traces import READ, events_in, read_report, stream_report
 
 ODD_NAMES = ['a}, {"b": 1', "é → 中", 'quote " and \\', "tab\there", "null\0", "}\n]"]
 
@@ -39,7 +41,7 @@ def written(folder: Path, content: str) -> Source:
 def events_of(source: Source) -> tuple[list[dict[str, Any]], TraceEvents]:
     with source.open() as stream:
         events = TraceEvents(stream)
-        return list(events), events
+        return events_in(events), events
 
 
 class TestBlocks:
@@ -53,7 +55,7 @@ class TestBlocks:
         events = [*synthetic_gpu_events(), *(gpu("kernel", name, 1, 1, 1) for name in ODD_NAMES)]
         source = written(tmp_path, json.dumps({"a": [1], "traceEvents": events, "z": 1}, indent=indent))
         found, stream = events_of(source)
-        assert found == events
+        assert found == [{key: value for key, value in event.items() if value != {}} for event in events]
         assert (stream.header, stream.broken, stream.cut) == ({"a": [1], "z": 1}, 0, False)
 
     @pytest.mark.usefixtures("block")
@@ -135,7 +137,7 @@ class TestParts:
     def test_of_a_trace_are_together_its_table(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_gpu: bool
     ) -> None:
-        monkeypatch.setattr(trace_table, "ROWS_OF_A_PART", 3)
+        monkeypatch.setattr(launch_view, "ROWS_OF_A_PART", 3)
         events = [event for event in synthetic_gpu_events() if on_gpu or event.get("cat") == "cpu_op"]
         source = written(tmp_path, json.dumps(events * 3))
         parts: list[Any] = []
@@ -170,12 +172,15 @@ class TestParts:
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=12)
 
 
-def nested(spans: list[tuple[int, int, bool]]) -> NestedRanges:
-    threads = HostThreads()
-    for at, (start, duration, is_operator) in enumerate(spans):
-        threads.calls.append(HostCall(OPERATOR if is_operator else ANNOTATION, f"range {at}"))
-        threads.take(threads.thread((1, 1)), start, duration, at)
-    return threads.nested()
+def nested(spans: list[tuple[int, int, bool]], inputs: OperatorInputs | None = None, *names: str) -> NestedRanges:
+    kinds = [activity.OPERATOR if is_operator else activity.ANNOTATION for *_, is_operator in spans]
+    labels = [
+        RangeLabel(kind, (*names, *(f"range {one}" for one in range(200)))[at], inputs) for at, kind in enumerate(kinds)
+    ]
+    start = np.array([start for start, _, _ in spans], np.int64)
+    columns = {"start": start, "end": start + np.array([lasts for _, lasts, _ in spans], np.int64)}
+    columns |= {"label": np.arange(len(spans)), "owner": np.zeros(len(spans), np.int8)}
+    return NestedRanges(columns_of(HostRanges, {**columns, "labels": labels, "owners": [(1, 1)]}).by_start())
 
 
 def open_ranges(ranges: NestedRanges, moment: float) -> list[int]:
@@ -195,11 +200,12 @@ def test_the_ranges_open_at_moments_are_those_by_definition(
     spans: list[tuple[int, int, bool]], moments: list[int]
 ) -> None:
     ranges = nested(spans)
-    times = np.array(sorted(moments), np.float64)
-    for moment, (place, path) in zip(times.tolist(), ranges.open_at(0, times), strict=True):
+    times = np.array(sorted(moments), np.int64)
+    places, paths = ranges.open_at(0, times)
+    for at, (moment, place) in enumerate(zip(times.tolist(), places.tolist(), strict=True)):
         expected = open_ranges(ranges, moment)
         assert place == (expected[-1] if expected else -1)
-        assert (ranges.path_to(place) if path is None else path) == expected
+        assert paths.get(at, ranges.path_to(place)) == expected
 
 
 @given(spans=SPANS)
@@ -207,7 +213,8 @@ def test_a_context_names_the_ranges_above_and_own_time_leaves_out_operators_with
     spans: list[tuple[int, int, bool]],
 ) -> None:
     ranges = nested(spans)
-    left = ranges.duration.tolist()
+    duration = ranges.end - ranges.start
+    left = duration.tolist()
     for place in range(len(ranges)):
         *above, _ = path = ranges.path_to(place)
         names = [ranges.calls[ranges.call[one]] for one in path]
@@ -216,7 +223,7 @@ def test_a_context_names_the_ranges_above_and_own_time_leaves_out_operators_with
         operators = [one for one in above if ranges.calls[ranges.call[one]].kind == OPERATOR]
         if names[-1].kind == OPERATOR and operators:
             outside = max(ranges.end[place] - ranges.end[operators[-1]], 0)
-            left[operators[-1]] -= ranges.duration[place] - outside
+            left[operators[-1]] -= duration[place] - outside
     assert ranges.own_times().tolist() == [max(time, 0) for time in left]
 
 
@@ -225,37 +232,22 @@ def test_a_path_has_no_more_than_the_deepest_ranges() -> None:
     assert ranges.path_to(DEEPEST + 2) == list(range(3, DEEPEST + 3))
 
 
-def test_the_first_call_with_an_id_is_the_one_that_launched() -> None:
-    found = first_calls(np.array([5, 3, 5, -1]), np.array([5, 4, 3, -1]))
-    assert found.tolist() == [0, -1, 1, -1]
-    assert first_calls(np.array([], np.int64), np.array([5])).tolist() == [-1]
-
-
 def test_calls_on_a_thread_without_ranges_have_a_place_without_any(tmp_path: Path) -> None:
-    events = TracedEvents(written(tmp_path, json.dumps([call(1, 5, thread=9), gpu("kernel", "k", 6, 1, 1)])))
-    places = places_of_calls(events.calls, events.host.nested(), events.work["correlation"])
-    assert (places.thread.tolist(), places.moment.tolist(), places.operator.tolist()) == ([0], [5.0], [-1])
-    assert replayed(events).tolist() == [False]
+    found = READ(written(tmp_path, json.dumps([call(1, 5, thread=9), gpu("kernel", "k", 6, 1, 1)])))
+    places = places_of_calls(found.calls, NestedRanges(found.ranges), launching_call(found.operations, found.calls))
+    assert (places.thread.tolist(), places.moment.tolist(), places.operator.tolist()) == ([0], [5000], [-1])
+    assert replayed(found, found.operations).tolist() == [False]
 
 
 def test_a_product_within_another_has_the_work_alone() -> None:
-    ranges = nested([(0, 10, True), (2, 5, True)])
-    shaped = [call._replace(name=name, inputs=call.inputs._replace(
-        shapes=[[2, 3], [3, 4]], types=["float", "float"], values=["", ""]
-    )) for call, name in zip(ranges.calls, ("aten::matmul", "aten::mm"), strict=True)]  # fmt: skip
-    ranges.calls[:] = shaped
+    inputs = OperatorInputs([[2, 3], [3, 4]], ["float", "float"], None, ["", ""])
+    ranges = nested([(0, 10, True), (2, 5, True)], inputs, "aten::matmul", "aten::mm")
     done = work_of_operators(ranges, np.array([0, 1]), {})
     assert done.flops.tolist() == [0, 48]
     assert done.part(slice(1, 2)).flops.tolist() == [48]
 
 
 # ------------------------------------------------------------------------------------------------------ times
-
-
-@given(st.lists(st.floats(min_value=-2e15, max_value=2e15)))
-def test_times_become_the_nanoseconds_that_the_timeline_reads(microseconds: list[float]) -> None:
-    found = chrome_trace.whole_nanoseconds(np.array(microseconds, np.float64))
-    assert found.tolist() == [nanoseconds(one) for one in microseconds]
 
 
 def test_starts_since_1970_are_exact_to_the_nanosecond(tmp_path: Path) -> None:

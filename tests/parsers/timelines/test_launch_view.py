@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from ncu_parsers.launches.launch_view import report_of
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import Activity, LaunchFacts
-from ncu_parsers.timelines.activity.launch_view import report_of
 from ncu_parsers.timelines.activity.recording import Recording
 
 PROCESS, THREAD = 3, 4
@@ -76,7 +76,7 @@ def test_an_operation_without_a_call_has_no_path_and_a_note_counts_it() -> None:
     result = report_of(Source("made"), lambda _: made.activity(), "made")
     assert result.table is not None
     assert only(result.table, "nvtx_path") is None
-    assert any("1 of 1 rows have no launching call in the recording" in note for note in result.notes)
+    assert any("1 of 1 rows have no launching call in the trace" in note for note in result.notes)
 
 
 def test_times_of_a_clock_that_counts_from_1970_stay_exact() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import MISSING
-from ncu_parsers.timelines.activity.kineto_activity import read_trace
+from ncu_parsers.timelines.kineto.kineto import read_activity
 
 from tests.parsers.timelines.test_kineto import A100, read, rows
 
@@ -42,7 +42,7 @@ def operators_of(folder: Path, *events: list[dict[str, Any]]) -> tuple[dict[str,
 
 
 def processes_of(folder: Path) -> list[int]:
-    return [int(one) for one in read_trace(Source(str(folder / "trace.json"))).operations.process]
+    return [int(one) for one in read_activity(Source(str(folder / "trace.json"))).operations.process]
 
 
 def test_the_external_id_tells_which_process_launched_a_kernel(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_nothing_tells_is_unknown_and_a_note_says_so(tmp_path: Path) -> Non
     assert found == {"k_aten::add": {None}, "k_aten::mul": {None}}
     assert any("have the same correlation ids: of 2 rows" in note for note in notes)
     assert processes_of(tmp_path) == [MISSING, MISSING]
-    assert any("of 2 rows" in note for note in read_trace(Source(str(tmp_path / "trace.json"))).notes)
+    assert any("of 2 rows" in note for note in read_activity(Source(str(tmp_path / "trace.json"))).notes)
 
 
 def test_a_kernel_of_an_operator_that_no_process_has_is_unknown(tmp_path: Path) -> None:

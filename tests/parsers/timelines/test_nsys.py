@@ -19,9 +19,8 @@ from ncu_parsers.parse.parse import parse
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.activity import nsys_activity
 from ncu_parsers.timelines.host_ranges import DEEPEST
-from ncu_parsers.timelines.nsys import nsys_rep
+from ncu_parsers.timelines.nsys import nsys_activity, nsys_rep
 from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 from ncu_parsers.timelines.nsys.tables import database as nsys_database
 from ncu_parsers.timelines.nsys.tables.database import opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.timelines.operation_times import BusyAccount, impossible_ends, impossible_notes
+from ncu_parsers.timelines.activity.operation_times import BusyAccount, impossible_ends, impossible_notes
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.integers(0, 60), st.integers(0, 20)))
 

@@ -13,15 +13,17 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.derived.operators.python_locations import NO_LOCATION, Location, location_in, location_titles
+from ncu_parsers.launches.python_frames import PythonFrames
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto.kineto import read_report
-from ncu_parsers.timelines.python_frames import PythonFrames
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import HostRanges, RangeLabel, columns_of
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
@@ -33,6 +35,7 @@ from tests.parsers.derived.test_forward_operators import NODE, numbered
 from tests.parsers.timelines.test_kineto import AUTOGRAD, GEMM, call, gpu, host, read, rows
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.reports import needs_shared_reports
+from tests.support.traces import read_report
 
 NET = """
 import torch
@@ -214,15 +217,22 @@ def test_the_innermost_frame_is_the_last_to_begin_of_those_that_are_open(
         other[1] <= one[0] or one[1] <= other[0] or (other[0] <= one[0] and one[1] <= other[1])
         or (one[0] <= other[0] and other[1] <= one[1]) for other in spans if other[0] <= other[1])]  # fmt: skip
     distinct = sorted({one for one in nested if one[0] < one[1]})
-    frames = PythonFrames()
-    for start, end in distinct:
-        frames.take("thread", 2 * start, 2 * (end - start), f"net.py({start}): f{end}")
+    times = np.array(distinct, np.int64).reshape(-1, 2)
+    labels = [RangeLabel(activity.PYTHON, f"net.py({start}): f{end}") for start, end in distinct]
+    columns = {
+        "label": np.arange(len(times)),
+        "owner": np.zeros(len(times), np.int8),
+        "start": 2 * times[:, 0],
+        "end": 2 * times[:, 1],
+    }
+    frames = PythonFrames(columns_of(HostRanges, {**columns, "labels": labels, "owners": [(1, 1)]}).by_start())
     asked = [2 * moment + 1 for moment in moments]  # never the instant in which a frame begins or ends
-    for moment, found in zip(asked, frames.innermost([("thread", moment) for moment in asked]), strict=True):
+    places = frames.innermost(np.zeros(len(asked), np.int64), np.array(asked, np.int64))
+    for moment, found in zip(asked, places.tolist(), strict=True):
         around = [one for one in distinct if 2 * one[0] <= moment <= 2 * one[1]]
         innermost = max(around, key=lambda one: (one[0], -one[1])) if around else None
         expected = None if innermost is None else Location("net.py", innermost[0], f"f{innermost[1]}")
-        assert (None if found is None else found.location) == expected
+        assert frames.location(found) == expected
 
 
 # --------------------------------------------------------------------------------------------------- backward pass

@@ -140,7 +140,7 @@ def test_what_was_not_recorded_is_said_with_the_option_that_records_it(tmp_path:
 
 
 def test_a_recording_without_gpu_work_is_refused_with_what_it_holds(tmp_path: Path) -> None:
-    with pytest.raises(NcuBenchError, match="nothing in it ran on a GPU") as refused:
+    with pytest.raises(NcuBenchError, match="holds neither GPU work nor operators") as refused:
         report_of(tmp_path, rocprof(calls=[hip(0, 5, 0, 1)]))
     assert "API calls: 1;" in refused.value.cause
 

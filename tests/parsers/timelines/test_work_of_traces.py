@@ -15,11 +15,11 @@ from ncu_launch.operators.table import FORMULAS, work_of
 from ncu_parsers.derived.operators.work_from_shapes import TYPES, RecordedInputs, recorded_call
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.kineto.kineto import read_report
 
 from tests.conftest import SHARED
 from tests.parsers.timelines.test_kineto import A100, AUTOGRAD, call, gpu, host, read, rows
 from tests.support.reports import needs_shared_reports
+from tests.support.traces import read_report
 
 BF16 = "c10::BFloat16"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,7 +188,8 @@ def test_kernels_of_one_launched_graph_are_no_steps() -> None:
 
 def test_iterations_that_a_table_names_are_steps() -> None:
     made = recording([Operation(0, 10), Operation(20, 30), Operation(40, 50), Operation(55, 60)])
-    made.operations.iteration[:] = [0, 0, 1, 1]
+    operations = replace(made.operations, iteration=np.array([0, 0, 1, 1]))
+    made = replace(made, operations=operations)
     assert steps(made) == [("iteration 0", 0, 30), ("iteration 1", 40, 60)]
 
 

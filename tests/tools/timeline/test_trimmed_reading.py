@@ -11,7 +11,7 @@ import pytest
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import Activity, Window
-from ncu_parsers.timelines.activity.nsys_activity import read_sqlite
+from ncu_parsers.timelines.nsys.nsys_activity import read_sqlite
 
 from ncu_tools.report.timeline_parts import PARTS_OF_TIMELINE
 from ncu_tools.timeline.timeline import timeline

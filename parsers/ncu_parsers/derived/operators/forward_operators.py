@@ -7,6 +7,8 @@ taken. Source: torch/csrc/autograd/function.h, "Sequence Number", and torch/csrc
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +22,7 @@ class ForwardOperators:
     unit. Of operators that began at the same time, the one listed last counts as the last.
     """
 
-    def __init__(self, number: Integers, thread: Integers, start: npt.NDArray[np.float64]) -> None:
+    def __init__(self, number: Integers, thread: Integers, start: npt.NDArray[Any]) -> None:
         of_forward = np.flatnonzero(number >= 0)
         order = of_forward[np.lexsort((start[of_forward], number[of_forward]))]
         sorted_numbers = number[order]

@@ -1,7 +1,8 @@
 """The contract of a timeline: tables of numpy columns, the same for every tool that recorded it.
 
 Times are int64 nanoseconds since the zero of the recording. `MISSING` stands for what the recording does not say, in
-every integer column. Names are numbered: a column of codes (int64) indexes a list of texts.
+every integer column. What many rows have in common is numbered: a column of codes indexes a list. A column that is the
+same in every row takes the memory of one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy.typing as npt
 from ncu_parsers.schema.vendors import Vendor
 
 Integers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
+"""Places in a list."""
 
 MISSING = int(np.iinfo(np.int64).min)
 
@@ -56,12 +59,10 @@ class _Columns:
     def __len__(self) -> int:
         return len(self.start)  # type: ignore[attr-defined]
 
-    def at(self: Rows, rows: npt.NDArray[Any]) -> Rows:
-        """The rows at indices, or where a mask is true."""
+    def at(self: Rows, rows: npt.NDArray[Any] | slice) -> Rows:
+        """The rows at indices, of a slice, or where a mask is true."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
-        return type(self)(
-            **{name: value[rows] if isinstance(value, np.ndarray) else value for name, value in values.items()}
-        )
+        return type(self)(**{name: _chosen(value, rows) for name, value in values.items()})
 
     def by_start(self: Rows) -> Rows:
         """The rows in order of their starts; the longer first of those that start together."""
@@ -81,8 +82,8 @@ class GpuOperations(_Columns):
     their ranges are not.
     """
 
-    kind: Integers
-    name: Integers
+    kind: Codes
+    name: Codes
     names: list[str]
     process: Integers
     device: Integers
@@ -106,30 +107,103 @@ class GpuOperations(_Columns):
         return [(int(processes[one // len(devices)]), int(devices[one % len(devices)])) for one in pairs]
 
 
-@dataclass(frozen=True)
-class ApiCalls(_Columns):
-    """Calls of the CUDA or HIP API, runtime and driver, in order of their starts; `name` is without version."""
+Owner = tuple[int, int]
+"""A process and one of its threads."""
 
-    name: Integers
+
+class CalledKernel(NamedTuple):
+    """The kernel that an API call names."""
+
+    name: str
+    grid: tuple[int, int, int] | None
+
+
+class OperatorInputs(NamedTuple):
+    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not."""
+
+    shapes: Any = None
+    types: Any = None
+    strides: Any = None
+    values: Any = None
+
+
+class RangeLabel(NamedTuple):
+    """What a range of the host is: its kind, its name and, of an operator, its inputs."""
+
+    kind: int
+    name: str
+    inputs: OperatorInputs | None = None
+
+
+class _OfThreads(_Columns):
+    """Columns of what host threads do: `owner` indexes `owners`."""
+
+    owner: Codes
+    owners: list[Owner]
+
+    @property
+    def process(self) -> Integers:
+        """The process of each."""
+        return self._of_owners(0)
+
+    @property
+    def thread(self) -> Integers:
+        """The thread of each."""
+        return self._of_owners(1)
+
+    def _of_owners(self, part: int) -> Integers:
+        found = np.array([owner[part] for owner in self.owners] or [MISSING], np.int64)
+        return found[self.owner] if len(found) > 1 else np.broadcast_to(found, len(self))
+
+
+@dataclass(frozen=True)
+class ApiCalls(_OfThreads):
+    """Calls of the CUDA or HIP API, runtime and driver, in order of their starts; `name` is without version.
+
+    `kernel` indexes `kernels`, those that calls name; `MISSING` for none.
+    """
+
+    name: Codes
     names: list[str]
-    process: Integers
-    thread: Integers
+    owner: Codes
+    owners: list[Owner]
     start: Integers
     end: Integers
     correlation: Integers
+    kernel: Codes
+    kernels: list[CalledKernel]
 
 
 @dataclass(frozen=True)
-class HostRanges(_Columns):
-    """Ranges of host threads, in order of their starts. One that never ended lasts to the end of the recording."""
+class HostRanges(_OfThreads):
+    """Ranges of host threads, in order of their starts. One that never ended lasts to the end of the recording.
 
-    kind: Integers
-    name: Integers
-    names: list[str]
-    process: Integers
-    thread: Integers
+    `sequence`: of an operator of PyTorch the number of the node of the backward pass that it makes; of such a node -2
+    minus that number.
+    """
+
+    label: Codes
+    labels: list[RangeLabel]
+    owner: Codes
+    owners: list[Owner]
     start: Integers
     end: Integers
+    sequence: Integers
+
+    @property
+    def kind(self) -> Codes:
+        """The kind of each range."""
+        return np.array([label.kind for label in self.labels], np.int8)[self.label]
+
+    @property
+    def name(self) -> Codes:
+        """The place of the name of each range in `names`."""
+        return self.label
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the labels, in which one may stand several times."""
+        return [label.name for label in self.labels]
 
 
 @dataclass(frozen=True)
@@ -154,7 +228,7 @@ class LaunchFacts(NamedTuple):
     """What a recording says of an operation beside its times, or of the range that launched it; None: it does not say.
 
     `path` are the scopes around it, outermost first, where the operation itself names them; `more` are further columns
-    of the launches by their names.
+    of the launches by their names. `occupancy` is an estimate in %.
     """
 
     grid: tuple[int, int, int] | None = None
@@ -166,6 +240,7 @@ class LaunchFacts(NamedTuple):
     phase: str | None = None
     module: str | None = None
     more: tuple[tuple[str, str], ...] = ()
+    occupancy: float | None = None
 
 
 class CollectiveArguments(NamedTuple):
@@ -187,8 +262,11 @@ class Activity:
     `devices` are names by (process, device). `missing` says, a sentence each, what was not recorded. Where a part of
     the time alone was read, `whole` is when the recording's first operation or API call begins and its last one ends.
     `utc_ns` is the zero of its times in ns since 1970, `uuids` are GPUs' own numbers by (process, device), where known.
-    `vendors` made the GPUs. `facts` are distinct, and `fact` is the place of each operation's among them; None where
-    the reader says none. `broken` events were left out. `session` is what the recording says of itself.
+    `vendors` made the GPUs, whose compute capabilities are `capabilities`. `facts` are distinct, and `fact` is the
+    place of each operation's among them; None where the reader says none. `as_written` are the rows of `operations` in
+    the order of the file, None for that of their starts. `broken` events and `others`, of no use here, were left out.
+    `session` is what the recording says of itself, `rank` that of its process in a distributed run. `recorded_with` is
+    how to record the like.
     """
 
     name: str
@@ -205,10 +283,15 @@ class Activity:
     utc_ns: int | None = None
     uuids: Mapping[tuple[int, int], str] = field(default_factory=dict)
     vendors: Mapping[tuple[int, int], Vendor] = field(default_factory=dict)
+    capabilities: Mapping[tuple[int, int], str] = field(default_factory=dict)
     facts: Sequence[LaunchFacts] = ()
-    fact: Integers | None = None
+    fact: Codes | None = None
+    as_written: Integers | None = None
     broken: int = 0
+    others: int = 0
     session: Mapping[str, str] = field(default_factory=dict)
+    rank: int | None = None
+    recorded_with: str = ""
 
 
 def plain_name(name: str) -> str:
@@ -217,21 +300,52 @@ def plain_name(name: str) -> str:
 
 
 def columns_of(table: type[Rows], values: Mapping[str, Any], names: Sequence[str] = ()) -> Rows:
-    """A table from columns; `MISSING` where one is not given. Columns become int64 arrays."""
-    length = len(values["start"])
+    """A table from columns, int64 where one is no array, and lists; `MISSING` where a column is not given.
+
+    Of `ApiCalls` and `HostRanges` the columns `process` and `thread` may stand for `owner`, and `kind` and `name` for
+    `label`.
+    """
+    known = dict(values)
+    length = len(known["start"])
+    if "thread" in known and issubclass(table, _OfThreads):
+        known["owner"], known["owners"] = _numbered(known.pop("process"), known.pop("thread"))
+    if "kind" in known and table is HostRanges:
+        known["label"], pairs = _numbered(known.pop("kind"), known.pop("name"))
+        known["labels"] = [RangeLabel(kind, names[name]) for kind, name in pairs]
     found: dict[str, Any] = {}
     for one in fields(table):  # type: ignore[arg-type]
-        if one.name == "names":
-            found["names"] = list(names)
+        value = known.get(one.name)
+        if one.type not in ("Integers", "Codes"):
+            found[one.name] = list(names) if one.name == "names" else list(value or ())
+        elif value is None:
+            found[one.name] = np.broadcast_to(np.array(MISSING), length)
         else:
-            value = values.get(one.name)
-            found[one.name] = np.full(length, MISSING) if value is None else np.asarray(value, np.int64)
+            found[one.name] = value if isinstance(value, np.ndarray) else np.array(value, np.int64)
     return table(**found)
+
+
+def _numbered(first: Any, second: Any) -> tuple[Codes, list[tuple[int, int]]]:
+    """The place of each pair among the distinct ones, and those."""
+    pairs = np.stack([np.asarray(first, np.int64), np.asarray(second, np.int64)])
+    order = np.lexsort(pairs[::-1])
+    is_new = np.append(True, (np.diff(pairs[:, order]) != 0).any(axis=0))[: len(order)]
+    code = np.empty(len(order), np.int32)
+    code[order] = np.cumsum(is_new) - 1
+    return code, [(one, other) for one, other in pairs[:, order[is_new]].T.tolist()]
+
+
+def _chosen(value: Any, rows: npt.NDArray[Any] | slice) -> Any:
+    """The rows of a column; of a column that is the same in every row one value stands for all."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if isinstance(rows, slice) or not len(value) or value.strides[0]:
+        return value[rows]
+    return np.broadcast_to(value[:1], int(rows.sum()) if rows.dtype == np.bool_ else len(rows))
 
 
 def empty(table: type[Rows]) -> Rows:
     """A table without rows."""
-    return columns_of(table, {"start": []})
+    return columns_of(table, {"start": np.zeros(0, np.int64)})
 
 
 def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ncu_parsers.timelines.activity.activity import (
     columns_of,
     empty,
 )
-from ncu_parsers.timelines.operation_times import broken_note
+from ncu_parsers.timelines.activity.operation_times import broken_note
 
 NOTHING_SAID = LaunchFacts()
 
@@ -108,7 +109,8 @@ class Recording:
         operations, fact = table.at(order), self._operations.arrays()["fact"][order]
         calls = columns_of(ApiCalls, self._calls.arrays(), self._names["calls"].texts).by_start()
         ranges = columns_of(HostRanges, self._ranges.arrays(), self._names["ranges"].texts).by_start()
-        operations.iteration[:] = self._step_of(launching_call(operations, calls), operations.process, calls)
+        step = self._step_of(launching_call(operations, calls), operations.process, calls)
+        operations = replace(operations, iteration=step)
         notes = [broken_note(self.broken)] if self.broken else []
         return Activity(
             self._name, self._tool, operations, calls, ranges, empty(Overheads), devices=self.devices,
@@ -137,10 +139,23 @@ class Recording:
 
 
 def launching_call(operations: GpuOperations, calls: ApiCalls) -> Integers:
-    """The place of the call that launched each operation: of its process, with its correlation id; -1 for none."""
-    ids: dict[tuple[int, int], int] = {}
-    for place, pair in enumerate(zip(calls.process.tolist(), calls.correlation.tolist(), strict=True)):
-        if pair[1] != MISSING:
-            ids.setdefault(pair, place)
-    pairs = zip(operations.process.tolist(), operations.correlation.tolist(), strict=True)
-    return np.array([ids.get(pair, -1) for pair in pairs], np.int64)
+    """The place of the call that launched each operation: the earliest of its process with its number; -1 for none.
+
+    Operations without a process belong to the only one that called.
+    """
+    found = np.full(len(operations), -1)
+    of_calls, of_operations = calls.process, operations.process
+    processes = np.unique(of_calls)
+    for process in processes.tolist():
+        called = np.flatnonzero((of_calls == process) & (calls.correlation != MISSING))
+        called = called[np.argsort(calls.correlation[called], kind="stable")]
+        numbers = calls.correlation[called]
+        own = of_operations == process
+        if len(processes) == 1:
+            own |= of_operations == MISSING
+        rows = np.flatnonzero(own & (operations.correlation != MISSING))
+        if len(called):
+            wanted = operations.correlation[rows]
+            at = np.minimum(np.searchsorted(numbers, wanted), len(called) - 1)
+            found[rows] = np.where(numbers[at] == wanted, called[at], -1)
+    return found

@@ -51,8 +51,8 @@ before the border do not match, which the decoder notices."""
 _LONGEST_GAP = 256
 
 NS_PER_US = 1000.0
-LONGEST_TIME = 2**63 / NS_PER_US
-"""Microseconds, from which on nanoseconds are no int64."""
+LONGEST_TIME = 2**61 / NS_PER_US
+"""Microseconds, from which on the end of an event may be no int64 of nanoseconds."""
 EXACT_UNTIL = 2.0**43
 """Microseconds (101 days), up to which neighbouring doubles are less than a nanosecond apart."""
 SINCE_1970 = (
@@ -92,13 +92,12 @@ class TraceEvent(msgspec.Struct, gc=False):
 
 
 _TYPED = msgspec.json.Decoder(list[TraceEvent])
-_PLAIN = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 class TraceEvents:
-    """The events of a trace: `batches` gives those of a block at a time, iterating gives each whole, as a dict.
+    """The events of a trace: `batches` gives those of a block at a time.
 
-    Values beside the events are in `header` after the iteration. `broken` counts unreadable events; `cut` is true if
+    Values beside the events are in `header` after that. `broken` counts unreadable events; `cut` is true if
     the file ends within an event; `damage` describes damage of the compressed file. Raises `memory.TooBig`, naming the
     trace `name`, if the process exceeds its memory limit.
     """
@@ -114,25 +113,21 @@ class TraceEvents:
         """What is wrong with the compressed file; "" if nothing."""
         return self._text.damage
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for batch in self._batches(_PLAIN.decode):
-            yield from batch
-
     def batches(self) -> Iterator[list[TraceEvent]]:
         """The events in lists, in the order of the file."""
-        for batch in self._batches(_TYPED.decode):
+        for batch in self._batches():
             yield [_typed(event) if isinstance(event, dict) else event for event in batch]
 
-    def _batches(self, decode: Callable[[bytes], list[Any]]) -> Iterator[list[Any]]:
+    def _batches(self) -> Iterator[list[Any]]:
         opening = self._text.peek()
         if opening == "[":
-            yield from self._events(decode)
+            yield from self._events()
         elif opening == "{":
             self._text.at += 1
-            yield from self._members(decode)
+            yield from self._members()
         self.cut = self.cut or bool(self.damage)
 
-    def _members(self, decode: Callable[[bytes], list[Any]]) -> Iterator[list[Any]]:
+    def _members(self) -> Iterator[list[Any]]:
         """Iterate over the events in the outer object; store its other members in the header."""
         while self._text.peek(_BETWEEN) not in ("", "}"):
             try:
@@ -140,7 +135,7 @@ class TraceEvents:
                 self._text.expect(":")
                 opening = self._text.peek()
                 if key == "traceEvents" and opening == "[":
-                    yield from self._events(decode)
+                    yield from self._events()
                 else:
                     self.header[str(key)] = self._text.value(LONGEST_HEADER)
             except ValueError:
@@ -149,7 +144,7 @@ class TraceEvents:
                     return
                 self.broken += 1
 
-    def _events(self, decode: Callable[[bytes], list[Any]]) -> Iterator[list[Any]]:
+    def _events(self) -> Iterator[list[Any]]:
         self._text.expect("[")
         one_by_one_until = 0
         while letter := self._text.peek(_BETWEEN):
@@ -158,7 +153,7 @@ class TraceEvents:
                 return
             if self._text.position >= one_by_one_until and (whole := self._text.whole_events()):
                 try:
-                    batch = decode(f"[{whole}]".encode())
+                    batch = _TYPED.decode(f"[{whole}]".encode())
                 except (msgspec.DecodeError, ValueError, RecursionError):
                     if self._text.mend():
                         continue
@@ -403,7 +398,6 @@ class TracedDevice(NamedTuple):
     vendor: Vendor | None = None
 
 
-UNKNOWN_DEVICE = TracedDevice(None, None)
 KEYS_OF_VENDORS = {Vendor.AMD: ("hip_", "roctracer_", "rocprofiler_"), Vendor.NVIDIA: ("cuda_", "cupti_")}
 """What keys of a header begin with that names versions of a runtime."""
 

@@ -1,173 +1,213 @@
-"""Traces of the PyTorch profiler (Kineto): what ran on the GPU, and which operator launched it.
+"""Traces of the PyTorch profiler (Kineto): what ran on the GPU, API calls and ranges of the host.
 
-A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing; FLOPs and least bytes are
-estimates from the shapes of operators (`derived.operators.work_from_shapes`). A kernel and the call that launched it
-share a correlation id; the operator and the ranges are those open on the calling thread at that moment. The backward
-pass runs on threads of autograd's own, so ranges of the main thread are not around its kernels. Without any GPU work
-the rows are the operators themselves, each with the time it did not spend in operators that it called.
-
-Times are in microseconds, with a fraction since PyTorch 2.2 and whole before. Fields: libkineto's `output_json.cpp`
-and `MetadataFieldCatalog.h`.
+A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing. A kernel and the call that
+launched it share a correlation id. Times are in microseconds, with a fraction since PyTorch 2.2 and whole before; they
+become whole nanoseconds (`whole_nanoseconds`). A JSON number is a double, so up to 2^43 microseconds (101 days) every
+printed nanosecond is exact. Beyond that a trace without a base time holds times since 1970, whose fractions the double
+itself has lost; whole microseconds stay exact. Fields: libkineto's `output_json.cpp` and `MetadataFieldCatalog.h`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 from ncu_launch.notes import Note, NoteKind
-from ncu_launch.operators.calls import Formula
-from ncu_launch.operators.user_formulas import formulas_in
 
-from ncu_parsers.derived.operators import graph_captures
-from ncu_parsers.derived.operators.python_locations import BY_FORWARD, BY_STACK, Location, location_columns
-from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
-from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.report_data.report import Report, StreamedReport
-from ncu_parsers.sources import memory
+from ncu_parsers.schema.vendors import Vendor
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
-from ncu_parsers.timelines.kineto.chrome_trace import EXACT_UNTIL, NS_PER_US, SINCE_1970
-from ncu_parsers.timelines.kineto.host_threads import NestedRanges
-from ncu_parsers.timelines.kineto.launch_work import work_of_launches, work_of_operators
-from ncu_parsers.timelines.kineto.launching_calls import ambiguous_note, launching_calls
-from ncu_parsers.timelines.kineto.places import Places, places_of_calls, places_of_operators
-from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed, take_captured
-from ncu_parsers.timelines.kineto.trace_table import CPU_OPERATION, DIALECT, TraceRows, TraceTable
-from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, Columns, Launched, TracedEvents
-from ncu_parsers.timelines.operation_times import BusyAccount, broken_note, impossible_notes, lost_note
-from ncu_parsers.timelines.python_frames import PythonFrames
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import (
+    MEMCPY,
+    MISSING,
+    Activity,
+    ApiCalls,
+    CollectiveArguments,
+    GpuOperations,
+    HostRanges,
+    Integers,
+    LaunchFacts,
+    Overheads,
+    Owner,
+    columns_of,
+)
+from ncu_parsers.timelines.activity.operation_times import broken_note, lost_note
+from ncu_parsers.timelines.kineto.chrome_trace import (
+    EXACT_UNTIL,
+    SINCE_1970,
+    Thread,
+    TracedDevice,
+    event_mapping,
+    event_whole,
+    lost_times,
+    traced_devices,
+    vendor_of_runtime,
+    whole_nanoseconds,
+)
+from ncu_parsers.timelines.kineto.launching_calls import Calls, OperatorIds, Work, ambiguous_note, calls_that_launched
+from ncu_parsers.timelines.kineto.traced_events import Columns, Launched, TracedEvents, WorkArguments
 
-OTHER_EVENT = "event of another kind"
+TOOL = "kineto"
+RECORDED_WITH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+
+COPY_WORDS = {
+    "HtoD": activity.HOST_TO_DEVICE, "DtoH": activity.DEVICE_TO_HOST, "DtoD": activity.DEVICE_TO_DEVICE,
+    "PtoP": activity.PEER_TO_PEER, "HtoH": activity.HOST_TO_HOST, "HtoA": activity.HOST_TO_DEVICE,
+    "AtoH": activity.DEVICE_TO_HOST, "AtoA": activity.DEVICE_TO_DEVICE, "AtoD": activity.DEVICE_TO_DEVICE,
+    "DtoA": activity.DEVICE_TO_DEVICE,
+}  # fmt: skip
+MEMORY_WORDS = {
+    "Pageable": activity.PAGEABLE, "Pinned": activity.PINNED, "Device": activity.DEVICE_MEMORY,
+    "Array": activity.ARRAY, "Managed": activity.MANAGED, "Managed Static": activity.MANAGED,
+    "Device Static": activity.DEVICE_MEMORY,
+}  # fmt: skip
+"""Kineto's words for CUPTI's kinds of memory. HIP's traces say "Host", which may be either kind."""
+
+_COPY = re.compile(r"Memcpy (\w+)(?: \((.*?) -> (.*?)\))?")
+
+TYPE_BYTES = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Float8_e4m3fnuz": 1, "Float8_e5m2fnuz": 1,
+    "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8, "ComplexFloat": 8,
+    "ComplexDouble": 16,
+}  # fmt: skip
+"""Bytes of an element, by PyTorch's names of scalar types (c10/core/ScalarType.h)."""
 
 
-def read_report(source: Source) -> Report:
-    """Read one trace.
+def read_activity(source: Source, functions: Callable[[str], bool] = lambda name: True) -> Activity:
+    """Read one trace. Of Python's functions those are kept that are modules, or whose names `functions` asks for.
 
-    Raises `NotAReport` when it holds neither GPU work nor operators, `NcuBenchError` when it cannot be opened.
+    Raises `NotAReport` where it holds no event of PyTorch's profiler, `NcuBenchError` when it cannot be opened.
     """
-    result = Report(source.name)
-    table = _read(source, result)
-    result.table = table.part(0, table.rows)
-    return result
-
-
-def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read one trace, and give its rows to `write` in tables that follow each other. Raises what `read_report` does."""
-    result = StreamedReport(source.name)
-    table = _read(source, result)
-    result.streamed_rows = table.rows
-    for part in table.parts():
-        memory.require_memory(source.name)
-        write(part)
-    return result
-
-
-def _read(source: Source, result: Report) -> TraceTable:
-    """The rows of a trace; what is known of it beside these is put into `result`."""
-    events = TracedEvents(source)
-    ranges = events.host.nested(source.name)
-    captured: Captured = {}
-    launching, settings = None, source.settings
-    own = formulas_in(settings.formulas)
-    if events.has_work:
-        launching = launching_calls(events)
-        places = places_of_calls(events.calls, ranges, events.work["correlation"], launching.places)
-        rows = TraceRows(events.work, list(events.launched), places)
-        captured = take_captured(events, ranges, places, settings.capture)
-        done = work_of_launches(events, ranges, places, captured, own)
-    else:
-        rows, done = _operators(ranges, own)
-    if not len(rows):
+    events = TracedEvents(source, functions)
+    if not any(len(one["start"]) for one in (events.work, events.calls, events.ranges)):
         raise _refusal(source, events)
-    result.dialects, result.origin = [DIALECT], DIALECT
-    host = events.host_events if events.has_work else events.host_events - len(rows)
-    result.lines.update(
-        {report.METRICS: len(rows), report.HOST: host, report.BROKEN: events.broken, OTHER_EVENT: events.others}
+    owners = _owners(events.threads)
+    process, ambiguous = _launching_processes(events, owners)
+    lost = lost_times(events.work["start"], events.work["duration"], events.header)
+    rounded = any(_is_rounded(one["start"]) for one in (events.work, events.calls, events.ranges))
+    order, operations, fact = _operations(events, process, np.flatnonzero(~lost))
+    calls = columns_of(
+        ApiCalls, {**_in_ns(events.calls), "owners": owners, "kernels": list(events.kernels)}, list(events.names)
+    ).by_start()
+    ranges = columns_of(HostRanges, {**_in_ns(events.ranges), "labels": events.labels, "owners": owners}).by_start()
+    place = {row: at for at, row in enumerate(order.tolist())} if events.collectives else {}
+    header, gpus = events.header, operations.gpus()
+    known, runtime = traced_devices(header), vendor_of_runtime(header)
+    devices = {gpu: known.get(gpu[1], TracedDevice(None, None, runtime)) for gpu in gpus}
+    return Activity(
+        source.name, TOOL, operations, calls, ranges, _overheads(events, owners),
+        {place[row]: _collective(said) for row, said in events.collectives.items() if row in place},
+        {gpu: one.name for gpu, one in devices.items() if one.name},
+        _notes(events, rounded, int(lost.sum()), ambiguous),
+        _missing(calls, ranges),
+        vendors={gpu: one.vendor for gpu, one in devices.items() if one.vendor},
+        capabilities={gpu: one.compute_capability for gpu, one in devices.items() if one.compute_capability},
+        facts=[LaunchFacts(*one[2:-1], occupancy=one.occupancy) for one in events.launched], fact=fact,
+        as_written=np.argsort(order), broken=events.broken + int(lost.sum()), others=events.others,
+        session={key: str(value) for key, value in header.items() if isinstance(value, str | int | float)},
+        rank=event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31),
+        recorded_with=RECORDED_WITH if {one.vendor for one in devices.values()} <= {None, Vendor.NVIDIA} else "",
+    )  # fmt: skip
+
+
+def _owners(threads: Mapping[Thread, int]) -> list[Owner]:
+    """Processes and threads as numbers; texts get negative ones."""
+    texts: dict[str, int] = {}
+
+    def number(name: int | str) -> int:
+        whole = event_whole(name)
+        return texts.setdefault(str(name), -2 - len(texts)) if whole is None else whole
+
+    return [(number(process), number(thread)) for process, thread in threads]
+
+
+def _in_ns(columns: Columns) -> Columns:
+    """Columns with start and end in ns in place of start and duration in microseconds."""
+    start = whole_nanoseconds(columns.pop("start"))
+    return {**columns, "start": start, "end": start + whole_nanoseconds(columns.pop("duration"))}
+
+
+def _is_rounded(start: npt.NDArray[np.float64]) -> bool:
+    """Whether any of these microseconds has lost a part of its fraction."""
+    return bool(((start > EXACT_UNTIL) & (start % 1 != 0)).any())
+
+
+def _operations(events: TracedEvents, process: Integers, rows: Integers) -> tuple[Integers, GpuOperations, Integers]:
+    """The order of these rows of a trace by time, and in it the operations and the place of the facts of each."""
+    columns = _in_ns(events.work)
+    order = rows[np.lexsort((-columns["end"][rows], columns["start"][rows]))]
+    columns = {name: column[order] for name, column in columns.items()}
+    launched, fact = list(events.launched), columns.pop("launched")
+    names: dict[str, int] = {}
+    of_launched = np.array(
+        [(one.kind, names.setdefault(one.name, len(names)), *_copied(one)) for one in launched], np.int64
+    ).reshape(-1, 5)
+    kinds = ("kind", "name", "direction", "source_memory", "destination_memory")
+    columns |= dict(zip(kinds, of_launched[fact].T, strict=True))
+    return order, columns_of(GpuOperations, {**columns, "process": process[order]}, list(names)), fact
+
+
+def _copied(one: Launched) -> tuple[int, int, int]:
+    """Direction, source and destination of a copy, which its name says."""
+    if one.kind != MEMCPY:
+        return MISSING, MISSING, MISSING
+    found = _COPY.match(one.name)
+    word, *ends = found.groups() if found else ("", "", "")
+    source, destination = (MEMORY_WORDS.get(end or "", activity.UNKNOWN_MEMORY) for end in ends)
+    return COPY_WORDS.get(word, activity.OTHER_DIRECTION), source, destination
+
+
+def _overheads(events: TracedEvents, owners: Sequence[Owner]) -> Overheads:
+    columns = _in_ns(events.overheads)
+    process, thread = np.array(owners or [(MISSING, MISSING)], np.int64)[columns.pop("owner")].T
+    return columns_of(Overheads, {**columns, "process": process, "thread": thread}).by_start()
+
+
+def _launching_processes(events: TracedEvents, owners: Sequence[Owner]) -> tuple[Integers, int]:
+    """The process whose call launched each row of work, of a trace of one process that one; and how many fit several.
+
+    Without calls it is the process of the ranges.
+    """
+    work, calls, ranges = events.work, events.calls, events.ranges
+    process = np.array([process for process, _ in owners], np.int64)
+    is_python = np.array([label.kind == activity.PYTHON for label in events.labels], np.bool_)
+    owner = calls["owner"] if len(calls["owner"]) else ranges["owner"][~is_python[ranges["label"]]]
+    alone = np.unique(process[np.unique(owner)])
+    if len(alone) <= 1 or not len(calls["owner"]):
+        return np.full(len(work["start"]), alone[0] if len(alone) == 1 else MISSING), 0
+    of_calls = process[calls["owner"]]
+    found = calls_that_launched(
+        Work(work["correlation"], work["external"], work["device"]),
+        Calls(calls["correlation"], calls["external"], of_calls),
+        OperatorIds(process[events.externals["owner"]], events.externals["external"]),
     )
-    result.lines = +result.lines  # drops kinds that did not occur
-    result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
-    result.notes = _notes(events, rows, ranges, captured, settings.capture)
-    if launching is not None and launching.ambiguous:
-        result.notes.append(ambiguous_note(launching.ambiguous))
-    located = location_columns_of(events.frames, rows.places, ranges)
-    return TraceTable(source.name, rows, ranges, events.header, done, located)
+    return np.where(found.places >= 0, of_calls[found.places], MISSING), found.ambiguous
 
 
-def _operators(ranges: NestedRanges, own: Mapping[str, Formula]) -> tuple[TraceRows, WorkOfLaunches]:
-    """The operators of a trace without GPU work as rows, each with its own time, and their work."""
-    operators = np.flatnonzero(ranges.is_kind(OPERATOR))
-    operators = operators[np.argsort(ranges.start[operators], kind="stable")]
-    columns = {
-        "launched": ranges.call[operators], "start": ranges.start[operators],
-        "duration": ranges.own_times()[operators], "whole": ranges.duration[operators],
-    }  # fmt: skip
-    launched = [Launched(CPU_OPERATION, call.name) for call in ranges.calls]
-    return TraceRows(columns, launched, places_of_operators(ranges, operators)), work_of_operators(
-        ranges, operators, own
-    )
-
-
-# --------------------------------------------------------------------------------------------------- what was odd
-
-
-def _notes(events: TracedEvents, rows: TraceRows, ranges: NestedRanges, captured: Captured, capture: str) -> list[str]:
-    notes, places, replays = list[str](), rows.places, 0
-    if events.has_work:
-        is_kernel = np.array([one.operation == KERNEL for one in rows.launched])[rows.columns["launched"]]
-        notes += [*impossible_notes(events.impossible), *_overlap(rows.columns)]
-        replays = int((is_kernel & replayed(events)).sum())
-    else:
-        readable = " that could be read" if events.broken or events.lost else ""
-        notes.append(
-            f"the trace holds no GPU work{readable}: rows are operators on the CPU, each with its own time, without "
-            "that of the operators it called; whole_duration_ns has both"
-        )
-    unlinked = int((places.context == MISSING).sum())
-    if unlinked:
-        notes.append(
-            f"{unlinked} of {len(rows)} rows have no launching call in the trace, so their operator and ranges are "
-            "unknown"
-        )
-    if places.too_deep:
-        notes.append(
-            f"more than {DEEPEST} ranges are open at once around {places.too_deep} of {len(rows)} rows; "
-            "the innermost are kept"
-        )
-    operators = np.unique(places.call[places.call != MISSING]).tolist()
-    if operators and not any(ranges.calls[call].inputs.shapes for call in operators):
-        without_shapes = "operators have no shapes; the profiler records them with record_shapes=True"
-        notes.append(Note(without_shapes, NoteKind.NOT_KNOWN, "FLOPs"))
-    if np.any((rows.columns["start"] > EXACT_UNTIL) & (rows.columns["start"] % 1 != 0)):
-        notes.append(Note(SINCE_1970, NoteKind.METHOD))
-    notes += graph_captures.replay_notes(len(rows), replays, len(captured), capture)
-    if events.lost:
-        notes.append(lost_note(events.lost))
+def _notes(events: TracedEvents, rounded: bool, lost: int, ambiguous: int) -> list[str]:
+    notes: list[str] = [Note(SINCE_1970, NoteKind.METHOD)] if rounded else []
+    if lost:
+        notes.append(lost_note(lost))
     if events.broken:
         notes.append(broken_note(events.broken))
     if events.is_cut:
         damage = events.damage or "in the middle of an event"
         notes.append(Note(f"the file ends early and was read up to there ({damage})", NoteKind.LOST))
-    return notes
+    return [*notes, ambiguous_note(ambiguous)] if ambiguous else notes
 
 
-def _overlap(columns: Columns) -> list[str]:
-    device, start = columns["device"].astype(np.int64), (columns["start"] - columns["start"].min()) * NS_PER_US
-    process = np.full_like(device, MISSING)
-    account = BusyAccount()
-    account.add(process, device, start, columns["duration"] * NS_PER_US)
-    return account.notes()
+def _collective(said: WorkArguments) -> CollectiveArguments:
+    size = TYPE_BYTES.get(str(said.dtype))
+    elements = [event_whole(one) for one in (said.elements_in, said.elements_out)]
+    bytes_in, bytes_out = (None if count is None or size is None else count * size for count in elements)
+    name = str(said.collective) if said.collective else None
+    return CollectiveArguments(name, bytes_in, bytes_out, event_whole(said.ranks, bits=31) or None)
 
 
 def _refusal(source: Source, events: TracedEvents) -> NotAReport:
-    if events.host_events:
-        return NotAReport(
-            f"{source.name} is a trace of the PyTorch profiler that holds neither GPU work nor operators.",
-            "Nothing ran while it recorded, or only Python was recorded.",
-            "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], around the work itself.",
-        )
     if events.others or events.broken or "traceEvents" in events.header:
         return NotAReport(
             f"{source.name} is a trace, and none of its {events.others + events.broken} events are GPU work or "
@@ -182,38 +222,10 @@ def _refusal(source: Source, events: TracedEvents) -> NotAReport:
     )
 
 
-def location_columns_of(frames: PythonFrames, places: Places, ranges: NestedRanges) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the columns of locations (`LOCATION_COLUMNS`); [] for a trace without stacks."""
-    return location_columns(*locations_of(frames, places, ranges)) if frames.seen else []
-
-
-def locations_of(
-    frames: PythonFrames, places: Places, ranges: NestedRanges
-) -> tuple[list[Location | None], list[str | None]]:
-    """The location of each row by its place on the host, and what it is that of (`LOCATION_BASIS`).
-
-    A row of the backward pass has the location of its forward operator, where that is known; but where Python ran
-    within the node of the backward pass, as a function of the user's or a recomputed forward, the location is there.
-    """
-    calls = zip(places.thread.tolist(), places.moment.tolist(), strict=True)
-    own = frames.innermost([(ranges.threads[thread], moment) if thread >= 0 else None for thread, moment in calls])
-    nodes = ranges.node_around(places.operator)
-    forward = np.full(len(nodes), -1)
-    of_backward = np.flatnonzero(nodes >= 0)
-    forward[of_backward] = ranges.forward_of(-2 - ranges.number[nodes[of_backward]])
-    threads = ranges.thread_of(forward).tolist()
-    behind = frames.innermost(
-        [
-            (ranges.threads[thread], float(ranges.start[place])) if place >= 0 else None
-            for thread, place in zip(threads, forward.tolist(), strict=True)
-        ]
-    )
-    locations: list[Location | None] = []
-    bases: list[str | None] = []
-    for frame, node, of_forward in zip(own, nodes.tolist(), behind, strict=True):
-        ran_within = frame is not None and node >= 0 and frame.start >= ranges.start[node]
-        is_forward = of_forward is not None and not ran_within
-        taken = of_forward if is_forward else frame
-        locations.append(None if taken is None else taken.location)
-        bases.append(None if taken is None else BY_FORWARD if is_forward else BY_STACK)
-    return locations, bases
+def _missing(calls: ApiCalls, ranges: HostRanges) -> list[str]:
+    missing = []
+    if not len(calls):
+        missing.append("no API calls were recorded, so the causes of gaps are not known (ProfilerActivity.CPU)")
+    if not len(ranges):
+        missing.append("no ranges of the host were recorded, so what it did is not named (ProfilerActivity.CPU)")
+    return missing

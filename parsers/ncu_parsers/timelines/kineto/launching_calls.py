@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ncu_parsers.timelines.kineto.host_threads import Integers
-from ncu_parsers.timelines.kineto.places import first_calls
-from ncu_parsers.timelines.kineto.traced_events import MISSING, TracedEvents
+from ncu_parsers.timelines.activity.activity import MISSING, Integers
 
 
 class Work(NamedTuple):
@@ -47,22 +45,9 @@ class FoundCalls(NamedTuple):
     ambiguous: int
 
 
-def launching_calls(events: TracedEvents) -> FoundCalls:
-    """The call that launched each row of a trace."""
-    numbers: dict[object, int] = {}
-    processes = [numbers.setdefault(process, len(numbers)) for process, _ in events.host.threads]
-    of_thread = np.array(processes, np.int64)
-    work, calls, operators = events.work, events.calls, events.externals
-    return calls_that_launched(
-        Work(work["correlation"], work["external"], work["device"]),
-        Calls(calls["correlation"], calls["external"], of_thread[calls["thread"]]),
-        OperatorIds(of_thread[operators["thread"]], operators["external"]),
-    )
-
-
 def calls_that_launched(work: Work, calls: Calls, operators: OperatorIds) -> FoundCalls:
     """The call that launched each row: the first that has its correlation id, in the process that the row fits."""
-    first = first_calls(calls.correlation, work.correlation).astype(np.int64)
+    first = _first_calls(calls.correlation, work.correlation)
     shared = _shared_ids(calls.correlation, calls.process)
     unclear = np.isin(work.correlation, shared)
     if not unclear.any():
@@ -77,9 +62,19 @@ def calls_that_launched(work: Work, calls: Calls, operators: OperatorIds) -> Fou
     ambiguous = 0
     for row, found in fits.items():
         chosen = _by_device(found, int(work.device[row]), owners) if len(found) > 1 else found
-        first[row] = next(iter(chosen.values())) if len(chosen) == 1 else MISSING
+        first[row] = next(iter(chosen.values())) if len(chosen) == 1 else -1
         ambiguous += len(chosen) != 1
     return FoundCalls(first, ambiguous)
+
+
+def _first_calls(known: Integers, wanted: Integers) -> Integers:
+    """For each wanted id its first place among the known ones; -1 for none, and for ids that are `MISSING`."""
+    if not len(known):
+        return np.full(len(wanted), -1)
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    found = order[at]
+    return np.where((known[found] == wanted) & (wanted != MISSING), found, -1)
 
 
 def ambiguous_note(rows: int) -> str:

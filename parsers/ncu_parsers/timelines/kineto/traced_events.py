@@ -1,4 +1,4 @@
-"""The events of a trace sorted by what they are for, as columns: GPU work, the calls that launched it, host ranges."""
+"""The events of a trace sorted by what they are for, as columns: GPU work, calls, ranges of the host, overheads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.derived.operators import graph_captures
-from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.host_ranges import ANNOTATION, MODULE, OPERATOR
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    MISSING,
+    CalledKernel,
+    OperatorInputs,
+    RangeLabel,
+)
 from ncu_parsers.timelines.kineto.chrome_trace import (
     LONGEST_TIME,
-    NS_PER_US,
+    Thread,
     TraceEvent,
     TraceEvents,
     event_mapping,
@@ -26,27 +33,21 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_shape,
     event_whole,
     is_call,
-    lost_times,
-    whole_nanoseconds,
 )
-from ncu_parsers.timelines.kineto.host_threads import HostCall, HostThreads
-from ncu_parsers.timelines.operation_times import ImpossibleEnd, impossible_ends
-from ncu_parsers.timelines.python_frames import PythonFrames
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
-KERNEL = "kernel"
 OPERATIONS = {
-    "kernel": KERNEL, "gpu_memcpy": "memcpy", "gpu_memset": "memset",
-    "Kernel": KERNEL, "Memcpy": "memcpy", "Memset": "memset",
+    "kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET,
+    "Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET,
 }  # fmt: skip
-"""Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line -> what the column `operation` says."""
-OPERATORS, ANNOTATIONS, PYTHON = ("cpu_op", "Operator"), ("user_annotation",), ("python_function",)
-GRAPH_LAUNCH = "GraphLaunch"
-"""In the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
+"""Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line."""
+OPERATORS, ANNOTATIONS, PYTHON, OVERHEAD = ("cpu_op", "Operator"), ("user_annotation",), "python_function", "overhead"
+MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
+QUEUE_FULL_OVERHEAD = "Command Buffer Full"
 
 MODULE_PREFIX = "nn.Module: "
-MISSING = -1
+"""What the names of Python functions begin with that are modules."""
 EXTERNAL = "External id"
 """What operators, calls and GPU work say of the operator around a call: the same number."""
 
@@ -71,6 +72,11 @@ class WorkArguments(msgspec.Struct, gc=False):
     occupancy: float = msgspec.field(default=math.nan, name="est. achieved occupancy %")
     graph_node: Whole | None = msgspec.field(default=None, name="graph node id")
     external: Any = msgspec.field(default=None, name=EXTERNAL)
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    dtype: Any = None
+    elements_in: Any = msgspec.field(default=None, name="In msg nelems")
+    elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
+    ranks: Any = msgspec.field(default=None, name="Group size")
 
 
 class CallArguments(msgspec.Struct, gc=False):
@@ -138,18 +144,21 @@ _operator_arguments = _decoder(OperatorArguments)
 
 
 class Launched(NamedTuple):
-    """What many rows may have in common."""
+    """What many operations may have in common."""
 
-    operation: str
+    kind: int
     name: str
-    grid: tuple[int, ...] | None = None
-    block: tuple[int, ...] | None = None
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
     registers: int | None = None
     shared_memory: int | None = None
-    occupancy: float = math.nan
+    occupancy: float | None = None
 
 
 Columns = dict[str, npt.NDArray[Any]]
+
+MOST_NAMES = 1 << 20
+"""Names of ranges that are looked up; a program has fewer functions."""
 
 
 class _Columns:
@@ -168,36 +177,51 @@ class _Columns:
             append(MISSING if value is None else value)
 
     def taken(self) -> Columns:
-        """The columns, which are given away."""
-        return {name: np.array(column) for name, column in self._columns.items()}
+        """The columns, without a copy; nothing is added to them any more."""
+        return {
+            name: np.frombuffer(column, column.typecode) if column else np.array(column)
+            for name, column in self._columns.items()
+        }
 
 
 class TracedEvents:
-    """What a trace holds, by what it is for. `work` and `calls` are columns, of GPU work and of calls with an id.
+    """What a trace holds, by what it is for, as columns with times in microseconds.
 
-    `launched` are the distinct operations that `work` has the places of; `kernels` those that calls name. `broken`
-    counts events that could not be read, `others` those of no use here, `lost` GPU work without times. `externals` are
-    the ids of operators by thread. `impossible` are names and places of operations that were cut.
+    `launched` are the distinct operations that `work` has the places of, `labels` those of `ranges`; calls name
+    `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `broken` counts
+    events that could not be read, `others` those of no use here. `externals` are the ids of operators by thread. Of
+    Python's functions only modules and those `is_kept` are taken.
     """
 
-    def __init__(self, source: Source) -> None:
-        self.host = HostThreads()
-        self.frames = PythonFrames()
+    def __init__(self, source: Source, is_kept: Callable[[str], bool]) -> None:
+        self.threads: dict[Thread, int] = {}
+        self.labels: list[RangeLabel] = []
         self.launched: dict[Launched, int] = {}
-        self.kernels: dict[graph_captures.Kernel, int] = {}
-        self.host_events = self.broken = self.others = 0
-        self._work = _Columns(
-            launched="i", start="d", duration="d", correlation="q", device="i", context="q", stream="q", bytes="q",
+        self.names: dict[str, int] = {}
+        self.kernels: dict[CalledKernel, int] = {}
+        self.collectives: dict[int, WorkArguments] = {}
+        self.broken = self.others = 0
+        self._is_kept = is_kept
+        work = _Columns(
+            launched="i", start="d", duration="d", correlation="q", device="q", context="q", stream="q", bytes="q",
             graph_node="q", external="q",
         )  # fmt: skip
-        self._calls = _Columns(correlation="q", thread="i", start="d", is_graph="b", kernel="i", external="q")
-        self._externals = _Columns(thread="i", external="q")
+        calls = _Columns(
+            name="i", owner="i", start="d", duration="d", correlation="q", kernel="q", external="q"
+        )  # fmt: skip
+        ranges = _Columns(label="i", owner="i", start="d", duration="d", sequence="q")
+        externals, overheads = _Columns(owner="i", external="q"), _Columns(kind="b", owner="i", start="d", duration="d")
+        self._work, self._calls, self._ranges, self._externals, self._overheads = (
+            work, calls, ranges, externals, overheads
+        )  # fmt: skip
         self._operators: dict[tuple[str, bytes, bytes, bytes, bytes], int] = {}
-        self._ranges: dict[tuple[str, str], int] = {}
+        self._named: dict[tuple[int, str], int] = {}
         self._inputs: dict[bytes, Any] = {}
         self._takers = {
             **dict.fromkeys(OPERATIONS, self._take_work),
-            **dict.fromkeys((*OPERATORS, *ANNOTATIONS, *PYTHON), self._take_range),
+            **dict.fromkeys(OPERATORS, self._take_operator),
+            **dict.fromkeys((*ANNOTATIONS, PYTHON), self._take_range),
+            OVERHEAD: self._take_overhead,
         }  # fmt: skip
         with source.open() as stream:
             events = TraceEvents(stream, source.name)
@@ -205,31 +229,8 @@ class TracedEvents:
                 self._take(batch)
         self.header, self.damage, self.is_cut = events.header, events.damage, events.cut
         self.broken += events.broken
-        self.work, self.calls = self._work.taken(), self._calls.taken()
-        lost = lost_times(self.work["start"], self.work["duration"], self.header)
-        self.lost = int(lost.sum())
-        self.work = {name: column[~lost] for name, column in self.work.items()} if self.lost else self.work
-        self.impossible = self._cut_impossible_ends()
-        self.externals = self._externals.taken()
-
-    def _cut_impossible_ends(self) -> list[tuple[str, ImpossibleEnd]]:
-        """Let operations that cannot last so long end where the next one of their stream begins; with their names."""
-        work = self.work
-        start = whole_nanoseconds(work["start"])
-        end = start + whole_nanoseconds(work["duration"])
-        streams = (work["device"], work["context"], work["stream"])
-        of_graphs = np.isin(work["correlation"], self.calls["correlation"][self.calls["is_graph"] != 0])
-        one_by_one = (work["graph_node"] == MISSING) & (work["stream"] != MISSING) & ~of_graphs
-        found = impossible_ends(streams, start, end, one_by_one)
-        names = list(self.launched) if found else []
-        for one in found:
-            work["duration"][one.row] = (one.cut_to - int(start[one.row])) / NS_PER_US
-        return [(names[work["launched"][one.row]].name, one) for one in found]
-
-    @property
-    def has_work(self) -> bool:
-        """Whether anything ran on a GPU."""
-        return len(self.work["start"]) > 0
+        self.work, self.calls, self.ranges = work.taken(), calls.taken(), ranges.taken()
+        self.externals, self.overheads = externals.taken(), overheads.taken()
 
     def _take(self, batch: list[TraceEvent]) -> None:
         for event in batch:
@@ -249,53 +250,56 @@ class TracedEvents:
         args = _work_arguments(event.args)
         what = Launched(
             OPERATIONS[event.cat or ""], event.name, args.grid, args.block, args.registers, args.shared_memory,
-            args.occupancy if abs(args.occupancy) < LONGEST_TIME else math.nan,
+            args.occupancy if abs(args.occupancy) < LONGEST_TIME else None,
         )  # fmt: skip
+        if args.collective is not None:
+            self.collectives[len(self._work)] = args
         self._work.add(
             self.launched.setdefault(what, len(self.launched)), event.ts, event.dur, args.correlation, args.device,
             args.context, args.stream, args.size, args.graph_node, event_whole(args.external),
         )  # fmt: skip
 
-    def _take_range(self, event: TraceEvent) -> None:
-        name, thread, number = event.name, event.thread, MISSING
+    def _owner(self, thread: Thread) -> int:
+        return self.threads.setdefault(thread, len(self.threads))
+
+    def _take_operator(self, event: TraceEvent) -> None:
+        name, thread = event.name, event.thread
         if name is None or thread is None or not event.is_timed:
             self.broken += 1
             return
-        if event.cat in OPERATORS:
-            args = _operator_arguments(event.args)
-            call, number = self._operator(name, args)
-            external = event_whole(args.external)
-            if external is not None:
-                self._externals.add(self.host.thread(thread), external)
-        elif event.cat in ANNOTATIONS:
-            call = self._named(ANNOTATION, name)
-        elif name.startswith(MODULE_PREFIX):
-            call = self._named(MODULE, name.removeprefix(MODULE_PREFIX))
-        else:  # a function of Python's
-            is_kept = self.frames.take(thread, event.ts, event.dur, name)
-            self.host_events += is_kept
-            self.others += not is_kept
+        args, owner = _operator_arguments(event.args), self._owner(thread)
+        external = event_whole(args.external)
+        if external is not None:
+            self._externals.add(owner, external)
+        number = args.number if args.number is None or not args.forward_thread else -2 - args.number
+        self._ranges.add(self._operator(name, args), owner, event.ts, event.dur, number)
+
+    def _take_range(self, event: TraceEvent) -> None:
+        name, thread = event.name, event.thread
+        if name is None or thread is None or not event.is_timed:
+            self.broken += 1
             return
-        self.host.take(self.host.thread(thread), event.ts, event.dur, call, number)
-        self.host_events += 1
+        kind = activity.PYTHON if event.cat == PYTHON else activity.ANNOTATION
+        label = self._named.get((kind, name))
+        if label is None:
+            label = -1
+            if kind != activity.PYTHON or name.startswith(MODULE_PREFIX) or self._is_kept(name):
+                label = self._new_label(RangeLabel(kind, name))
+            if len(self._named) < MOST_NAMES:
+                self._named[kind, name] = label
+        if label < 0:
+            self.others += 1
+        else:
+            self._ranges.add(label, self._owner(thread), event.ts, event.dur, None)
 
-    def _named(self, kind: str, name: str) -> int:
-        """The code of a range without inputs."""
-        call = self._ranges.get((kind, name))
-        if call is None:
-            call = self._ranges[kind, name] = self._new_call(HostCall(kind, name))
-        return call
-
-    def _operator(self, name: str, args: OperatorArguments) -> tuple[int, int]:
-        """The code of an operator with its inputs, and its sequence number as `HostThreads.take` wants it."""
+    def _operator(self, name: str, args: OperatorArguments) -> int:
+        """The place of the label of an operator with its inputs."""
         key = name, bytes(args.shapes), bytes(args.types), bytes(args.strides), bytes(args.values)
-        call = self._operators.get(key)
-        if call is None:
-            inputs = RecordedInputs(*(self._decoded(text) for text in key[1:]))
-            call = self._operators[key] = self._new_call(HostCall(OPERATOR, name, inputs))
-        if args.number is None:
-            return call, MISSING
-        return call, -2 - args.number if args.forward_thread else args.number
+        label = self._operators.get(key)
+        if label is None:
+            inputs = OperatorInputs(*(self._decoded(text) for text in key[1:]))
+            label = self._operators[key] = self._new_label(RangeLabel(activity.OPERATOR, name, inputs))
+        return label
 
     def _decoded(self, text: bytes) -> Any:
         """Inputs as Python's objects; those of many operators are alike."""
@@ -304,22 +308,28 @@ class TracedEvents:
             found = self._inputs[text] = _value_of(text)
         return found
 
-    def _new_call(self, call: HostCall) -> int:
-        self.host.calls.append(call)
-        return len(self.host.calls) - 1
+    def _new_label(self, label: RangeLabel) -> int:
+        self.labels.append(label)
+        return len(self.labels) - 1
 
     def _take_call(self, event: TraceEvent) -> None:
-        args, thread = _call_arguments(event.args), event.thread
-        if args.correlation is None:
-            self.others += 1
-        elif thread is None or not abs(event.ts) < LONGEST_TIME:
+        thread = event.thread
+        if thread is None or event.name is None or not event.is_timed:
             self.broken += 1
-        else:
-            kernel = None
-            if args.kernel is not None:
-                kernel = self.kernels.setdefault(graph_captures.Kernel(args.kernel, args.grid), len(self.kernels))
-            is_graph = GRAPH_LAUNCH in (event.name or "")
-            self._calls.add(
-                args.correlation, self.host.thread(thread), event.ts, is_graph, kernel, event_whole(args.external)
-            )
-            self.host_events += 1
+            return
+        args, kernel = _call_arguments(event.args), None
+        if args.kernel is not None:
+            kernel = self.kernels.setdefault(CalledKernel(args.kernel, args.grid), len(self.kernels))
+        self._calls.add(
+            self.names.setdefault(event.name, len(self.names)), self._owner(thread), event.ts, event.dur,
+            args.correlation, kernel, event_whole(args.external),
+        )  # fmt: skip
+
+    def _take_overhead(self, event: TraceEvent) -> None:
+        thread = event.thread
+        if thread is None or not event.is_timed:
+            self.broken += 1
+            return
+        kind = activity.QUEUE_FULL if event.name == QUEUE_FULL_OVERHEAD else activity.PROFILER
+        kind = activity.MODULE_LOADING if event.name in MODULE_LOADING_OVERHEADS else kind
+        self._overheads.add(kind, self._owner(thread), event.ts, event.dur)

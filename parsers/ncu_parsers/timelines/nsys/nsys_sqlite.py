@@ -31,6 +31,7 @@ from ncu_parsers.sources.memory import one_heap
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.settings import Settings
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.operation_times import BusyAccount, impossible_notes, lost_note
 from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
 from ncu_parsers.timelines.nsys.tables import cuda_graphs, gpu_metrics, nvtx, python_backtraces
 from ncu_parsers.timelines.nsys.tables.api_calls import CALLS, ApiCallIndex, LaunchingCalls
@@ -57,7 +58,6 @@ from ncu_parsers.timelines.nsys.tables.operations import (
     Operations,
     elapsed,
 )
-from ncu_parsers.timelines.operation_times import BusyAccount, impossible_notes, lost_note
 
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"

@@ -15,48 +15,48 @@ from ncu_parsers.derived.operators.work_from_shapes import (
     work_of_cpu_operators,
     work_of_kernels,
 )
-from ncu_parsers.timelines.kineto.host_threads import HostCall, Integers, NestedRanges
-from ncu_parsers.timelines.kineto.places import Places
-from ncu_parsers.timelines.kineto.replayed_graphs import Captured, replayed
-from ncu_parsers.timelines.kineto.traced_events import KERNEL, MISSING, TracedEvents
+from ncu_parsers.launches.nested_ranges import HostCall, NestedRanges
+from ncu_parsers.launches.places import Places
+from ncu_parsers.launches.replayed_graphs import Captured, Mask
+from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, GpuOperations, Integers
 
 
 def work_of_operators(ranges: NestedRanges, operators: Integers, own: Mapping[str, Formula]) -> WorkOfLaunches:
     """The work of operators on the CPU, which are the rows. `own` are the user's formulas."""
     calls = ranges.call[operators].astype(np.int64)
     has_shapes = np.array([bool(call.inputs.shapes) for call in ranges.calls], np.bool_)[calls]
-    nodes = np.where(has_shapes, MISSING, ranges.node_around(operators))
-    forward = np.full(len(operators), MISSING)
+    nodes = np.where(has_shapes, -1, ranges.node_around(operators))
+    forward = np.full(len(operators), -1)
     of_backward = np.flatnonzero(nodes >= 0)
     found = ranges.forward_of(-2 - ranges.number[nodes[of_backward]])
-    forward[of_backward] = np.where(found >= 0, ranges.call[found], MISSING)
+    forward[of_backward] = np.where(found >= 0, ranges.call[found], -1)
     pairs, code = np.unique(calls * (len(ranges.calls) + 1) + forward + 1, return_inverse=True)
     known_as = []
     for number, pair in enumerate(pairs.tolist()):
         call, with_forward = divmod(pair, len(ranges.calls) + 1)
         one, of = ranges.calls[call], ranges.calls[with_forward - 1] if with_forward else None
         known_as.append(LaunchingOperator(number, one.name, one.inputs, forward=of and (of.name, of.inputs)))
-    row_of = np.full(len(ranges), MISSING)
+    row_of = np.full(len(ranges), -1)
     row_of[operators] = np.arange(len(operators))
     above = ranges.operator_above()[operators]
-    return work_of_cpu_operators(known_as, code, np.where(above >= 0, row_of[above], MISSING), own)
+    return work_of_cpu_operators(known_as, code, np.where(above >= 0, row_of[above], -1), own)
 
 
 def work_of_launches(
-    events: TracedEvents, ranges: NestedRanges, places: Places, captured: Captured, own: Mapping[str, Formula]
-) -> WorkOfLaunches:
-    """The work of what ran on a GPU. A replayed graph's kernel has work where its capture is known."""
-    launched, numbers = list(events.launched), _CallNumbers(ranges, places)
+    operations: GpuOperations, replayed: Mask, ranges: NestedRanges, places: Places, captured: Captured,
+    own: Mapping[str, Formula],
+) -> WorkOfLaunches:  # fmt: skip
+    """The work of what ran on a GPU. A kernel of a graph that was `replayed` has work where its capture is known."""
+    names, numbers = operations.names, _CallNumbers(ranges, places)
     rows: list[LaunchingOperator | None] = [None] * places.rows
-    is_replayed = replayed(events)
-    for row, (code, is_of_graph, correlation) in enumerate(
-        zip(events.work["launched"].tolist(), is_replayed.tolist(), events.work["correlation"].tolist(), strict=True)
+    columns = (operations.kind, operations.name, replayed, operations.correlation, places.operator)
+    for row, (kind, name, is_of_graph, correlation, operator) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
     ):
-        what = launched[code]
-        kernel = what.name if what.operation == KERNEL else ""
+        kernel = names[name] if kind == KERNEL else ""
         if row in captured:
             rows[row] = numbers.of_capture(correlation, captured[row], kernel)
-        elif not is_of_graph and places.operator[row] != MISSING:
+        elif not is_of_graph and operator >= 0:
             rows[row] = numbers.of_row(row, kernel)
     return work_of_kernels(rows, own)
 
@@ -67,7 +67,7 @@ class _CallNumbers:
     def __init__(self, ranges: NestedRanges, places: Places) -> None:
         self._ranges, self._places = ranges, places
         self._count = 0
-        self._numbers = array("i", [MISSING]) * len(ranges)
+        self._numbers = array("i", [-1]) * len(ranges)
         self._of_captures: dict[tuple[int, int], int] = {}
         self._known: dict[int, LaunchingOperator] = {}
 
@@ -89,7 +89,7 @@ class _CallNumbers:
         if found is None:
             around = self._places.operators_around(row, self._ranges)
             for one in around:
-                if self._numbers[one] == MISSING:
+                if self._numbers[one] < 0:
                     self._numbers[one] = self._next()
             above = tuple(self._numbers[one] for one in around[:-1])
             call = self._ranges.calls[self._ranges.call[place]]
@@ -105,8 +105,8 @@ class _CallNumbers:
 
     def _forward(self, around: list[int]) -> tuple[str, RecordedInputs] | None:
         """Name and inputs of the forward operator of the innermost node of the backward pass among operators."""
-        nodes = [place for place in around if self._ranges.number[place] < MISSING]
-        found = int(self._ranges.forward_of(-2 - self._ranges.number[nodes[-1:]])[0]) if nodes else MISSING
+        nodes = [place for place in around if MISSING < self._ranges.number[place] < -1]
+        found = int(self._ranges.forward_of(-2 - self._ranges.number[nodes[-1:]])[0]) if nodes else -1
         if found < 0:
             return None
         call = self._ranges.calls[self._ranges.call[found]]

@@ -6,16 +6,17 @@ Overlapping operations count once. What bounds the time that a GPU waits is said
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.notes import Note, NoteKind
 
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
 
 Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 OVERLAP_NOTED = 1.01
 IMPOSSIBLE_OVERLAP_NS = 1_000_000
@@ -136,3 +137,21 @@ def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
     ]
     more = len(named) - RECORDS_NAMED
     return notes if more <= 0 else [*notes, f"{more:,} more record{'s are' if more > 1 else ' is'} impossible alike"]
+
+
+def without_impossible_ends(operations: GpuOperations) -> tuple[GpuOperations, list[str]]:
+    """Operations, of which those that last beyond what ran behind them on their stream are cut where that began."""
+    streams = (operations.process, operations.device, operations.context, operations.stream)
+    one_by_one = (
+        (operations.graph_node == MISSING)
+        & (operations.stream != MISSING)
+        & ~share_a_number(operations.correlation, MISSING)
+    )
+    found = impossible_ends(streams, operations.start, operations.end, one_by_one)
+    if not found:
+        return operations, []
+    end = operations.end.copy()
+    for one in found:
+        end[one.row] = one.cut_to
+    names = [operations.names[int(operations.name[one.row])] for one in found]
+    return replace(operations, end=end), impossible_notes(list(zip(names, found, strict=True)))

@@ -34,11 +34,12 @@ from ncu_parsers.timelines.activity.activity import (
     columns_of,
     empty,
 )
-from ncu_parsers.timelines.activity.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
+from ncu_parsers.timelines.nsys.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
 from ncu_parsers.timelines.nsys.tables.database import Database, opened
 from ncu_parsers.timelines.nsys.tables.devices import read_devices
 
 TOOL = "nsys"
+RECORDED_WITH = "nsys profile --trace cuda,nvtx PROGRAM"
 
 ACTIVITIES = {
     KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -132,7 +133,7 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
         devices={gpu: name_of for gpu, code in zip(gpus, codes, strict=True) if (name_of := known.names[code])},
         uuids={gpu: uuid for gpu, code in zip(gpus, codes, strict=True) if (uuid := known.uuids[code])},
         missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
-        utc_ns=_began(database), notes=notes,
+        utc_ns=_began(database), notes=notes, recorded_with=RECORDED_WITH,
     )  # fmt: skip
 
 

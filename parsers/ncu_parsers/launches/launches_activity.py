@@ -26,8 +26,8 @@ from ncu_parsers.timelines.activity.activity import (
     columns_of,
     empty,
 )
-from ncu_parsers.timelines.activity.kineto_activity import COPY_WORDS
-from ncu_parsers.timelines.activity.nsys_activity import DIRECTION_OF
+from ncu_parsers.timelines.kineto.kineto import COPY_WORDS
+from ncu_parsers.timelines.nsys.nsys_activity import DIRECTION_OF, RECORDED_WITH
 
 NEEDED = (
     "source", "process_id", "device_id", "device_name", "context", "stream", "kernel_name", "iteration", "duration_ns",
@@ -93,7 +93,8 @@ def read_launches_activity(name: str, table: pa.Table) -> Activity:
         "not known; the recording itself has them"
     ]
     return Activity(name, "launches", operations, empty(ApiCalls), empty(HostRanges), empty(Overheads),
-                    devices=devices, missing=missing, vendors=vendors)  # fmt: skip
+                    devices=devices, missing=missing, vendors=vendors,
+                    recorded_with=RECORDED_WITH)  # fmt: skip
 
 
 def _integers(table: pa.Table, column: str) -> Integers:

@@ -1,0 +1,356 @@
+"""The launches of an `Activity`: one row per GPU operation, with the host ranges open at the call that launched it.
+
+This is the whole way from a trace format to a table: a reader returns an `Activity`, and this makes its report. Ranges
+of the main thread are not around the kernels of the backward pass, which runs on threads of its own. FLOPs and least
+bytes are estimates from the shapes of operators (`derived.operators.work_from_shapes`). Without any GPU work the rows
+are the operators themselves, each with the time that it did not spend in operators which it called. What rows have in
+common is made once; a part of the rows takes it by its codes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.notes import Note, NoteKind
+from ncu_launch.operators.user_formulas import formulas_in
+
+from ncu_parsers.derived.operators import graph_captures
+from ncu_parsers.launches.launch_work import work_of_launches, work_of_operators
+from ncu_parsers.launches.nested_ranges import Context, NestedRanges
+from ncu_parsers.launches.places import places_of_calls, places_of_operators
+from ncu_parsers.launches.python_frames import PythonFrames, location_columns_of, may_be_a_location
+from ncu_parsers.launches.replayed_graphs import Captured, captured_launches, replayed, take_captured
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.report_data.report import Report, StreamedReport
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
+from ncu_parsers.schema.vendors import VENDOR_COLUMN
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.activity import (
+    KERNEL,
+    MISSING,
+    OPERATION_KINDS,
+    Activity,
+    Codes,
+    GpuOperations,
+    Integers,
+    LaunchFacts,
+    columns_of,
+)
+from ncu_parsers.timelines.activity.operation_times import BusyAccount, without_impossible_ends
+from ncu_parsers.timelines.activity.recording import NOTHING_SAID, launching_call
+from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
+
+CPU_OPERATION = "cpu_op"
+OTHER_EVENT = "event of another kind"
+ROWS_OF_A_PART = 128 * 1024
+
+Extra = tuple[str, str, pa.Array]
+"""Name, unit and values of a column beyond the contract."""
+
+
+@lru_cache(maxsize=8)
+def for_launches(read: Callable[..., Activity]) -> Callable[[Source], Activity]:
+    """A reader that leaves out functions of Python which are no location of a launch; the same one for the same."""
+    return partial(read, functions=may_be_a_location)
+
+
+def report_of(source: Source, read: Callable[[Source], Activity], origin: str) -> Report:
+    """Read one recording, and make its launches. `origin` is their `source`.
+
+    Raises `NotAReport` where nothing ran on a GPU and no operators are known, and what `read` raises.
+    """
+    result = Report(source.name)
+    view = _view(source, read, origin, result)
+    result.table = view.part(0, view.rows)
+    return result
+
+
+def stream_of(
+    source: Source, write: Callable[[pa.Table], None], read: Callable[[Source], Activity], origin: str
+) -> StreamedReport:
+    """Read one recording, and give its launches to `write` in tables that follow each other. Raises as `report_of`."""
+    result = StreamedReport(source.name)
+    view = _view(source, read, origin, result)
+    result.streamed_rows = view.rows
+    for begin in range(0, view.rows, ROWS_OF_A_PART):
+        memory.require_memory(source.name)
+        write(view.part(begin, min(begin + ROWS_OF_A_PART, view.rows)))
+    return result
+
+
+def _view(source: Source, read: Callable[[Source], Activity], origin: str, result: Report) -> _LaunchView:
+    """The launches of a recording; what is known of it beside these is put into `result`."""
+    found = read(source)
+    view = _LaunchView(found, origin, source, read)
+    if not view.rows:
+        raise NotAReport(
+            f"{source.name} was recorded by {found.tool}, and holds neither GPU work nor operators.",
+            f"It holds API calls: {len(found.calls):,}; ranges of the host: {len(found.ranges):,}.",
+            "Record around the work itself, with what runs on the GPU traced.",
+        )
+    result.dialects, result.origin, result.session = [origin], origin, dict(found.session)
+    numbered = int((found.calls.correlation != MISSING).sum())
+    result.lines.update(
+        {
+            report.METRICS: view.rows,
+            report.HOST: numbered + len(found.ranges) - (0 if view.on_gpu else view.rows),
+            report.BROKEN: found.broken,
+            OTHER_EVENT: found.others + len(found.calls) - numbered + len(found.overheads),
+        }
+    )
+    result.lines = +result.lines  # drops kinds that did not occur
+    result.notes = [*view.notes(), *found.notes]
+    return view
+
+
+class _LaunchView:
+    """The columns of launches, from the operations of a recording and the ranges of the host around their calls."""
+
+    def __init__(self, found: Activity, origin: str, source: Source, read: Callable[[Source], Activity]) -> None:
+        self._found, self._origin = found, origin
+        self._ranges, own = NestedRanges(found.ranges, found.name), formulas_in(source.settings.formulas)
+        self.on_gpu, self._impossible = len(found.operations) > 0, list[str]()
+        self._replayed, self._captured = np.zeros(0, np.bool_), Captured()
+        self._capture = source.settings.capture
+        self._facts: Sequence[LaunchFacts] = found.facts or (NOTHING_SAID,)
+        if self.on_gpu:
+            self._take_operations(read)
+            self._done = work_of_launches(
+                self._operations, self._replayed, self._ranges, self._places, self._captured, own
+            )
+        else:
+            operators = self._take_operators()
+            self._done = work_of_operators(self._ranges, operators, own)
+        self.rows = len(self._operations)
+        self._locations = location_columns_of(PythonFrames(found.ranges), self._places, self._ranges)
+        gpus, code = np.unique(
+            np.stack([self._operations.process, self._operations.device]), axis=1, return_inverse=True
+        )
+        self._gpu, self._gpus = code.reshape(-1), [(int(process), int(device)) for process, device in gpus.T.tolist()]
+        self._titles = {
+            title for title, _, values in self._beyond(slice(0, self.rows)) if values.null_count < self.rows
+        }
+
+    def _take_operations(self, read: Callable[[Source], Activity]) -> None:
+        """Let the rows be operations of GPUs, in the order of the file."""
+        found = self._found
+        operations, self._impossible = without_impossible_ends(found.operations)
+        fact: Codes = np.zeros(len(operations), np.int8) if found.fact is None else found.fact
+        if found.as_written is not None:
+            operations, fact = operations.at(found.as_written), fact[found.as_written]
+        self._operations, self._fact = operations, fact
+        self._durations = (operations.end - operations.start).astype(np.float64)
+        call = launching_call(operations, found.calls)
+        self._thread = np.append(found.calls.thread, MISSING)[call]
+        self._places = places_of_calls(found.calls, self._ranges, call)
+        self._replayed = replayed(found, operations)
+        if self._capture:
+            self._captured = take_captured(
+                operations, lambda row: self._facts[fact[row]].grid, self._replayed, self._ranges, self._places,
+                partial(captured_launches, self._capture, read),
+            )  # fmt: skip
+
+    def _take_operators(self) -> Integers:
+        """Let the rows be the operators of the host, each with its own time; their places."""
+        ranges = self._ranges
+        operators = np.flatnonzero(ranges.is_kind(OPERATOR))
+        operators = operators[np.argsort(ranges.start[operators], kind="stable")]
+        self._places = places_of_operators(ranges, operators)
+        process, self._thread = np.array(ranges.owners or [(MISSING, MISSING)], np.int64)[self._places.thread].T
+        columns = {
+            "kind": np.full(len(operators), len(OPERATION_KINDS)), "name": ranges.call[operators], "process": process,
+            "start": ranges.start[operators], "end": ranges.end[operators],
+        }  # fmt: skip
+        self._operations = columns_of(GpuOperations, columns, [call.name for call in ranges.calls])
+        self._fact = np.zeros(len(operators), np.int8)
+        self._durations = ranges.own_times()[operators].astype(np.float64)
+        return operators
+
+    def part(self, begin: int, end: int) -> pa.Table:
+        """The table of the rows from `begin` to before `end`: the contract's columns, then those that timelines have.
+
+        Every part has the same columns.
+        """
+        rows = slice(begin, end)
+        known = {**self._identity(rows), **self._position(rows), **self._done.part(rows).contract_columns()}
+        nothing = {kind: pa.nulls(end - begin, kind) for kind in {column.type for column in COLUMNS}}
+        columns = [known.get(column.name, nothing[column.type]) for column in COLUMNS]
+        fields = list(contract_fields())
+        for title, unit, values in self._beyond(rows):
+            if title in self._titles:
+                columns.append(values)
+                fields.append(pa.field(title, values.type, metadata=field_metadata(unit=unit)))
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def notes(self) -> list[str]:
+        """What in the rows cannot be right, which operations overlap, and what is not known of the rows."""
+        notes, places, found = list(self._impossible), self._places, self._found
+        if self.on_gpu:
+            notes += _overlap(self._operations, self._durations)
+        else:
+            readable = " that could be read" if found.broken else ""
+            notes.append(
+                f"the trace holds no GPU work{readable}: rows are operators on the CPU, each with its own time, "
+                "without that of the operators it called; whole_duration_ns has both"
+            )
+        unlinked = int((places.context == -1).sum())
+        if unlinked and (len(found.calls) or len(found.ranges)):
+            notes.append(
+                f"{unlinked} of {self.rows} rows have no launching call in the trace, so their operator and ranges are "
+                "unknown"
+            )
+        if places.too_deep:
+            notes.append(
+                f"more than {DEEPEST} ranges are open at once around {places.too_deep} of {self.rows} rows; "
+                "the innermost are kept"
+            )
+        operators = np.unique(places.call[places.call >= 0]).tolist()
+        if operators and not any(self._ranges.calls[call].inputs.shapes for call in operators):
+            without_shapes = "operators have no shapes; the profiler records them with record_shapes=True"
+            notes.append(Note(without_shapes, NoteKind.NOT_KNOWN, "FLOPs"))
+        kernels = self._operations.kind == KERNEL
+        replays = int((kernels & self._replayed).sum()) if self.on_gpu else 0
+        return [*notes, *graph_captures.replay_notes(self.rows, replays, len(self._captured), self._capture)]
+
+    def _identity(self, rows: slice) -> dict[str, pa.Array]:
+        """The columns that say what ran, and on which device."""
+        operations, fact, facts, found = self._operations.at(rows), self._fact[rows], self._facts, self._found
+        count, gpu, gpus = len(operations), self._gpu[rows], self._gpus
+        stream, of_stream = np.unique(operations.stream, return_inverse=True)
+        return {
+            "source": arrays.repeated(self._origin, count),
+            "report": arrays.repeated(found.name, count),
+            "launch_id": _wholes(operations.correlation, pa.int64()),
+            "process_id": _wholes(operations.process, pa.int64()),
+            "rank": arrays.wholes(np.full(count, -1 if found.rank is None else found.rank), pa.int32()),
+            "device_id": _wholes(operations.device, pa.int32()),
+            "device_name": arrays.recoded(gpu, [found.devices.get(one) for one in gpus]),
+            "compute_capability": arrays.recoded(gpu, [found.capabilities.get(one) for one in gpus]),
+            "context": _wholes(operations.context, pa.int64()),
+            "stream": arrays.recoded(of_stream, [None if one == MISSING else str(one) for one in stream.tolist()]),
+            "kernel_name": arrays.recoded(operations.name, operations.names),
+            "kernel_short": self._short_names(operations),
+            "grid": _triples(fact, [one.grid for one in facts]),
+            "block": _triples(fact, [one.block for one in facts]),
+            "failed": arrays.booleans(np.zeros(count, np.bool_)),
+            "duration_ns": arrays.floats(self._durations[rows]),
+        }
+
+    def _short_names(self, operations: GpuOperations) -> pa.Array:
+        """The functions' names; a copy's name is whole as it is, and an operator's goes without its namespace."""
+        names = operations.names
+        if not self.on_gpu:
+            return arrays.recoded(operations.name, [one.partition("::")[2] or one for one in names])
+        shorts = [*names, *map(short_name, names)]
+        return arrays.recoded(operations.name + len(names) * (operations.kind == KERNEL), shorts)
+
+    def _position(self, rows: slice) -> dict[str, pa.Array]:
+        """The columns that say which part of the program a row belongs to: by its own scopes, else by host ranges."""
+        contexts = self._ranges.contexts.known
+        pairs, code = np.unique(
+            self._places.context[rows].astype(np.int64) * len(self._facts) + self._fact[rows], return_inverse=True
+        )
+        split = (divmod(pair, len(self._facts)) for pair in pairs.tolist())
+        known = [(contexts[at] if at >= 0 else None, self._facts[of]) for at, of in split]
+        code = code.reshape(-1)
+        steps = iterations_at(self._places.moment[rows], self._ranges.steps())
+        own = self._operations.iteration[rows]
+        return {
+            "nvtx_path": arrays.taken(
+                arrays.text_lists([_path(*one) for one in known]), arrays.indices(code.astype(np.int32))
+            ),
+            "phase": arrays.recoded(code, [facts.phase or (at and at.phase()) for at, facts in known]),
+            "module": arrays.recoded(code, [facts.module or _module(at) for at, facts in known]),
+            "iteration": _wholes(np.where(own == MISSING, steps, own), pa.int32()),
+        }
+
+    def _beyond(self, rows: slice) -> Iterator[Extra]:
+        """Columns beyond the contract. Shapes and types are JSON lists, one entry per argument."""
+        operations, facts, fact = self._operations.at(rows), self._facts, self._fact[rows]
+        calls, call = self._ranges.calls, self._places.call[rows]
+        yield "start_ns", "ns", arrays.whole(operations.start)
+        yield "end_ns", "ns", arrays.whole(operations.end)
+        yield "operation", "", arrays.recoded(operations.kind, [*OPERATION_KINDS, CPU_OPERATION])
+        yield VENDOR_COLUMN, "", arrays.recoded(self._gpu[rows], [self._vendor(one) for one in self._gpus])
+        yield "operator", "", self._operators(call, fact)
+        yield "shapes", "", arrays.recoded(call, [_as_text(one.inputs.shapes) for one in calls])
+        yield "dtype", "", arrays.recoded(call, [_as_text(one.inputs.types) for one in calls])
+        if not self.on_gpu:
+            yield "whole_duration_ns", "ns", arrays.floats((operations.end - operations.start).astype(np.float64))
+        yield "bytes", "byte", _wholes(operations.bytes, pa.int64())
+        yield "correlation_id", "", _wholes(operations.correlation, pa.int64())
+        yield "thread_id", "", _wholes(self._thread[rows], pa.int64())
+        for title, unit, said in (
+            ("registers_per_thread", "register/thread", [one.registers for one in facts]),
+            ("shared_memory_bytes", "byte", [one.shared_memory for one in facts]),
+        ):
+            numbers = np.array([MISSING if one is None else one for one in said], np.int64)
+            yield title, unit, _wholes(numbers[fact], pa.int64())
+        occupancy = np.array([one.occupancy for one in facts], np.float64)
+        yield "estimated_occupancy_percent", "%", arrays.floats(occupancy[fact])
+        yield "graph_node_id", "", _wholes(operations.graph_node, pa.int64())
+        for title in dict.fromkeys(key for one in facts for key, _ in one.more):
+            yield title, "", arrays.recoded(fact, [dict(one.more).get(title) for one in facts])
+        yield from self._done.part(rows).operator_columns()
+        for title, unit, values in self._locations:
+            yield title, unit, values.slice(rows.start, rows.stop - rows.start)
+
+    def _vendor(self, gpu: tuple[int, int]) -> str | None:
+        vendor = self._found.vendors.get(gpu)
+        return None if vendor is None else vendor.value
+
+    def _operators(self, call: Codes, fact: Codes) -> pa.Array:
+        """The operator that each operation names itself, else the innermost one around its call."""
+        names = [*(one.operator for one in self._facts), *(call.name for call in self._ranges.calls)]
+        own = np.array([one.operator is not None for one in self._facts], np.bool_)[fact]
+        return arrays.recoded(np.where(own, fact, np.where(call >= 0, call + len(self._facts), -1)), names)
+
+
+def _overlap(operations: GpuOperations, durations: npt.NDArray[np.float64]) -> list[str]:
+    """Which operations overlap; times count from the first, so that doubles hold them exactly for a hundred days."""
+    busy = BusyAccount()
+    start = (operations.start - operations.start.min()).astype(np.float64)
+    busy.add(operations.process, operations.device, start, durations)
+    return busy.notes()
+
+
+def iterations_at(moments: Integers, steps: list[tuple[int, int, int]]) -> Integers:
+    """The step in which each moment lies, `MISSING` outside of all."""
+    if not steps:
+        return np.full(len(moments), MISSING)
+    starts, ends, numbers = (np.array(column) for column in zip(*steps, strict=True))
+    at = np.searchsorted(starts, moments, side="right") - 1
+    return np.where((at >= 0) & (moments <= ends[at]), numbers[at], MISSING)
+
+
+def _path(context: Context | None, facts: LaunchFacts) -> tuple[str, ...] | None:
+    """The host's ranges, then the scopes that the operation names; None where neither is known."""
+    return None if context is None and not facts.path else (*(context.annotations if context else ()), *facts.path)
+
+
+def _module(context: Context | None) -> str | None:
+    return (".".join(context.modules) or None) if context else None
+
+
+def _as_text(value: object) -> str | None:
+    """A list of shapes or types as JSON; None for anything that is no list."""
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else None
+
+
+def _wholes(values: Integers, kind: pa.DataType) -> pa.Array:
+    """int32 or int64; null for negative numbers and those that do not fit."""
+    most = np.iinfo(np.int32 if kind == pa.int32() else np.int64).max
+    return arrays.wholes(np.where((values >= 0) & (values <= most), values, -1), kind)
+
+
+def _triples(codes: Codes, values: Sequence[tuple[int, int, int] | None]) -> pa.Array:
+    """Grids or blocks from the place of each."""
+    return arrays.triples(np.array([one or (-1,) * 3 for one in values], np.int32)[codes])

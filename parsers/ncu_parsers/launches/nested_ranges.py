@@ -1,0 +1,312 @@
+"""Ranges of host threads within each other: which are around each, and what they say of the place in the program.
+
+A range costs some 50 bytes: what it is, its name and inputs, is stored once for all ranges alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from ncu_launch.nvtx_ranges import RUN_PHASES
+
+from ncu_parsers.derived.operators.forward_operators import ForwardOperators
+from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
+from ncu_parsers.sources import memory
+from ncu_parsers.timelines.activity import activity
+from ncu_parsers.timelines.activity.activity import MISSING, Codes, HostRanges, Integers, RangeLabel
+from ncu_parsers.timelines.host_ranges import ANNOTATION, DEEPEST, MODULE, OPERATOR
+
+MODULE_PREFIX = "nn.Module: "
+"""What the names of Python functions begin with that are modules."""
+OPTIMIZER_PREFIX = "Optimizer.step#"
+BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+STEP_PREFIX = "ProfilerStep#"
+
+OUTSIDE, CUT = 0, -2
+"""Codes of contexts: around nothing, and one that is not that of all ranges above, since only `DEEPEST` are kept."""
+
+
+class HostCall(NamedTuple):
+    """What a range is: an operator, with its inputs, an annotation of the user's or a module."""
+
+    kind: str
+    name: str
+    inputs: RecordedInputs = RecordedInputs()
+
+
+def host_call(label: RangeLabel) -> HostCall | None:
+    """What a range says of the launches in it; None for one that says nothing, as most of Python's functions."""
+    if label.kind == activity.OPERATOR:
+        return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())))
+    if label.kind in (activity.NVTX, activity.ANNOTATION):
+        return HostCall(ANNOTATION, label.name)
+    if label.kind == activity.PYTHON and label.name.startswith(MODULE_PREFIX):
+        return HostCall(MODULE, label.name.removeprefix(MODULE_PREFIX))
+    return None
+
+
+class Context(NamedTuple):
+    """What the ranges around a row say of its place in the program, outermost first."""
+
+    annotations: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    is_backward: bool = False
+
+    def within(self, call: HostCall) -> Context:
+        """The context inside a range."""
+        if call.kind == ANNOTATION:
+            return self._replace(annotations=(*self.annotations, call.name))
+        if call.kind == MODULE:
+            return self._replace(modules=(*self.modules, call.name))
+        return self._replace(is_backward=self.is_backward or call.name.startswith(BACKWARD_PREFIX))
+
+    def phase(self) -> str | None:
+        """Forward, backward or optimizer, where a range says so; modules that the backward pass recomputes are its."""
+        if any(name.startswith(OPTIMIZER_PREFIX) for name in self.annotations):
+            return "optimizer"
+        if self.is_backward:
+            return "backward"
+        named = [name for name in self.annotations if name in RUN_PHASES]
+        if named:
+            return named[-1]
+        return "forward" if self.modules else None
+
+
+class Contexts:
+    """Every context once; its code is its place in `known`."""
+
+    def __init__(self) -> None:
+        self.known = [Context()]
+        self._codes = {Context(): OUTSIDE}
+
+    def code(self, context: Context) -> int:
+        """The code of a context, a new one if need be."""
+        found = self._codes.setdefault(context, len(self.known))
+        if found == len(self.known):
+            self.known.append(context)
+        return found
+
+
+class Nesting:
+    """How ranges of one thread nest, sorted by start and longer ones first: the `parent` of each, and its `levels`.
+
+    The parent is the innermost range that had begun and not ended at the start, -1 for none; where ranges overlap
+    without nesting, a range that began before one which is still open counts as open too, so that the parents of the
+    innermost range open at a moment hold all that are open then. A level are the ranges with as many above them.
+    """
+
+    def __init__(self, start: Integers, end: Integers) -> None:
+        instant = end == start
+        ended = np.searchsorted(np.sort(end), start, "right")
+        itself = np.searchsorted(start[instant], start, "right") - (np.cumsum(instant) - instant)
+        depth = np.arange(len(start)) - (ended - itself)
+        self.levels = _by_depth(depth)
+        self.parent = np.full(len(start), -1)
+        for above, level in pairwise(self.levels):
+            self.parent[level] = above[np.searchsorted(above, level) - 1]
+        inside = self.parent >= 0
+        if not (end[inside] <= end[self.parent[inside]]).all():
+            self._nest_overlapping(start, end)
+
+    def _nest_overlapping(self, starts: Integers, end: Integers) -> None:
+        parents: list[int] = []
+        depths: list[int] = []
+        open_ranges: list[int] = []
+        ends = end.tolist()
+        for place, start in enumerate(starts.tolist()):
+            while open_ranges and ends[open_ranges[-1]] <= start:
+                open_ranges.pop()
+            parents.append(open_ranges[-1] if open_ranges else -1)
+            depths.append(len(open_ranges))
+            open_ranges.append(place)
+        self.parent, self.levels = np.array(parents), _by_depth(np.array(depths))
+
+
+def innermost(start: Integers, end: Integers, parent: Codes, moments: Integers) -> Integers:
+    """The place of the innermost range open at each moment, its first and last instant included; -1 for none."""
+    found = np.searchsorted(start, moments, "right") - 1
+    left = np.flatnonzero(found >= 0)
+    while len(left):
+        left = left[end[found[left]] < moments[left]]
+        found[left] = parent[found[left]]
+        left = left[found[left] >= 0]
+    return found
+
+
+def _by_depth(depth: Integers) -> list[npt.NDArray[np.intp]]:
+    """The places of each depth, in order."""
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 1)))
+
+
+class NestedRanges:
+    """Columns of the ranges that say something of launches, thread after thread, those around others first; ns.
+
+    `calls` are what labels say. `above` is the place of the innermost range that one starts in, `operator` that of the
+    innermost operator that it is or starts in, -1 for none; `context` is the code of what is around it, itself
+    included; `reach` the time at which the first of it and those above ends. `begins` are the places where `owners`
+    begin, and the end of the last one. Raises `memory.TooBig`, naming the recording `name`, beyond the memory limit.
+    """
+
+    def __init__(self, ranges: HostRanges, name: str = "the trace") -> None:
+        told = [host_call(label) for label in ranges.labels]
+        self.calls = [one or HostCall(ANNOTATION, "") for one in told]
+        self.owners, self.contexts = ranges.owners, Contexts()
+        self._within: dict[tuple[int, int], int] = {}
+        self._given: dict[int, int] = {}
+        says = np.array([one is not None for one in told], np.bool_)
+        rows = np.flatnonzero(says[ranges.label])
+        rows = rows[np.argsort(ranges.owner[rows], kind="stable")]
+        self.begins = np.searchsorted(ranges.owner[rows], np.arange(len(ranges.owners) + 1))
+        mine = ranges.at(rows)
+        self.start, self.end, self.call, self.number = mine.start, mine.end, mine.label, mine.sequence
+        self.above, self.operator, self.context = np.full((3, len(rows)), -1, np.int32)
+        self.reach = self.end.copy()
+        for begin, end in pairwise(self.begins.tolist()):
+            memory.require_memory(name)
+            self._nest(slice(begin, end))
+        self._forward: ForwardOperators | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def _nest(self, thread: slice) -> None:
+        """Fill the columns on nesting for a thread."""
+        if thread.start == thread.stop:
+            return
+        base, nesting = thread.start, Nesting(self.start[thread], self.end[thread])
+        is_operator = np.array([call.kind == OPERATOR for call in self.calls], np.bool_)
+        stays = is_operator & ~np.array([call.name.startswith(BACKWARD_PREFIX) for call in self.calls], np.bool_)
+        for depth, level in enumerate(nesting.levels):
+            places, codes = level + base, self.call[level + base]
+            around = np.full(len(places), OUTSIDE)
+            if depth:
+                above = nesting.parent[level] + base
+                around = self.context[above].astype(np.int64)
+                self.above[places], self.operator[places] = above, self.operator[above]
+                self.reach[places] = np.minimum(self.reach[above], self.end[places])
+            mine = places[is_operator[codes]]
+            self.operator[mine] = mine
+            self.context[places] = around if depth < DEEPEST else CUT
+            changes = np.flatnonzero(~stays[codes] & (depth < DEEPEST))
+            pairs, code = np.unique(around[changes] * len(self.calls) + codes[changes], return_inverse=True)
+            within = [self._context_within(*divmod(pair, len(self.calls))) for pair in pairs.tolist()]
+            self.context[places[changes]] = np.array(within, np.int32)[code.reshape(-1)]
+
+    def _context_within(self, context: int, code: int) -> int:
+        return self.contexts.code(self.contexts.known[context].within(self.calls[code]))
+
+    def call_code(self, call: HostCall) -> int:
+        """The code of a call that another trace has, for as long as that is in memory."""
+        found = self._given.setdefault(id(call), len(self.calls))
+        if found == len(self.calls):
+            self.calls.append(call)
+        return found
+
+    def owner_of(self, places: Codes) -> Integers:
+        """The numbers of the threads of ranges."""
+        return np.searchsorted(self.begins, places, side="right") - 1
+
+    def is_kind(self, kind: str) -> npt.NDArray[np.bool_]:
+        """Which ranges are of a kind."""
+        found: npt.NDArray[np.bool_] = np.array([call.kind == kind for call in self.calls], np.bool_)[self.call]
+        return found
+
+    def forward_of(self, numbers: Integers) -> Integers:
+        """For the sequence numbers of nodes of the backward pass the places of their forward operators; -1: unknown."""
+        if self._forward is None:
+            self._forward = ForwardOperators(self.number, self.owner_of(np.arange(len(self))), self.start)
+        return self._forward.behind(numbers)
+
+    def node_around(self, places: Codes) -> Integers:
+        """The innermost node of the backward pass that each range is or starts in, within `DEEPEST`; -1 for none."""
+        found, at = np.full(len(places), -1), places.astype(np.int64)
+        for _ in range(DEEPEST):
+            looking = np.flatnonzero((at >= 0) & (found < 0))
+            if not len(looking):
+                break
+            is_node = self.is_node(at[looking])
+            found[looking[is_node]] = at[looking[is_node]]
+            at[looking] = self.above[at[looking]]
+        return found
+
+    def is_node(self, places: Codes) -> npt.NDArray[np.bool_]:
+        """Which ranges are nodes of the backward pass."""
+        number = self.number[places]
+        found: npt.NDArray[np.bool_] = (number < -1) & (number != MISSING)
+        return found
+
+    def operator_above(self) -> npt.NDArray[np.int32]:
+        """The place of the innermost operator around each range, not itself; -1 for none."""
+        return np.where(self.above >= 0, self.operator[self.above], -1) if len(self) else self.above
+
+    def own_times(self) -> Integers:
+        """Duration of each range minus operators that it directly encloses, at least 0, in ns."""
+        left = self.end - self.start
+        around = self.operator_above()
+        inner = np.flatnonzero(self.is_kind(OPERATOR) & (around >= 0))
+        outer = around[inner]
+        np.subtract.at(left, outer, np.minimum(self.end[inner], self.end[outer]) - self.start[inner])
+        own: Integers = np.maximum(left, 0)
+        return own
+
+    def path_to(self, place: int) -> list[int]:
+        """The places of the ranges around one, and its own, outermost first; only the innermost `DEEPEST`."""
+        found: list[int] = []
+        while place >= 0 and len(found) < DEEPEST:
+            found.append(place)
+            place = int(self.above[place])
+        return found[::-1]
+
+    def context_of(self, path: Sequence[int]) -> int:
+        """The code of the context within ranges, outermost first."""
+        context = Context()
+        for place in path:
+            context = context.within(self.calls[self.call[place]])
+        return self.contexts.code(context)
+
+    def steps(self) -> list[tuple[int, int, int]]:
+        """Start, end and number of every step that the profiler was told of. Steps hold for all threads."""
+        numbers = {}
+        for code, (kind, name, _) in enumerate(self.calls):
+            number = name.removeprefix(STEP_PREFIX)
+            if kind == ANNOTATION and number != name and number.isdecimal() and len(number) < 10:
+                numbers[code] = int(number)
+        places = np.flatnonzero(np.isin(self.call, list(numbers))).tolist() if numbers else []
+        return sorted((int(self.start[at]), int(self.end[at]), numbers[self.call[at]]) for at in places)
+
+    def open_at(self, owner: int, moments: Integers) -> tuple[Integers, dict[int, list[int]]]:
+        """The place of the innermost range open on a thread at each moment, first and last instant included; or -1.
+
+        By moment the ranges open then, outermost first and one more than `DEEPEST` at most, where these are not all
+        that are above the innermost. `moments` ascend.
+        """
+        thread = slice(*self.begins[owner : owner + 2].tolist())
+        parent = np.maximum(self.above[thread] - thread.start, -1)
+        found = innermost(self.start[thread], self.end[thread], parent, moments)
+        there = np.flatnonzero(found >= 0)
+        found[there] += thread.start
+        places = found[there]
+        unlike = there[(self.reach[places] < moments[there]) | (self.context[places] == CUT)]
+        skipped: dict[int, int] = {}
+        return found, {at: self._path_at(int(found[at]), int(moments[at]), skipped) for at in unlike.tolist()}
+
+    def _path_at(self, place: int, moment: int, skipped: dict[int, int]) -> list[int]:
+        """The open ranges among one and those above it, outermost first.
+
+        `skipped` leads past ranges that have ended, for all later moments.
+        """
+        found: list[int] = []
+        while place >= 0 and len(found) <= DEEPEST:
+            found.append(place)
+            above = before = int(self.above[place])
+            while above >= 0 and self.end[above] < moment:
+                above = skipped.get(above, int(self.above[above]))
+            while before != above:
+                before, skipped[before] = skipped.get(before, int(self.above[before])), above
+            place = above
+        return found[::-1]
