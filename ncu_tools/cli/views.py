@@ -226,6 +226,10 @@ def _of_ranks(typed: Typed) -> bool:
     return typed.has("--by") or len(runs) > 1 or (len(runs) == 1 and (Path(runs[0]) / "ranks").is_dir())
 
 
+def _of_levers(typed: Typed) -> bool:
+    return typed.has("--what-if") or typed.last("--part") in ("levers", "path", "levers,path")
+
+
 def _ending(typed: Typed) -> str:
     return (typed.last("-o", "--output") or "").lower()
 
@@ -263,6 +267,7 @@ VIEWS = {
         View("digest", "--format digest", "reading.digest", _is_digest),
     ),
     "timeline": (
+        View("levers", "--part levers", "reading.step_levers", _of_levers),
         View("samples", "--part samples", "reading.sampled_gpus"),
         View("skew", "RANKS...", "reading.skew", _of_ranks),
     ),

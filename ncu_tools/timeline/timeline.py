@@ -171,7 +171,7 @@ def timeline(
     `trim` holds nothing.
     """
     if not len(activity.operations):
-        raise _no_gpu_work(activity, power or {})
+        raise no_gpu_work(activity, power or {})
     operations, impossible = without_impossible_ends(activity.operations)
     activity = replace(activity, operations=operations)
     recording = activity.whole or _recording(activity)
@@ -434,7 +434,8 @@ def _with_energy(
     return found, [power_note(power)]
 
 
-def _no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]) -> NcuBenchError:
+def no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]) -> NcuBenchError:
+    """The error for a recording without GPU work; `power` are readings of its whole run."""
     tables = ((activity.calls, "API calls"), (activity.ranges, "ranges of the host"))
     seen = [f"{len(table):,} {what}" for table, what in tables if len(table)]
     why = f"It has {' and '.join(seen)}." if seen else "The program used no GPU, or its GPU work was not recorded."

@@ -40,6 +40,7 @@ TABLES = {
     "export": "cli.reading.export",
     "hotspots": HOTSPOTS,
     "join": "cli.reading.join",
+    "levers": "report.step_advice_table",
     "kernel": "cli.reading.inside.kernel cli.tables.kernel.against_table cli.tables.kernel.explanation_table",
     "layers": "cli.reading.layers",
     "machines": "cli.collecting.machines",

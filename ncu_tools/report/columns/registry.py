@@ -14,7 +14,7 @@ from ncu_launch.files.toml_tables import table_beside
 from ncu_tools.report.columns.column import Column
 
 SUBJECTS = {
-    "kernels": "Kernels and layers", "advice": "Advice",
+    "kernels": "Kernels and layers", "advice": "Advice", "steps": "Levers on a step",
     "inside": "Inside a kernel", "timelines": "Timelines", "points": "Measured points",
     "works": "Work by formulas", "tools": "Tools",
 }  # fmt: skip

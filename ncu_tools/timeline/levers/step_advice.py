@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations
 from operator import and_
 
 from ncu_parsers.timelines.activity.activity import PYTHON, Activity
+from ncu_parsers.timelines.operation_times import without_impossible_ends
 
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.timeline.graph.critical_path import CriticalPath
@@ -22,6 +23,7 @@ from ncu_tools.timeline.levers import transfers as transfers
 from ncu_tools.timeline.levers.lever import STEP_LEVERS, StepLever
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts, processes_of, told_of_step_levers
 from ncu_tools.timeline.steps import step_ranges
+from ncu_tools.timeline.timeline import no_gpu_work
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,18 @@ def step_advice(activity: Activity, machine: Machine | None = None, asked: Seque
         [(one.title, saves) for one, saves in zip(wanted, of_asked, strict=True)], levers,
         _pairs(graph, levers, steps, step_ns), situation, _notes(situation),
     )  # fmt: skip
+
+
+def advice_on_recording(activity: Activity, machine: Machine | None = None, asked: Sequence[str] = ()) -> StepAdvice:
+    """Advice on a recording as it was read: records that cannot be right are cut first, and named in the notes.
+
+    Raises `NcuBenchError` for a recording without GPU work, `WrongUsage` for a what-if that says nothing.
+    """
+    if not len(activity.operations):
+        raise no_gpu_work(activity, {})
+    operations, impossible = without_impossible_ends(activity.operations)
+    found = step_advice(replace(activity, operations=operations), machine, asked)
+    return replace(found, notes=[*found.notes, *impossible])
 
 
 def _rank(saves: SavedByStep) -> float:

@@ -1,0 +1,104 @@
+"""ncu-bench timeline --part levers: what can be done about a step's time, what that brings, and what if."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ncu_tools.cli.option_kinds.list_option import list_option
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    echo_head,
+    echo_notes,
+    format_option,
+    hidden_rows,
+    machine_option,
+    progress,
+    rows_shown,
+    show,
+    terminal_width,
+    top_option,
+)
+
+if TYPE_CHECKING:
+    from ncu_parsers.timelines.activity.activity import Activity
+
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.timeline.levers.step_advice import StepAdvice
+
+SHOWN, WIDEST = 6, 100
+PART_NAMES = ("levers", "path")
+
+
+@click.command()
+@click.argument("run")
+@list_option("--part", "parts", type=click.Choice(PART_NAMES), metavar="PART", help="Of levers, path.")
+@click.option(
+    "--what-if", "asked", metavar="NAME=TIME", multiple=True,
+    help="What a step saves then: aten::mm=0.7x, softmax=10us, copies=0, gap:launch=0. May be repeated.",
+)  # fmt: skip
+@top_option("levers", SHOWN)
+@machine_option
+@format_option
+def command(
+    run: str, parts: tuple[str, ...], asked: tuple[str, ...], top: int | None, machine: Machine | None,
+    output_format: str,
+) -> None:  # fmt: skip
+    """Say what can be done about the time of a step, and what the step gains: its graph is replayed for each lever.
+
+    RUN is a recording as for timeline. A saving is an interval: unexplained waits are kept and dropped, and questions
+    that the recording leaves open are answered both ways. A name of --what-if is kernels, copies, memsets,
+    communication, part of the name of a kernel or operator, gap:launch (from a call to its kernel, and between queued
+    ones), gap:call (in API calls) or gap:host (between calls); the time is a factor, the time of each, or 0 for gone.
+
+    \b
+    Example:
+      ncu-bench timeline trace.json.gz --part levers
+      ncu-bench timeline trace.json.gz --part path
+      ncu-bench timeline trace.json.gz --what-if "aten::bmm=0.5x" --what-if "gap:launch=0"
+    """
+    from ncu_tools.timeline.levers.step_advice import advice_on_recording
+    from ncu_tools.timeline.load_activity import load_activity
+
+    with progress("Reading") as reading:
+        activity = load_activity(run, reading)
+        found = advice_on_recording(activity, machine, asked)
+    show_step_advice(found, activity, parts or PART_NAMES[:1], top, output_format)
+
+
+def show_step_advice(
+    found: StepAdvice, activity: Activity, parts: tuple[str, ...], top: int | None, output_format: str
+) -> None:
+    """Write the levers, or the critical path where that alone is asked for."""
+    import click
+
+    from ncu_tools.cli.tables.step_text import path_lines, step_lines
+    from ncu_tools.report import step_advice_table as tables
+    from ncu_tools.report.head import head_of
+    from ncu_tools.report.table import Table
+
+    rows = tables.lever_rows(found)
+    shown = rows_shown(top, output_format, max(SHOWN, len(found.asked)))
+    head = head_of([activity.name], devices=tuple(sorted({one for one in activity.devices.values() if one})),
+                   more=(f"recorded by {activity.tool}",))  # fmt: skip
+    notes = [*found.notes, *activity.notes]
+    if parts == ("path",):
+        path = Table("levers", tables.PATH, tables.path_rows(found), notes)
+        if output_format == "text":
+            echo_head(head, "text", widest=WIDEST)
+            click.echo("\n" + "\n".join(path_lines(found, min(terminal_width() or WIDEST, WIDEST))))
+            echo_notes(notes)
+        else:
+            show(path, output_format, head=head)
+        return
+    hidden = hidden_rows(len(rows), shown, "lever", "levers")
+    if output_format in MACHINE_FORMATS:
+        extra = tables.extra_of_advice(found)
+        show(Table("levers", tables.LEVERS, rows[:shown], notes, extra), output_format, head=head)
+    elif output_format == "markdown":
+        show(Table("levers", tables.SHOWN, rows[:shown], [*hidden, *notes]), output_format, head=head)
+    else:
+        echo_head(head, "text", widest=WIDEST)
+        click.echo("\n" + "\n".join(step_lines(found, rows[:shown], min(terminal_width() or WIDEST, WIDEST))))
+        echo_notes([*hidden, *notes])

@@ -1,0 +1,88 @@
+"""Advice on a step as tables: levers and what-ifs, and the critical path by kind of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.timeline.graph.critical_path import PATH_KINDS
+from ncu_tools.timeline.graph.evidence import BOUNDS_ONLY
+from ncu_tools.timeline.levers.situation import told_of_step_levers
+from ncu_tools.timeline.levers.step_advice import LeverOnStep, SavedByStep, StepAdvice
+
+Row = dict[str, Any]
+
+LEVERS = columns(
+    "step.step step.lever step.title step.saves_share step.saves_low step.saves_high step.saves_ns step.saves_low_ns "
+    "step.saves_high_ns step.step_ns step.evidence step.remedy step.model step.source step.unknown step.check "
+    "step.basis step.confidence step.operations"
+)
+SHOWN = columns(
+    "step.title step.saves_ns step.saves_low_ns step.saves_high_ns step.saves_high step.confidence step.remedy"
+)
+PATH = columns("path.kind path.time_ns path.share")
+BASIS = "replay of the recorded step"
+NOT_CONFIRMED = "not confirmed on a GPU"
+
+
+def lever_rows(found: StepAdvice) -> list[Row]:
+    """The what-ifs that were asked, then the levers, those that save most first."""
+    asked = [{**_row(found, title, saves), "confidence": _confidence(found)} for title, saves in found.asked]
+    return [*asked, *(_lever_row(found, one) for one in found.levers)]
+
+
+def _row(found: StepAdvice, title: str, saves: SavedByStep) -> Row:
+    return {
+        "step": found.step, "lever": None, "title": title, "saves_share": saves.share(saves.likely_ns),
+        "saves_low": saves.share(saves.low_ns), "saves_high": saves.share(saves.high_ns), "saves_ns": saves.likely_ns,
+        "saves_low_ns": saves.low_ns, "saves_high_ns": saves.high_ns, "step_ns": found.step_ns, "evidence": [],
+        "basis": BASIS,
+    }  # fmt: skip
+
+
+def _lever_row(found: StepAdvice, one: LeverOnStep) -> Row:
+    said = told_of_step_levers()[one.lever]
+    words = {name: said[name] for name in ("remedy", "model", "source", "unknown", "check")}
+    confidence = ", ".join(filter(None, (NOT_CONFIRMED if one.needs_gpu else None, _confidence(found))))
+    return {
+        **_row(found, one.title, one.saves), **words, "lever": one.lever, "evidence": list(one.found.evidence),
+        "confidence": confidence or None, "operations": len(one.found.rows) or None,
+    }  # fmt: skip
+
+
+def _confidence(found: StepAdvice) -> str | None:
+    return BOUNDS_ONLY if found.evidence.level == BOUNDS_ONLY else None
+
+
+def path_rows(found: StepAdvice) -> list[Row]:
+    """The kinds of time on the critical path, most first."""
+    by_kind = found.path.by_kind
+    return [
+        {"kind": PATH_KINDS[kind], "time_ns": float(by_kind[kind]) / found.steps, "share": found.path.share(kind)}
+        for kind in np.argsort(-by_kind, kind="stable").tolist()
+        if by_kind[kind] > 0
+    ]
+
+
+def extra_of_advice(found: StepAdvice) -> Row:
+    """What JSON has of the step beside its levers: the paths, how far the graph is believed, and pairs of levers."""
+    return {
+        "step": {
+            "name": found.step, "steps": found.steps, "time_ns": found.step_ns, "host_alone_ns": found.host_alone_ns,
+            "gpu_alone_ns": found.gpu_alone_ns,
+        },
+        "path": path_rows(found),
+        "believed": {
+            "level": found.evidence.level, "why": found.evidence.why, "explained_starts": found.evidence.explained,
+            "unexplained_share": found.evidence.path_share, "no_launch": found.evidence.no_launch,
+        },
+        "together": [
+            {
+                "levers": list(one.levers), "saves_ns": one.saves.likely_ns, "saves_low_ns": one.saves.low_ns,
+                "saves_high_ns": one.saves.high_ns, "saves_high": one.saves.share(one.saves.high_ns),
+            }
+            for one in found.pairs
+        ],
+    }  # fmt: skip

@@ -1,0 +1,92 @@
+"""ncu-bench timeline --part levers and --what-if, as typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ran import ran
+
+STEP_US = 20_000
+
+
+def event(category: str, name: str, start: float, lasts: float, **args: Any) -> dict[str, Any]:
+    place = {"pid": 0, "tid": 7} if category == "kernel" else {"pid": 1, "tid": 1}
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": lasts, **place, "args": args}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    """Two steps of 20 ms: 10 ms of data loading, then 50 launches 200 us apart of kernels of 10 us."""
+    events = []
+    for step in range(2):
+        begun = step * STEP_US
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begun, STEP_US - 1))
+        events.append(event("user_annotation", "DataLoader.__next__", begun, 10_000))
+        for number in range(50):
+            at, correlation = begun + 10_000 + 200 * number, 100 * step + number + 1
+            events += [
+                event("cpu_op", "aten::mul", at - 50, 90), event("cuda_runtime", "cudaLaunchKernel", at, 5, correlation=correlation),
+                event("kernel", "vectorized_elementwise_kernel", at + 8, 10, correlation=correlation, device=0, stream=7),
+            ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), "utf-8")
+    return str(path)
+
+
+def test_text_says_what_binds_and_each_lever_with_its_saving_its_evidence_and_what_to_do(
+    trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = ran("timeline", trace, "--part", "levers")
+    assert result.exit_code == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    text = " ".join(result.stdout.split())
+    assert "critical path of the step, 20 ms, the mean of 2: host code" in text
+    assert "1. load data ahead: saves 9" in text
+    assert "launch by CUDA graphs: saves" in text
+    assert "not confirmed on a GPU" in text
+    assert "DataLoader(num_workers=" in text
+
+
+def test_json_has_intervals_as_shares_and_times_of_one_step(trace: str) -> None:
+    found = json.loads(ran("timeline", trace, "--part", "levers", "--format", "json").stdout)
+    assert found["step"]["steps"] == 2
+    by_lever = {row["lever"]: row for row in found["rows"]}
+    loading = by_lever["input-pipeline"]
+    assert loading["step"] == "step"
+    assert loading["saves_high_ns"] == pytest.approx(10e6, rel=0.02)
+    assert loading["saves_high"] == pytest.approx(loading["saves_high_ns"] / loading["step_ns"])
+    assert by_lever["cuda-graphs"]["confidence"] == "not confirmed on a GPU"
+    assert sum(one["share"] for one in found["path"]) == pytest.approx(1)
+    assert found["believed"]["level"] == "sound"
+
+
+def test_what_ifs_are_answered_first_alone_and_together(trace: str) -> None:
+    found = json.loads(
+        ran("timeline", trace, "--what-if", "aten::mul=0", "--what-if", "gap:host=0.5x", "--format", "json").stdout
+    )
+    assert [row["title"] for row in found["rows"][:3]] == [
+        "aten::mul=0", "gap:host=0.5x", "aten::mul=0, gap:host=0.5x",
+    ]  # fmt: skip
+    assert found["rows"][1]["saves_high_ns"] == pytest.approx(10e6, rel=0.05)
+
+
+def test_the_path_alone_is_a_table_of_its_kinds(trace: str) -> None:
+    assert "if the host took no time" in ran("timeline", trace, "--part", "path").stdout
+    csv = ran("timeline", trace, "--part", "path", "--format", "csv").stdout.splitlines()
+    assert csv[0] == "kind,time_ns,share"
+    assert csv[1].startswith("host code,")
+
+
+def test_a_what_if_that_names_nothing_is_an_error_with_an_example(trace: str) -> None:
+    result = ran("timeline", trace, "--what-if", "no_such=0.5x")
+    assert result.exit_code == 2
+    assert "names no operation" in result.stderr
+
+
+def test_markdown_is_a_table(trace: str) -> None:
+    assert "| load data ahead |" in ran("timeline", trace, "--part", "levers", "--format", "markdown").stdout
