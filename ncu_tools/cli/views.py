@@ -243,7 +243,22 @@ def _is_digest(typed: Typed) -> bool:
     return written.endswith(DIGEST_ENDINGS) or (not written and typed.has("--format"))
 
 
+def _of_steps(typed: Typed) -> bool:
+    """Whether `advise` is asked of the steps of a recording: one file or folder, and no kernels of it chosen."""
+    if typed.has("--what-if"):
+        return True
+    if typed.has("--explain", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
+        return False
+    runs = typed.arguments
+    if len(runs) != 1 or not Path(runs[0]).exists():
+        return False
+    from ncu_tools.timeline.load_activity import is_recording
+
+    return is_recording(runs[0])
+
+
 VIEWS = {
+    "advise": (View("levers", "TIMELINE", "reading.step_levers", _of_steps),),
     "bench": (
         View("scaling", "SWEEP...", "collecting.scaling", _of_sweeps),
         View("series", "SWEEP... -x COLUMN", "collecting.series", lambda typed: typed.has(*ACROSS)),

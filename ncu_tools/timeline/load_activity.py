@@ -85,6 +85,18 @@ def sampled_timeline_in(run: str) -> Source | None:
     return source if source is not None and is_timeline(source) else None
 
 
+def is_recording(path: str) -> bool:
+    """Whether a file is a timeline, or a run folder holds one."""
+    from ncu_parsers.sources.sources import Source
+
+    if not Path(path).is_dir():
+        return _timeline_kind(Source(path)) is not None
+    try:
+        return _recording_in(Path(path)) is not None
+    except NcuBenchError:
+        return False
+
+
 def _recording_in(folder: Path) -> Source | None:
     """The recording in a folder; None if a table of launches is all there is."""
     from ncu_parsers.parse.report_files import has_report_suffix

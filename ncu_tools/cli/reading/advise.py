@@ -22,6 +22,7 @@ from ncu_tools.cli.options import (
     terminal_width,
     top_option,
 )
+from ncu_tools.cli.views import Verb
 from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import Table
 
@@ -57,7 +58,7 @@ def _lever_names(context: click.Context, parameter: click.Parameter, incomplete:
     return [name for name in LEVERS if name.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("run", required=False)
 @top_option("levers", LEVERS_SHOWN)
 @click.option(
@@ -72,11 +73,13 @@ def command(run: str | None, top: int | None, explain: str | None, output_format
     RUN is a report, or what parse or profile made of one. Levers are ranked by the time that they save; each has an
     interval, the numbers that it stands on, and what to do. Those that change the numerics, replace a kernel or join it
     with others stand behind. Intervals are as wide as such predictions were off on known optimisation histories. JSON
-    has every lever that was looked at, also those that bring nothing, with the reason.
+    has every lever that was looked at, also those that bring nothing, with the reason. Of a recording of nsys or a trace,
+    the levers are on its steps.
 
     \b
     Example:
       ncu-bench advise report.ncu-rep
+      ncu-bench advise trace.json.gz --what-if "aten::mm=0.7x"
       ncu-bench advise report.ncu-rep --kernel softmax --top 3
       ncu-bench advise --explain coalesce
     """
