@@ -54,6 +54,7 @@ def command(
 
     \b
     Example:
+      ncu-bench advise trace.json.gz
       ncu-bench timeline trace.json.gz --part levers
       ncu-bench timeline trace.json.gz --part path
       ncu-bench timeline trace.json.gz --what-if "aten::bmm=0.5x" --what-if "gap:launch=0"

@@ -9,7 +9,7 @@ from itertools import combinations
 from operator import and_
 
 from ncu_parsers.timelines.activity.activity import PYTHON, Activity
-from ncu_parsers.timelines.operation_times import without_impossible_ends
+from ncu_parsers.timelines.activity.operation_times import without_impossible_ends
 
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.timeline.graph.critical_path import CriticalPath

@@ -90,3 +90,14 @@ def test_a_what_if_that_names_nothing_is_an_error_with_an_example(trace: str) ->
 
 def test_markdown_is_a_table(trace: str) -> None:
     assert "| load data ahead |" in ran("timeline", trace, "--part", "levers", "--format", "markdown").stdout
+
+
+def test_advise_is_of_steps_where_it_is_given_a_recording(trace: str) -> None:
+    found = json.loads(ran("advise", trace, "--format", "json").stdout)
+    assert {row["step"] for row in found["rows"]} == {"step"}
+    assert ran("advise", trace).stdout == ran("timeline", trace, "--part", "levers").stdout
+
+
+def test_advise_is_of_kernels_where_some_are_chosen(trace: str) -> None:
+    found = json.loads(ran("advise", trace, "--kernel", "vectorized", "--format", "json").stdout)
+    assert all("kernel" in row for row in found["rows"])
