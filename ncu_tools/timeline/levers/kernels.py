@@ -83,30 +83,24 @@ def eager_attentions(step: StepSituation) -> Iterator[EagerAttention]:
     starts = np.flatnonzero(np.diff(operator, prepend=-2) != 0)
     names = [ranges.names[int(ranges.name[one])] if one >= 0 else "" for one in operator[starts].tolist()]
     ends = np.append(starts[1:], len(order))
-    at = 0
-    while at < len(starts):
-        if names[at] in limits["first"]:
-            window = range(at + 1, min(at + limits["operators"] + 1, len(starts)))
-            softmax = next((one for one in window if names[one] in limits["softmax"]), None)
-            second = next((one for one in window if softmax and one > softmax and names[one] in limits["first"]), None)
-            if softmax is not None and second is not None:
-                one, mid, two = (int(operator[starts[place]]) for place in (at, softmax, second))
-                work = _fused_work(step, one, mid, two)
-                if work is not None:
-                    yield EagerAttention(order[starts[at] : ends[second]], *work)
-                    at = second
-        at += 1
+    products = np.array([name in limits["first"] for name in names], np.bool_)
+    for at in (place for place, name in enumerate(names) if name in limits["softmax"]):
+        before = np.flatnonzero(products[max(at - limits["operators"], 0) : at]) + max(at - limits["operators"], 0)
+        behind = np.flatnonzero(products[at : at + limits["operators"]]) + at
+        if len(before) and len(behind) and behind[0] - before[-1] <= limits["operators"]:
+            first, second = int(before[-1]), int(behind[0])
+            work = _fused_work(step, *(int(operator[starts[place]]) for place in (first, at, second)))
+            if work is not None:
+                yield EagerAttention(order[starts[first] : ends[second]], *work)
 
 
 def _fused_work(step: StepSituation, first: int, softmax: int, second: int) -> tuple[float, float] | None:
     """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V and O once; None for other shapes."""
-    one, mid, two = (step.shapes(operator) for operator in (first, softmax, second))
-    if not one or not mid or not two or len(one) < 2 or len(two) < 2:
+    one, two = ([shape for shape in step.shapes(operator) or [] if len(shape) == 3] for operator in (first, second))
+    mid = step.shapes(softmax)
+    if len(one) < 2 or len(two) < 2 or not mid or len(mid[0]) < 2:
         return None
-    query, key, value = one[-2] if len(one[0]) != 3 else one[0], one[1], two[1]
-    if not len(query) == len(key) == len(value) == 3 or len(mid[0]) < 2:
-        return None
-    (batch, rows, depth), columns, out = query, key[2], value[2]
+    (batch, rows, depth), columns, out = one[-2], one[-1][2], two[-1][2]
     if mid[0][-2:] != [rows, columns] or prod(mid[0]) != batch * rows * columns:
         return None
     size = lever_facts()["bytes"].get(next(iter(step.types(first)), ""), 4)
@@ -228,7 +222,7 @@ def fused_chains(step: StepSituation) -> StepLever | None:
     limits, operations = lever_facts()["fusion"], step.activity.operations
     small = np.isin(step.category, limits["categories"]) & (operations.kind == KERNEL)
     small &= ~step.named(re.compile(limits["already"]))
-    rows, runs, feeding, known = list[int](), 0, list[int](), True
+    rows, runs, feeding, known = list[int](), 0, list[int](), False
     for run in _runs(step, small):
         stays = run[int(np.argmax(step.lasts[run]))]
         rows += [one for one in run.tolist() if one != stays]
@@ -236,7 +230,7 @@ def fused_chains(step: StepSituation) -> StepLever | None:
         for part in _feeding(step, run):
             stays = part[int(np.argmax(step.lasts[part]))]
             feeding += [one for one in part.tolist() if one != stays]
-        known &= step.shapes(int(step.around[run[0]])) is not None
+        known |= any(step.shapes(one) is not None for one in step.around[run].tolist())
     if not rows:
         return None
     gone = np.array(rows, np.int64)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.files.toml_tables import table_beside
-from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers
+from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers, OperatorInputs
 
 from ncu_tools.ceilings.machine_files import DRAM, Machine, machine_of_device
 from ncu_tools.kernels.names.categories import category_of
@@ -103,11 +102,10 @@ class StepSituation:
         types = None if inputs is None else inputs.types
         return [str(one) for one in types] if isinstance(types, list) else []
 
-    def _inputs(self, operator: int) -> Any:
+    def _inputs(self, operator: int) -> OperatorInputs | None:
         """What the recording says of an operator's inputs; None if nothing."""
         ranges = self.activity.ranges
-        labels: Sequence[Any] = getattr(ranges, "labels", ())
-        return labels[int(ranges.label[operator])].inputs if operator >= 0 and labels else None
+        return ranges.labels[int(ranges.label[operator])].inputs if operator >= 0 else None
 
     @cached_property
     def bandwidth(self) -> float | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from ncu_parsers.timelines.activity import activity
-from ncu_parsers.timelines.activity.activity import Activity
+from ncu_parsers.timelines.activity.activity import Activity, OperatorInputs
 
 from ncu_tools.timeline.graph.evidence import REFUSED
 from ncu_tools.timeline.levers.lever import STEP_LEVERS
@@ -177,6 +179,86 @@ class TestKernels:
         one = lever(in_line(["gemm", cast, "gemm"]), "copies")
         assert one.saves.low_ns == 0
         assert one.saves.high_ns == pytest.approx(100 * US, abs=2 * US)
+
+
+def with_inputs(found: Activity, inputs: dict[str, tuple[list[list[int]], str]]) -> Activity:
+    """The recording with shapes and a type of the inputs of operators, by their names."""
+    labels = [
+        one._replace(inputs=OperatorInputs(inputs[one.name][0], [inputs[one.name][1]] * len(inputs[one.name][0])))
+        if one.name in inputs else one
+        for one in found.ranges.labels
+    ]  # fmt: skip
+    return replace(found, ranges=replace(found.ranges, labels=labels))
+
+
+def operators_in_line(names: Sequence[tuple[str, str]], lengths: Sequence[int]) -> Activity:
+    """Operators that launch a kernel each, 20 us apart on the host: pairs of operator and kernel."""
+    operations, calls, ranges, at = list[Operation](), list[Call](), list[Range](), 100 * US
+    for number, ((operator, kernel), length) in enumerate(zip(names, lengths, strict=True)):
+        calls.append(launch(20 * US * number + 10 * US, number))
+        ranges.append(Range(20 * US * number + 5 * US, 20 * US * number + 15 * US, operator, activity.OPERATOR))
+        operations.append(Operation(at, at + length, kernel, number))
+        at += length + US
+    return recording(operations, calls, ranges)
+
+
+class TestAttention:
+    """Of 8 heads over 1,024 x 1,024 and 64 wide in BF16: 2.1 GFLOP, which the other product does in 0.1 ms."""
+
+    SHAPES: ClassVar = {
+        "aten::bmm": ([[8, 1024, 1024], [8, 1024, 1024]], "c10::BFloat16"),
+        "aten::baddbmm": ([[8, 1024, 1024], [8, 1024, 64], [8, 64, 1024]], "c10::BFloat16"),
+        "aten::_softmax": ([[1, 8, 1024, 1024]], "c10::BFloat16"),
+        "aten::matmul": ([[8, 1024, 1024], [8, 1024, 64]], "c10::BFloat16"),
+    }
+
+    def eager(self, softmax: str = "aten::_softmax") -> Activity:
+        names = [("aten::bmm", "gemm_best"), ("aten::add", "other"), ("aten::baddbmm", "gemm_1"), (softmax, "softmax"),
+                 ("aten::matmul", "gemm_2")]  # fmt: skip
+        return with_inputs(operators_in_line(names, [100 * US, 10 * US, 800 * US, 2_000 * US, 700 * US]), self.SHAPES)
+
+    def test_in_parts_takes_as_long_as_its_flops_at_the_rate_of_the_best_products(self) -> None:
+        one = lever(self.eager(), "sdpa")
+        best = 2 * 8 * 1024**3 / 100e-6
+        fused = 2 * 8 * 1024 * 1024 * (64 + 64) / best * 1e9
+        assert one.saves.high_ns == pytest.approx(3_500 * US - fused, rel=0.01)
+        assert one.saves.low_ns == pytest.approx(3_500 * US - fused / 0.4, rel=0.01)
+        assert "1 attention of up to 3 kernels take 3.5 ms" in one.found.evidence[0]
+
+    def test_without_a_softmax_of_its_shape_is_none(self) -> None:
+        assert "sdpa" not in names(step_advice(self.eager("aten::relu")))
+        wide = with_inputs(self.eager(), {**self.SHAPES, "aten::_softmax": ([[8, 1024, 512]], "c10::BFloat16")})
+        assert "sdpa" not in names(step_advice(wide))
+
+
+class TestShapes:
+    def products(self, columns: int) -> Activity:
+        found = operators_in_line([("aten::mm", "gemm"), ("aten::addmm", "gemm")], [100 * US, 800 * US])
+        return with_inputs(found, {
+            "aten::mm": ([[1024, 1024], [1024, 1024]], "c10::Half"),
+            "aten::addmm": ([[columns], [1024, 1024], [1024, columns]], "c10::Half"),
+        })  # fmt: skip
+
+    def test_of_slow_products_may_reach_the_rate_of_the_best_ones(self) -> None:
+        one = lever(self.products(1024), "gemm-shape")
+        assert one.saves.high_ns == pytest.approx(700 * US, rel=0.01)
+        assert one.saves.low_ns == pytest.approx(175 * US, rel=0.01)
+
+    def test_that_are_no_multiple_of_eight_do_not_align(self) -> None:
+        one = lever(self.products(1021), "align")
+        assert (one.saves.low_ns, one.saves.high_ns) == pytest.approx((160 * US, 400 * US), rel=0.01)
+        assert "align" not in names(step_advice(self.products(1024)))
+
+    def test_tell_which_small_kernels_feed_the_next(self) -> None:
+        kernel = TestKernels.ADD
+        made = [("aten::mul", kernel), ("aten::add", kernel), ("aten::sub", kernel)]
+        found = with_inputs(operators_in_line(made, [100 * US] * 3), {
+            "aten::mul": ([[64, 64], [64, 64]], "float"), "aten::add": ([[64, 64], []], "float"),
+            "aten::sub": ([[7], [7]], "float"),
+        })  # fmt: skip
+        one = lever(found, "fuse")
+        assert one.saves.low_ns == pytest.approx(101 * US, rel=0.02)
+        assert one.saves.high_ns == pytest.approx(202 * US, rel=0.1)
 
 
 class TestAdvice:
