@@ -90,6 +90,7 @@ class Machine:
     device_names: tuple[str, ...] = ()
     boost_clock_hz: float | None = None
     memory_bytes: float | None = None
+    l2_bytes: float | None = None
     stands_for_compute_capability: bool = False
     measured: bool = False
     measured_quickly: bool = False
@@ -198,6 +199,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         device_names=tuple(data.get("device_names", ())),
         short_names=tuple(data.get("short_names", ())),
         memory_bytes=data.get("memory", {}).get("bytes"),
+        l2_bytes=data.get("l2", {}).get("bytes"),
         links={rate.unit: rate for rate in links},
         **{key: data[key] for key in _AS_THEY_ARE if key in data},
     )
@@ -221,7 +223,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "threads": int, "measured_quickly": bool, "same_name": str,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
     "short_names": list,
-    "peak": list, "bandwidth": list, "link": list, "memory": dict,
+    "peak": list, "bandwidth": list, "link": list, "memory": dict, "l2": dict,
 }  # fmt: skip
 _TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
     "unit": str, "level": str, "to": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "clock_hz": _NUMBER,
@@ -239,8 +241,10 @@ def _of_wrong_types(data: dict[str, Any]) -> list[str]:
         for key in ("device_names", "short_names")
         if not all(isinstance(name, str) for name in data.get(key, ()))
     ]
-    if not _is(data.get("memory", {}).get("bytes"), _NUMBER):
-        found.append("bytes of memory is no number")
+    sizes = {key: data.get(key, {}).get("bytes") for key in ("memory", "l2")}
+    found += [f"bytes of {key} is no number" for key, size in sizes.items() if not _is(size, _NUMBER)]
+    if data.get("l2") and not isinstance(data["l2"].get("source"), str):
+        found.append("l2 has no source")
     for entry in (*data.get("peak", []), *data.get("bandwidth", []), *data.get("link", [])):
         if not isinstance(entry, dict):
             return [*found, "a peak, bandwidth or link is no table"]

@@ -1,4 +1,4 @@
-"""`load`, `profile` and `estimate` of `ncu_tools`, for notebooks and scripts. Documented in docs/python.md.
+"""`load`, `profile`, `estimate`, `expected_times` of `ncu_tools`, for notebooks and scripts: docs/python.md.
 
 `import ncu_tools` imports this module, so everything heavy is imported where it is used.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES, Workload
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ncu_tools.profiling.collected_profile import CollectedProfile
     from ncu_tools.report.notebook.profiled_run import ProfiledRun
     from ncu_tools.report.notebook.views import TableView
@@ -145,6 +147,41 @@ def estimate(
         sequence_length=sequence_length,
         unit=unit,
     )
+
+
+def expected_times(
+    operators: str | os.PathLike[str] | pd.DataFrame | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+    *,
+    machine: str | Sequence[str],
+    learnt: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Expected times of operators on machines, with nothing run, as `ncu-bench estimate --ops`.
+
+    `operators` is a CSV file, a DataFrame, columns by name, or a row (a mapping) for each operator; docs/estimate.md
+    lists the columns. `learnt` is a file that `estimate --learn` wrote. The table that is returned has every row once
+    for each machine, with `machine`, `at_best_us`, `expected_us`, `low_us`, `high_us` (an interval of 80 %), `bound`,
+    `basis`, and `failed`, which says why a row has no times. Raises `WrongUsage` for unknown machines and columns.
+    """
+    import pandas as pd
+
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.model.expected_time.expected_times import columns_of_times, expected_times
+    from ncu_tools.model.expected_time.learnt_times import read_file, shipped
+    from ncu_tools.model.expected_time.operator_rows import operator_rows, read_csv
+
+    table: Any = operators
+    if isinstance(operators, (str, os.PathLike)):
+        table = read_csv(Path(operators))
+    elif not isinstance(operators, (pd.DataFrame, Mapping)):
+        table = pd.DataFrame(list(operators))
+    if isinstance(table, pd.DataFrame):
+        table = {str(name): table[name].tolist() for name in table.columns}
+    rows = operator_rows(table)
+    known = shipped() if learnt is None else shipped().and_also(read_file(Path(learnt)))
+    found = [expected_times(rows, find_machine(name), known) for name in _names_in(machine)]
+    if not found:
+        raise WrongUsage("The times of operators are those of a machine.", advice='Add machine="b200".')
+    return pd.concat([pd.DataFrame({**rows.given, **columns_of_times(one)}) for one in found], ignore_index=True)
 
 
 @contextmanager

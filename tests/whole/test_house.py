@@ -293,7 +293,7 @@ def test_every_file_on_disk_is_shipped_and_named() -> None:
     assert set(config["options"]["packages"].split()) == packages
     assert {path.stem for path in trees()} & {"utils", "common", "helpers", "manager", "misc"} == set()
     long = [path for path in trees() if path.name == "__init__.py" and path.parent.name != "cli"]
-    assert max(len(path.read_text("utf-8").splitlines()) for path in long if module_of(path) not in WINGS) <= 9
+    assert max(len(path.read_text("utf-8").splitlines()) for path in long if module_of(path) not in WINGS) <= 10
 
 
 class TestSkippingInCI:

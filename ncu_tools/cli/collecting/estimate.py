@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,10 @@ from ncu_launch.targets.reference_kernels import default_phases, is_known_work, 
 from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 
+from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions, expected_options
 from ncu_tools.cli.option_kinds.language_options import LanguageOptions, language_options
 from ncu_tools.cli.option_kinds.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show, status_and_lines
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, options_in, show, status_and_lines
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.model.language.parameter_types import BYTES_PER_PARAMETER as TYPES
 from ncu_tools.numbers.number_format import counted, scaled
@@ -78,8 +79,16 @@ MACHINE_READABLE = columns(
 )
 
 
+@dataclass(frozen=True)
+class StoredAs:
+    """Types in which a language model's weights and cache are stored, None for its own."""
+
+    weights: str | None
+    kv_cache: str | None
+
+
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("targets", nargs=-1, metavar="TARGET...")
 @list_option("--machine", "machine_names", metavar="NAME,...", help="The machines whose times are estimated.")
 @list_option(
     "--batch-size", "batches", type=click.IntRange(min=1), default=(1,), metavar="N,...", help="Samples. [default: 1]"
@@ -94,7 +103,9 @@ MACHINE_READABLE = columns(
 @click.option("--unit", help="The peak to use whatever the type, such as tensor_fp16 (see ncu-bench machines NAME).")
 @click.option("--weights", type=click.Choice(list(TYPES)), help="Type of a language model's weights, by bytes alone.")
 @click.option("--kv-cache", type=click.Choice(list(TYPES)), help="Type of its cached keys and values, by bytes alone.")
+@options_in(StoredAs, "stored")
 @language_options
+@expected_options
 @format_option
 def command(
     targets: tuple[str, ...],
@@ -105,9 +116,9 @@ def command(
     seq_len: int | None,
     phases: tuple[str, ...],
     unit: str | None,
-    weights: str | None,
-    kv_cache: str | None,
+    stored: StoredAs,
     language: LanguageOptions,
+    expected: ExpectedOptions,
     output_format: str,
 ) -> None:
     """Estimate parameters, FLOPs, bytes and the time that a machine needs at best, with nothing run.
@@ -123,6 +134,7 @@ def command(
       ncu-bench estimate resnet18,alexnet,vgg16 --machine a100-sxm4-40gb,t4 --batch-size 256 --phase forward
       ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
       ncu-bench estimate hf:llama-3-8b --phase decode --context-length 1024,8192 --dtype bf16 --machine h100-sxm
+      ncu-bench estimate --ops operators.csv --machine b200,h100-sxm --format csv
     """
     from ncu_tools.ceilings.machine_files import find_machine, which_board
     from ncu_tools.model.expected.estimate import estimates, failed, one_by_one
@@ -131,6 +143,13 @@ def command(
 
     machines = [find_machine(name) for name in machine_names]
     boards = [note for name, one in zip(machine_names, machines, strict=True) for note in which_board(name, one)]
+    if expected.operators is not None:
+        from ncu_tools.cli.tables.expected_operators import operators_table
+
+        show(operators_table(expected.operators, expected, targets, machines, boards), output_format)
+        return
+    if not targets:
+        raise WrongUsage("estimate needs a TARGET, or a table of operators.", advice="Try: ncu-bench estimate resnet18")
     targets = separated(targets)
     wrong = {target: misspelt(target) for target in targets}
     if (first := wrong[targets[0]]) is not None and all(wrong.values()):
@@ -151,12 +170,12 @@ def command(
             )
         )
     ))  # fmt: skip
-    if (weights or kv_cache) and not any(workload.generates for workload in workloads):
+    if (stored.weights or stored.kv_cache) and not any(workload.generates for workload in workloads):
         raise WrongUsage(
             "--weights and --kv-cache are of prefill and decode, and neither is estimated here.",
             advice="Add --phase decode, or leave them out.",
         )
-    if weights and any(scheme != NOT_QUANTISED for scheme in language.schemes):
+    if stored.weights and any(scheme != NOT_QUANTISED for scheme in language.schemes):
         raise WrongUsage(
             "--weights and --quantize both say what the weights are.",
             "--weights counts other bytes of each weight; --quantize counts what torchao makes of them, with scales.",
@@ -170,8 +189,8 @@ def command(
             rows.append(failed(workload, expectation.why_not))
         else:
             rows += estimates(
-                workload, operators_of(expectation), expectation.summary, machines, unit, Types(weights, kv_cache),
-                allows_tf32=not dtypes and own_dtype(workload.target) is None,
+                workload, operators_of(expectation), expectation.summary, machines, unit,
+                Types(stored.weights, stored.kv_cache), allows_tf32=not dtypes and own_dtype(workload.target) is None,
             )  # fmt: skip
     notes = [*_on_memory(rows, machines), *boards, NOT_RUN, *_notes(rows, with_machines=bool(machines))]
     notes.append(MoreToSee(CONVENTIONS))

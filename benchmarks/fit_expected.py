@@ -1,0 +1,113 @@
+"""Fit the expected times that ship with the package: `python -m benchmarks.fit_expected [gemm ...]`, some minutes.
+
+Reads ../shared/measured and writes a file for each kind of operators into ncu_tools/model/expected_time/tables/. The
+same data give the same files: starts are drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from ncu_launch.files.atomic_files import write_bytes_atomically
+
+from benchmarks.measured_times import gemm_times
+from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.model.expected_time.hardware import family_of
+from ncu_tools.model.expected_time.kinds import KINDS
+from ncu_tools.model.expected_time.learning import (
+    MeasuredTimes,
+    by_kind_and_type,
+    entries,
+    expected_us,
+    fit_corrections,
+    fit_numbers,
+    spread_of,
+    unseen,
+)
+from ncu_tools.model.expected_time.learnt_times import (
+    FAMILIES,
+    KIN,
+    PHYSICS,
+    SHIPPED,
+    Learnt,
+    LearntEntry,
+    Spread,
+    written,
+)
+from ncu_tools.model.expected_time.physics import Floats
+
+SOURCE = (
+    "derived from the measured operator times of ai-dynamo/aiconfigurator (NVIDIA, Apache-2.0), systems/data of "
+    "November 2026: https://github.com/ai-dynamo/aiconfigurator"
+)
+COMMENT = """Expected times of operators: numbers of the physics (ncu_tools/model/expected_time), corrections in per
+cent at the corners of the grid (knots are binary logarithms), and the spread of measured times: from how many us on,
+and how many per cent below and above 80 % of them lie. Written by benchmarks/fit_expected.py: do not edit.
+Derived from data Copyright (c) NVIDIA CORPORATION & AFFILIATES, licensed under the Apache License 2.0, as changed by
+fits; see NOTICE in this folder."""
+READERS = {"gemm": gemm_times}
+WIDER = 1.15
+"""How much wider the interval of a GPU without times is than that of GPUs left out: few families were learnt from."""
+
+
+def fitted_kind(name: str) -> Learnt:
+    """Everything learnt of one kind of operators."""
+    found: list[LearntEntry] = []
+    everything = READERS[name]()
+    for (_, dtype), times in by_kind_and_type(everything).items():
+        begun = time.monotonic()
+        numbers = fit_numbers(times)
+        expected = unseen(times, numbers)
+        found += entries(times, fit_corrections(times, numbers), expected)
+        pairs = zip(expected, times, strict=True)
+        error = 100 * np.abs(np.concatenate([mine / one.measured.time_us for mine, one in pairs]) - 1)
+        half, most = np.percentile(error, [50, 90])
+        print(
+            f"{name} {dtype}: {len(error)} times, {half:.1f} {most:.1f} %, {time.monotonic() - begun:.0f} s", flush=True
+        )
+    learnt = Learnt(tuple(found), source=SOURCE)
+    return Learnt(learnt.entries, spreads_of_unknown(learnt, everything), SOURCE)
+
+
+def spreads_of_unknown(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> dict[tuple[str, str, str], Spread]:
+    """How far times of GPUs are off that were left out: of kin, of other families; and of a type that is left out."""
+    pairs: dict[tuple[str, str, str], list[tuple[Floats, Floats]]] = {}
+    for one in everything:
+        for basis, expected in left_out(learnt, one).items():
+            dtype = "bf16" if basis == PHYSICS else one.dtype
+            pairs.setdefault((one.kind, basis, dtype), []).append((expected, one.measured.time_us))
+    return {
+        key: spread_of(np.concatenate([mine for mine, _ in found]), np.concatenate([us for _, us in found]), WIDER)
+        for key, found in pairs.items()
+    }
+
+
+def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
+    """Expected times of a machine with it left out, and with its family left out."""
+    machine = find_machine(one.machine)
+    kind = KINDS[one.kind]
+    family = {entry.machine for entry in learnt.entries if family_of(find_machine(entry.machine)) == family_of(machine)}
+    found = {}
+    for basis, out in ((KIN, {one.machine}), (FAMILIES, family)):
+        rest = learnt.without(out)
+        if any((entry.kind, entry.dtype) == (one.kind, one.dtype) for entry in rest.entries):
+            use = rest.basis(one.kind, machine, one.dtype)
+            if use.kind == basis:
+                found[basis] = expected_us(kind, use.logs, use.corrections, one.measured)
+    if one.dtype != "bf16":
+        use = learnt.basis(one.kind, machine, "bf16")
+        found[PHYSICS] = expected_us(kind, use.logs, None, one.measured)
+    return found
+
+
+def main() -> None:
+    """Fit the kinds named, or all."""
+    for name in sys.argv[1:] or READERS:
+        write_bytes_atomically(SHIPPED / f"{name}.toml", written(fitted_kind(name), COMMENT).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Options of expected times: a table of operators, and files of learnt times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ncu_tools.cli.options import options_in
+
+EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True)
+class ExpectedOptions:
+    """The table of operators whose times are expected, and a file of what was learnt from runs."""
+
+    operators: Path | None
+    learnt: Path | None
+
+
+def expected_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of expected times, as one argument `expected`."""
+    function = options_in(ExpectedOptions, "expected")(function)
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_OPTIONS = (
+    click.option(
+        "--ops", "operators", type=EXISTING, metavar="FILE.csv",
+        help="Expected times of a table of operators: columns op, dtype and sizes (docs/estimate.md).",
+    ),
+    click.option(
+        "--learnt", "learnt", type=EXISTING, metavar="FILE.toml",
+        help="Times that estimate --learn wrote, in place of those that ship for the same machine and type.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""Expected times of operators on machines that need not be present: at best, expected, and the interval of 80 %."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncu_tools.ceilings.ceilings import unit_title
+from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.model.expected_time.corrections import corrections_at
+from ncu_tools.model.expected_time.gemm_time import gemm_work
+from ncu_tools.model.expected_time.hardware import hardware_of, types, unit_of
+from ncu_tools.model.expected_time.kinds import KINDS
+from ncu_tools.model.expected_time.learning import bounds
+from ncu_tools.model.expected_time.learnt_times import MEASURED, Learnt
+from ncu_tools.model.expected_time.operator_rows import OperatorRows
+from ncu_tools.model.expected_time.physics import Floats, Work
+
+BOUNDS = {
+    "moving": "DRAM", "loading": "L2 to SM", "waiting": "latency", "launching": "launch", "quantising": "quantising",
+}  # fmt: skip
+"""Part of the time -> what bounds an operator whose longest part it is; computing is the name of the unit."""
+
+
+@dataclass(frozen=True)
+class ExpectedTimes:
+    """MeasuredTimes in microseconds of the rows of a table on one machine, NaN where `failed` says why there are none.
+
+    `low_us` and `high_us` are the ends of an interval that holds 80 % of measured times. `bound` is the longest part of
+    the expected time, and `basis` what it stands on: times of this GPU and type, of its siblings, or physics alone.
+    """
+
+    machine: str
+    at_best_us: Floats
+    expected_us: Floats
+    low_us: Floats
+    high_us: Floats
+    bound: NDArray[np.object_]
+    basis: NDArray[np.object_]
+    failed: NDArray[np.object_]
+
+
+def expected_times(rows: OperatorRows, machine: Machine, learnt: Learnt) -> ExpectedTimes:
+    """The expected times of operators on a machine. Rows are computed together by kind and type."""
+    size = len(rows)
+    at_best, expected, low, high = (np.full(size, np.nan) for _ in range(4))
+    bound, basis = (np.full(size, None, dtype=object) for _ in range(2))
+    found = ExpectedTimes(machine.id, at_best, expected, low, high, bound, basis, rows.failed.copy())
+    good = np.array([reason is None for reason in rows.failed], dtype=bool)
+    kinds = sorted({*rows.kinds[good].tolist()})
+    for kind in kinds:
+        of_kind = good & (rows.kinds == kind)
+        for dtype, cached in sorted(set(zip(rows.dtypes[of_kind], rows.kv_dtypes[of_kind], strict=True))):
+            chosen = np.flatnonzero(of_kind & (rows.dtypes == dtype) & (rows.kv_dtypes == cached))
+            sizes = {name: column[chosen] for name, column in rows.sizes.items()}
+            _fill(found, chosen, kind, dtype, work_of(kind, dtype, cached, sizes), machine, learnt)
+    return found
+
+
+def columns_of_times(times: ExpectedTimes) -> dict[str, list[Any]]:
+    """The columns that times add to a table of operators; microseconds have six digits, None where unknown."""
+    numbers = {name: _rounded(getattr(times, name)) for name in ("at_best_us", "expected_us", "low_us", "high_us")}
+    words = {name: getattr(times, name).tolist() for name in ("bound", "basis", "failed")}
+    return {"machine": [times.machine] * len(times.failed), **numbers, **words}
+
+
+def _rounded(column: Floats) -> list[float | None]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 10.0 ** (5 - np.floor(np.log10(column)))
+        rounded = np.round(column * scale) / scale
+    return [None if value != value else value for value in rounded.tolist()]
+
+
+def work_of(kind: str, dtype: str, cached: str, sizes: dict[str, Floats]) -> Work:
+    """The columns that the physics of a kind takes."""
+    return gemm_work(sizes["m"], sizes["n"], sizes["k"], types()[dtype])
+
+
+def _fill(
+    into: ExpectedTimes, chosen: NDArray[np.intp], name: str, dtype: str, work: Work, machine: Machine, learnt: Learnt
+) -> None:
+    """Put the times of operators of one kind and type into the rows `chosen`."""
+    hardware = hardware_of(machine, dtype)
+    if isinstance(hardware, str):
+        into.failed[chosen] = hardware
+        return
+    kind = KINDS[name]
+    basis = learnt.basis(name, machine, dtype)
+    expected, choice = kind.physics.best(hardware, work, basis.logs)
+    numbers = [float(value) for value in np.exp(basis.logs)]
+    parts = kind.physics.parts(hardware, work, numbers, list(kind.physics.choices[choice].T))[1]
+    if basis.corrections is not None:
+        expected = expected * np.exp(corrections_at(kind.axes, kind.coordinates(work), basis.corrections))
+    at_best = kind.at_best(hardware, work).astype(np.float64)
+    if basis.kind != MEASURED:
+        expected = np.maximum(expected, at_best)
+    low, high = bounds(expected, basis.spread)
+    if basis.kind != MEASURED:
+        low = np.maximum(low, at_best)
+    for column, values in zip(
+        (into.at_best_us, into.expected_us, into.low_us, into.high_us), (at_best, expected, low, high), strict=True
+    ):
+        column[chosen] = values
+    into.bound[chosen] = _longest(parts, len(chosen), unit_title(unit_of(machine, dtype)))
+    into.basis[chosen] = basis.words
+
+
+def _longest(parts: dict[str, Floats], size: int, unit: str) -> NDArray[np.object_]:
+    """The name of the longest part of each operator's time."""
+    titles: Sequence[str] = [BOUNDS.get(part, unit) for part in parts]
+    longest = np.argmax([np.broadcast_to(part, size) for part in parts.values()], axis=0)
+    return np.array([titles[part] for part in longest.tolist()], dtype=object)

@@ -1,0 +1,69 @@
+"""What the physics needs to know of a machine: rates of a data type, bandwidth, SMs, L2; and which machines are kin."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ncu_launch.files.toml_tables import table_beside
+
+from ncu_tools.ceilings.machine_files import DRAM, Machine
+
+
+class Stored(NamedTuple):
+    """How a data type is stored and computed in a GEMM; a row of `types.toml`.
+
+    `a`, `b` and `out` are bytes of an element of the activations, the weights and the result. With `quantises`, the
+    activations come in 16 bits and are turned into the type first, which reads and writes them again. `units` compute
+    it, the first that a machine has. `like` is the type whose measured times stand for it, "" if none do.
+    """
+
+    a: float
+    b: float
+    out: float
+    units: tuple[str, ...]
+    quantises: bool = False
+    like: str = ""
+
+
+def types() -> dict[str, Stored]:
+    """The data types of operators, by name."""
+    rows = table_beside(__file__, "types")["types"]
+    return {name: Stored(**{**row, "units": tuple(row["units"])}) for name, row in rows.items()}
+
+
+class Hardware(NamedTuple):
+    """A machine as the physics sees it: rates per microsecond (FLOP/us, B/us), number of SMs, bytes of L2 (0: none)."""
+
+    flops: float
+    dram: float
+    sms: float
+    l2: float
+
+
+def hardware_of(machine: Machine, dtype: str) -> Hardware | str:
+    """The hardware that computes `dtype` on a machine, or the reason why it is not known."""
+    unit = next((unit for unit in types()[dtype].units if unit in machine.rates), None)
+    if unit is None:
+        return f"no peak for {dtype} is known of {machine.id}"
+    if DRAM not in machine.rates:
+        return f"the bandwidth of {machine.id} is not known"
+    if machine.sm_count is None:
+        return f"the number of SMs of {machine.id} is not known"
+    return Hardware(
+        machine.rates[unit].value / 1e6, machine.rates[DRAM].value / 1e6, machine.sm_count, machine.l2_bytes or 0.0
+    )
+
+
+def unit_of(machine: Machine, dtype: str) -> str:
+    """The unit that computes `dtype` on a machine; "" if it has none."""
+    return next((unit for unit in types()[dtype].units if unit in machine.rates), "")
+
+
+FAMILIES = (("9.0",), ("10.0", "10.3"), ("8.0",), ("8.6", "8.7", "8.9"), ("12.0", "12.1"), ("7.5",), ("7.0",), ("6.0",))
+"""Compute capabilities whose chips have the same tensor instructions and much the same kernels of libraries."""
+
+
+def family_of(machine: Machine) -> str:
+    """The family of a machine: the first compute capability in it, or the machine's own."""
+    capability = machine.compute_capability or ""
+    return next((family[0] for family in FAMILIES if capability in family), capability)

@@ -1,0 +1,158 @@
+"""Learning from measured times: numbers of the physics, then corrections, then how far times spread around both.
+
+Spreads come from times that were predicted without their group in the fit (as all m of one (n, k)), since errors on
+what a fit has seen are too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncu_tools.model.expected_time.corrections import corrections_at, learnt
+from ncu_tools.model.expected_time.kinds import KINDS, OperatorKind
+from ncu_tools.model.expected_time.learnt_times import LearntEntry, Spread
+from ncu_tools.model.expected_time.physics import Floats, TimedOperators, fitted, fitted_from_several
+
+RIDGE_SHARED, RIDGE_OWN = 2.0, 0.5
+"""How strongly corrections are held to 0: those that all machines share, and what each adds (chosen by leaving out)."""
+FOLDS = 10
+EDGES = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0)
+"""Expected us from which a spread of its own is kept, where there are enough times."""
+ENOUGH = 80
+LOW, HIGH = 10.0, 90.0
+"""Per cent of measured times below the two ends of the interval of 80 %."""
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """TimedOperators times of one kind of operators in one type on one machine; `groups` are left out together."""
+
+    kind: str
+    machine: str
+    dtype: str
+    measured: TimedOperators
+    groups: NDArray[np.intp]
+
+    def where(self, chosen: NDArray[np.bool_]) -> MeasuredTimes:
+        """Some of the times."""
+        hardware, work, times = self.measured
+        some = TimedOperators(hardware, {name: column[chosen] for name, column in work.items()}, times[chosen])
+        return MeasuredTimes(self.kind, self.machine, self.dtype, some, self.groups[chosen])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Numbers and corrections of one machine, kind and type."""
+
+    logs: Floats
+    corrections: Floats | None
+
+    def predicted(self, times: MeasuredTimes) -> Floats:
+        """The expected microseconds of operators, whatever their measured ones."""
+        return expected_us(KINDS[times.kind], self.logs, self.corrections, times.measured)
+
+
+def expected_us(kind: OperatorKind, logs: Floats, corrections: Floats | None, of: TimedOperators) -> Floats:
+    """Expected microseconds by physics and corrections."""
+    found = kind.physics.best(of.hardware, of.work, logs)[0]
+    if corrections is None:
+        return found
+    return found * np.exp(corrections_at(kind.axes, kind.coordinates(of.work), corrections))
+
+
+def fit_numbers(all_times: Sequence[MeasuredTimes], starts: int = 4) -> list[Floats]:
+    """The numbers of each machine, from several starts."""
+    return [fitted_from_several(KINDS[one.kind].physics, one.measured, starts) for one in all_times]
+
+
+def refit_numbers(all_times: Sequence[MeasuredTimes], near: Sequence[Floats]) -> list[Floats]:
+    """The numbers of each machine, from those of a fit to nearly the same times."""
+    pairs = zip(all_times, near, strict=True)
+    return [fitted(KINDS[one.kind].physics, one.measured, start, steps=8)[0] for one, start in pairs]
+
+
+def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats]) -> list[Fit]:
+    """Corrections of machines of one kind and type: what they share, and what each adds to it."""
+    kind = KINDS[all_times[0].kind]
+    coordinates = [kind.coordinates(one.measured.work) for one in all_times]
+    off = [
+        np.log(one.measured.time_us / kind.physics.best(one.measured.hardware, one.measured.work, logs)[0])
+        for one, logs in zip(all_times, numbers, strict=True)
+    ]
+    together = {name: np.concatenate([each[name] for each in coordinates]) for name in coordinates[0]}
+    shared = learnt(kind.axes, together, np.concatenate(off), RIDGE_SHARED)
+    found = []
+    for at, logs, error in zip(coordinates, numbers, off, strict=True):
+        left = error - corrections_at(kind.axes, at, shared)
+        found.append(Fit(logs, np.rint(100 * (shared + learnt(kind.axes, at, left, RIDGE_OWN))) / 100))
+    return found
+
+
+def unseen(
+    all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats], folds: int = FOLDS, seed: int = 0
+) -> list[Floats]:
+    """The expected microseconds of every time, from fits to the other groups of times."""
+    groups = np.unique(np.concatenate([one.groups for one in all_times]))
+    fold_of = dict(zip(groups.tolist(), np.random.default_rng(seed).permutation(len(groups)) % folds, strict=True))
+    places = [np.array([fold_of[group] for group in one.groups.tolist()]) for one in all_times]
+    found = [np.full(len(one.groups), np.nan) for one in all_times]
+    for fold in range(folds):
+        seen = [one.where(place != fold) for one, place in zip(all_times, places, strict=True)]
+        fits = fit_corrections(seen, refit_numbers(seen, numbers))
+        for one, place, into, fit in zip(all_times, places, found, fits, strict=True):
+            if (place == fold).any():
+                into[place == fold] = fit.predicted(one.where(place == fold))
+    return found
+
+
+def spread_of(expected: Floats, measured: Floats, wider: float = 1.0) -> Spread:
+    """How measured times spread around expected ones, by expected time; ranges with too few are joined."""
+    off = np.log(measured / expected)
+    rows: list[tuple[float, float, float]] = []
+    begin, waiting = EDGES[0], np.zeros(len(off), bool)
+    for low, high in zip(EDGES, (*EDGES[1:], np.inf), strict=True):
+        waiting |= (expected >= low) & (expected < high)
+        left = int((expected >= high).sum())
+        if waiting.sum() >= ENOUGH and (left >= ENOUGH or left == 0):
+            rows.append(_row(begin, off[waiting], wider))
+            begin, waiting = high, np.zeros(len(off), bool)
+    if waiting.any():
+        rows.append(_row(begin, off[waiting], wider))
+    return tuple(rows)
+
+
+def _row(begin: float, off: Floats, wider: float) -> tuple[float, float, float]:
+    low, high = np.percentile(off, [LOW, HIGH])
+    return begin, round(min(float(low), -0.005) * wider, 3), round(max(float(high), 0.005) * wider, 3)
+
+
+def bounds(expected: Floats, spread: Spread) -> tuple[Floats, Floats]:
+    """The ends of the interval of 80 % around expected times, which lie in it; NaN without a spread."""
+    if not spread:
+        return np.full(len(expected), np.nan), np.full(len(expected), np.nan)
+    begins, lows, highs = (np.array(column) for column in zip(*spread, strict=True))
+    row = np.clip(np.searchsorted(begins, expected, "right") - 1, 0, len(begins) - 1)
+    return expected * np.exp(np.minimum(lows[row], 0)), expected * np.exp(np.maximum(highs[row], 0))
+
+
+def entries(all_times: Sequence[MeasuredTimes], fits: Sequence[Fit], predicted: Sequence[Floats]) -> list[LearntEntry]:
+    """The entries of a file of learnt times."""
+    return [
+        LearntEntry(
+            one.kind, one.machine, one.dtype, len(one.groups), fit.logs, fit.corrections,
+            spread_of(expected, one.measured.time_us),
+        )
+        for one, fit, expected in zip(all_times, fits, predicted, strict=True)
+    ]  # fmt: skip
+
+
+def by_kind_and_type(all_times: Sequence[MeasuredTimes]) -> Mapping[tuple[str, str], list[MeasuredTimes]]:
+    """The times of machines together that share corrections."""
+    found: dict[tuple[str, str], list[MeasuredTimes]] = {}
+    for one in all_times:
+        found.setdefault((one.kind, one.dtype), []).append(one)
+    return found

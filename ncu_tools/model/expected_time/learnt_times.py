@@ -1,0 +1,225 @@
+"""What was learnt from measured times: a file that a person can read, and which of its entries serve a machine.
+
+The file is TOML, with a `version`, where the times came from, the knots of the grids, and an `[[entry]]` for each
+machine, kind of operator and type: the numbers of the physics, corrections at the corners of the grid in per cent, and
+the spread of measured times around expected ones. It is what ships with the package, and what `estimate --learn`
+writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ncu_launch.errors import WrongUsage
+from ncu_launch.files.toml_tables import tomllib
+
+from ncu_tools.ceilings.machine_files import Machine, machines
+from ncu_tools.model.expected_time.corrections import Axes, size_of
+from ncu_tools.model.expected_time.hardware import family_of, types
+from ncu_tools.model.expected_time.kinds import KINDS
+from ncu_tools.model.expected_time.physics import Floats
+
+VERSION = 1
+SHIPPED = Path(__file__).with_name("tables")
+MEASURED, KIN, FAMILIES, PHYSICS = "measured", "siblings", "other families", "physics"
+"""On what an expected time stands, the best first: times of this GPU and type, of GPUs of its family, of GPUs of other
+families, or of another type, whose corrections do not hold."""
+STEP = 100.0
+"""Corrections are kept in steps of 1 / STEP of a logarithm, which is 1 per cent."""
+
+Spread = tuple[tuple[float, float, float], ...]
+"""(expected us from which it holds, 10 % and 90 % quantiles of the logarithm of measured / expected)."""
+
+
+@dataclass(frozen=True)
+class LearntEntry:
+    """What was learnt of one kind of operators in one type on one machine, from `points` measured times."""
+
+    kind: str
+    machine: str
+    dtype: str
+    points: int
+    logs: Floats
+    corrections: Floats | None
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the times of a machine and type stand on: `kind` is one of `MEASURED` to `PHYSICS`, `words` for people."""
+
+    kind: str
+    words: str
+    logs: Floats
+    corrections: Floats | None
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Entries, and the spread of times of machines without one: by kind of operators, basis and type."""
+
+    entries: tuple[LearntEntry, ...] = ()
+    unknown: dict[tuple[str, str, str], Spread] = field(default_factory=dict)
+    source: str = ""
+
+    def without(self, left_out: Iterable[str]) -> Learnt:
+        """Without the entries of machines."""
+        out = set(left_out)
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.machine not in out))
+
+    def and_also(self, other: Learnt) -> Learnt:
+        """With the entries of another, which replace those of the same machine, kind and type."""
+        new = {(one.kind, one.machine, one.dtype) for one in other.entries}
+        kept = tuple(one for one in self.entries if (one.kind, one.machine, one.dtype) not in new)
+        return Learnt((*kept, *other.entries), self.unknown | other.unknown, self.source)
+
+    def basis(self, kind: str, machine: Machine, dtype: str) -> Basis:
+        """What the times of `kind` in a type of `hardware.types()` stand on, on a machine."""
+        like = types()[dtype].like
+        own = [one for one in self.entries if (one.kind, one.dtype) == (kind, like)]
+        if not own:
+            return self._of_another_type(kind, machine, dtype)
+        for one in own:
+            if one.machine == machine.id:
+                return Basis(MEASURED, MEASURED, one.logs, one.corrections, one.spread)
+        return self._of_others(kind, machine, own)
+
+    def _of_others(self, kind: str, machine: Machine, entries: Sequence[LearntEntry]) -> Basis:
+        families: dict[str, list[LearntEntry]] = {}
+        for one in entries:
+            families.setdefault(family_of(machines()[one.machine]), []).append(one)
+        kin = families.get(family_of(machine), [])
+        basis = KIN if kin else FAMILIES
+        groups = [kin] if kin else list(families.values())
+        who = ", ".join(sorted({one.machine for group in groups for one in group}))
+        nearest = [one for one in kin if machines()[one.machine].chip == machine.chip]
+        alike = [nearest] if nearest else groups
+        logs = np.mean([np.mean([one.logs for one in group], axis=0) for group in alike], axis=0)
+        known = [[one.corrections for one in group if one.corrections is not None] for group in groups]
+        tables = [np.mean(group, axis=0) for group in known if group]
+        words = f"its siblings {who}" if kin else "GPUs of other families"
+        corrections = np.mean(tables, axis=0) if tables else None
+        spread = self.unknown.get((kind, basis, entries[0].dtype)) or self.unknown.get((kind, FAMILIES, "bf16"), ())
+        return Basis(basis, words, logs, corrections, spread)
+
+    def _of_another_type(self, kind: str, machine: Machine, dtype: str) -> Basis:
+        """Physics of 16 bits, which every GPU was measured in, without its corrections."""
+        found = self.basis(kind, machine, "bf16")
+        words = f"physics alone, no times of {dtype} are known"
+        return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), ()))
+
+
+class _Header(NamedTuple):
+    source: str
+    axes: dict[str, Axes]
+
+
+def shipped() -> Learnt:
+    """What ships with the package, of every kind of operators."""
+    return _shipped_in(SHIPPED)
+
+
+@cache
+def _shipped_in(folder: Path) -> Learnt:
+    found = Learnt()
+    for path in sorted(folder.glob("*.toml")):
+        found = found.and_also(read(path.read_text("utf-8"), path.name))
+    return found
+
+
+def read_file(path: Path) -> Learnt:
+    """What a user's file of learnt times says. Raises `WrongUsage` if it is none, of another version or damaged."""
+    return read(path.read_bytes().decode("utf-8", "replace"), str(path))
+
+
+def read(text: str, name: str) -> Learnt:
+    """What a file of learnt times says. Raises `WrongUsage` if it is none, of another version or damaged."""
+    try:
+        data = tomllib.loads(text)
+        if data.get("version") != VERSION:
+            raise WrongUsage(
+                f"{name} is no file of learnt times of version {VERSION}.", "It says version "
+                f"{data.get('version', 'nothing')}.", "Write one with ncu-bench estimate --learn RUN -o FILE.toml.",
+            )  # fmt: skip
+        _check_grids(data.get("grids", {}))
+        entries = tuple(_entry(each) for each in data.get("entry", []))
+        others = data.get("unknown", [])
+        unknown = {(each["kind"], each["basis"], each["dtype"]): _spread(each["spread"]) for each in others}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise WrongUsage(
+            f"{name} is no whole file of learnt times.", f"{type(error).__name__}: {error}.",
+            "Write one with ncu-bench estimate --learn RUN -o FILE.toml.",
+        ) from None  # fmt: skip
+    return Learnt(entries, unknown, str(data.get("source", "")))
+
+
+def _check_grids(grids: dict[str, Any]) -> None:
+    for kind, axes in grids.items():
+        if {name: [round(knot, 3) for knot in knots] for name, knots in axes.items()} != _knots(kind):
+            raise ValueError(f"the grid of {kind} is another one")
+
+
+def _knots(kind: str) -> dict[str, list[float]]:
+    return {name: [round(float(knot), 3) for knot in knots] for name, knots in KINDS[kind].axes.items()}
+
+
+def _entry(data: dict[str, Any]) -> LearntEntry:
+    kind = KINDS[data["kind"]]
+    numbers = data["numbers"]
+    logs = np.log([float(numbers[name]) for name in kind.physics.numbers])
+    corrections = None
+    if "corrections" in data:
+        corrections = np.array([int(word) for word in data["corrections"].split()]) / STEP
+        if len(corrections) != size_of(kind.axes):
+            raise ValueError(f"{len(corrections)} corrections for a grid of {size_of(kind.axes)}")
+    if not np.isfinite(logs).all():
+        raise ValueError("a number is not above 0")
+    return LearntEntry(
+        data["kind"], data["machine"], data["dtype"], int(data["points"]), logs, corrections, _spread(data["spread"])
+    )
+
+
+def _spread(rows: Sequence[Sequence[float]]) -> Spread:
+    return tuple((float(begin), float(low) / STEP, float(high) / STEP) for begin, low, high in rows)
+
+
+def written(learnt: Learnt, comment: str = "") -> str:
+    """The text of the file of what was learnt."""
+    lines = [*(f"# {line}".rstrip() for line in comment.splitlines()), f"version = {VERSION}"]
+    lines += [f"source = {_quoted(learnt.source)}", ""]
+    for kind in sorted({one.kind for one in learnt.entries}):
+        lines += [f"[grids.{kind}]", *(f"{name} = {knots}" for name, knots in _knots(kind).items()), ""]
+    for (kind, basis, dtype), spread in sorted(learnt.unknown.items()):
+        lines += ["[[unknown]]", f"kind = {_quoted(kind)}", f"basis = {_quoted(basis)}", f"dtype = {_quoted(dtype)}"]
+        lines += [_spread_line(spread), ""]
+    for one in learnt.entries:
+        lines += [*_entry_lines(one), ""]
+    return "\n".join(lines)
+
+
+def _entry_lines(one: LearntEntry) -> list[str]:
+    names = KINDS[one.kind].physics.numbers
+    numbers = ", ".join(f"{name} = {float(np.exp(log)):.4g}" for name, log in zip(names, one.logs, strict=True))
+    lines = ["[[entry]]", f"kind = {_quoted(one.kind)}", f"machine = {_quoted(one.machine)}"]
+    lines += [f"dtype = {_quoted(one.dtype)}", f"points = {one.points}", f"numbers = {{ {numbers} }}"]
+    lines.append(_spread_line(one.spread))
+    if one.corrections is not None:
+        steps = np.rint(one.corrections * STEP).astype(int)
+        rows = [" ".join(map(str, row)) for row in steps.reshape(len(next(iter(KINDS[one.kind].axes.values()))), -1)]
+        lines += ['corrections = """', *rows, '"""']
+    return lines
+
+
+def _spread_line(spread: Spread) -> str:
+    rows = (f"[{begin:g}, {low * STEP:.1f}, {high * STEP:.1f}]" for begin, low, high in spread)
+    return f"spread = [{', '.join(rows)}]"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

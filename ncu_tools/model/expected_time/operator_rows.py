@@ -1,0 +1,167 @@
+"""Rows of operators as a user writes them, read into columns of sizes; rows that cannot be read keep their reason.
+
+A row has `op` (gemm, attention_context, attention_generation, or an ATen name with `shapes`), `dtype`, and the sizes of
+its kind. Columns that are absent, and empty cells, are unknown or have a default.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from numpy.typing import NDArray
+
+from ncu_tools.model.expected_time.hardware import types
+from ncu_tools.model.expected_time.physics import Floats
+
+Columns = Mapping[str, Sequence[Any]]
+
+GEMM, CONTEXT, GENERATION = "gemm", "attention_context", "attention_generation"
+SIZES: dict[str, dict[str, float | str | None]] = {
+    GEMM: {"m": None, "n": None, "k": None},
+    CONTEXT: {
+        "batch": None, "heads": None, "kv_heads": "heads", "head_dim": None, "query": None, "context": 0.0,
+        "window": 0.0,
+    },
+    GENERATION: {
+        "batch": None, "heads": None, "kv_heads": "heads", "head_dim": None, "query": 1.0, "context": None,
+        "window": 0.0,
+    },
+}  # fmt: skip
+"""Sizes of each kind of operators: None where a row needs them, else the default or the size that is the default."""
+CAN_BE_ZERO = ("context", "window")
+ALIASES = {
+    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64",
+    "double": "fp64", "fp4": "nvfp4", "float8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8",
+}  # fmt: skip
+MOST = 2.0**40
+"""Sizes above it are mistakes."""
+
+
+@dataclass(frozen=True)
+class OperatorRows:
+    """Operators row by row: `kinds`, `dtypes` and `kv_dtypes` by name, `sizes` by column (NaN where unknown).
+
+    `failed` is why a row cannot be estimated, None of the others. `given` are the columns as they were.
+    """
+
+    given: dict[str, list[Any]]
+    kinds: NDArray[np.object_]
+    dtypes: NDArray[np.object_]
+    kv_dtypes: NDArray[np.object_]
+    sizes: dict[str, Floats]
+    failed: NDArray[np.object_]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+def read_csv(path: Path) -> dict[str, list[Any]]:
+    """The columns of a CSV file, as texts. Raises `NcuBenchError` if it cannot be read, `WrongUsage` without op."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file)
+            names = [name.strip() for name in next(lines, [])]
+            rows = [row for row in lines if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise NcuBenchError(f"{path} cannot be read as a CSV file of operators.", f"{error}.") from None
+    if "op" not in names or len(set(names)) != len(names):
+        raise WrongUsage(
+            f"{path} is no table of operators.", f"Its first line has the columns {', '.join(names) or '(none)'}.",
+            "Name the columns once each, op among them: op,dtype,m,n,k for GEMMs.",
+        )  # fmt: skip
+    size = len(names)
+    whole = [row if len(row) == size else [*row, *[""] * size][:size] for row in rows]
+    across = list(zip(*whole, strict=True)) if whole else [()] * size
+    return {name: list(column) for name, column in zip(names, across, strict=True)}
+
+
+def operator_rows(columns: Columns) -> OperatorRows:
+    """Rows of operators from columns of texts or numbers. Raises `WrongUsage` without a column `op`."""
+    given = {str(name): list(column) for name, column in columns.items()}
+    if "op" not in given:
+        raise WrongUsage("A table of operators needs the column op.", advice="Its values: gemm, attention_context, ...")
+    count = len(given["op"])
+    kinds = _texts(given["op"])
+    dtypes = _types(given.get("dtype"), count)
+    kv_dtypes = _types(given.get("kv_dtype"), count)
+    kv_dtypes = np.where(kv_dtypes == "", dtypes, kv_dtypes)
+    failed = np.full(count, None, dtype=object)
+    for at, kind in enumerate(kinds.tolist()):
+        if kind not in SIZES:
+            failed[at] = f"op {kind or '(empty)'} is none of {', '.join(SIZES)}"
+        elif dtypes[at] not in types():
+            failed[at] = f"dtype {dtypes[at] or '(empty)'} is none of {', '.join(types())}"
+        elif kv_dtypes[at] not in types():
+            failed[at] = f"kv_dtype {kv_dtypes[at]} is none of {', '.join(types())}"
+    sizes: dict[str, Floats] = {}
+    for name in dict.fromkeys(name for wanted in SIZES.values() for name in wanted):
+        sizes[name], wrong = _numbers(given.get(name), count, zero=name in CAN_BE_ZERO)
+        needs = np.isin(kinds.astype(str), [kind for kind, wanted in SIZES.items() if name in wanted])
+        for at in np.flatnonzero(needs & (wrong != None)).tolist():  # noqa: E711  of each cell
+            failed[at] = failed[at] or f"{name} is {wrong[at]}"
+    _fill(kinds, sizes, failed)
+    return OperatorRows(given, kinds, dtypes, kv_dtypes, sizes, failed)
+
+
+def _fill(kinds: NDArray[np.object_], sizes: dict[str, Floats], failed: NDArray[np.object_]) -> None:
+    """Put defaults where a size is missing, and say what is missing where there is none."""
+    for kind, wanted in SIZES.items():
+        here = kinds == kind
+        for name, default in wanted.items():
+            missing = here & np.isnan(sizes[name])
+            if default is None:
+                for at in np.flatnonzero(missing).tolist():
+                    failed[at] = failed[at] or f"{name} is missing"
+            else:
+                sizes[name] = np.where(missing, sizes[default] if isinstance(default, str) else default, sizes[name])
+
+
+def _texts(values: Iterable[Any]) -> NDArray[np.object_]:
+    known: dict[Any, str] = {}
+    found = []
+    for value in values:
+        if value not in known:
+            known[value] = "" if value is None or value != value else str(value).strip().lower()
+        found.append(known[value])
+    return np.array(found, dtype=object)
+
+
+def _types(values: Sequence[Any] | None, count: int) -> NDArray[np.object_]:
+    if values is None:
+        return np.full(count, "", dtype=object)
+    return np.array([ALIASES.get(text, text) for text in _texts(values)], dtype=object)
+
+
+def _numbers(values: Sequence[Any] | None, count: int, *, zero: bool) -> tuple[Floats, NDArray[np.object_]]:
+    """The sizes of a column, NaN where empty, and what is wrong where a cell is no size."""
+    wrong = np.full(count, None, dtype=object)
+    if values is None:
+        return np.full(count, np.nan), wrong
+    try:
+        numbers = np.array(["nan" if value is None or value == "" else value for value in values], dtype=np.float64)
+    except (ValueError, TypeError):
+        numbers = np.array([_number(value) for value in values], dtype=np.float64)
+        for at in np.flatnonzero(np.isinf(numbers)).tolist():
+            wrong[at] = f"{values[at]!r}, which is no number"
+    least = 0 if zero else 1
+    with np.errstate(invalid="ignore"):
+        odd = ~np.isnan(numbers) & ~((numbers >= least) & (numbers <= MOST) & (numbers == np.floor(numbers)))
+    for at in np.flatnonzero(odd).tolist():
+        wrong[at] = wrong[at] or f"{values[at]}, which is no whole number from {least} on"
+    numbers[odd] = np.nan
+    return numbers, wrong
+
+
+def _number(value: Any) -> float:
+    """A cell as a number, NaN if it is empty, infinite if it is no number."""
+    text = "" if value is None else str(value).strip()
+    try:
+        return float(text) if text else np.nan
+    except ValueError:
+        return np.inf

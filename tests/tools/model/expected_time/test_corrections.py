@@ -1,0 +1,59 @@
+"""Corrections on a grid: interpolation, and what ridge regression learns from many and from few points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncu_tools.model.expected_time.corrections import corners, corrections_at, learnt, size_of
+
+AXES = {"x": (0.0, 1.0, 3.0), "y": (0.0, 2.0)}
+TABLE = np.array([0.0, 2.0, 1.0, 3.0, 3.0, 5.0])  # x + y at each corner
+
+
+def at(x: float, y: float) -> float:
+    return float(corrections_at(AXES, {"x": np.array([x]), "y": np.array([y])}, TABLE)[0])
+
+
+def test_a_grid_has_a_corner_for_each_combination_of_knots() -> None:
+    assert size_of(AXES) == 6
+
+
+@given(st.floats(0, 3), st.floats(0, 2))
+def test_a_plane_is_interpolated_exactly(x: float, y: float) -> None:
+    assert at(x, y) == pytest.approx(x + y, abs=1e-9)
+
+
+def test_points_outside_have_the_correction_of_the_edge() -> None:
+    assert at(-5, 9) == at(0, 2)
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=5))
+def test_weights_add_up_to_one_and_are_not_negative(points: list[tuple[float, float]]) -> None:
+    x, y = (np.array(column) for column in zip(*points, strict=True))
+    index, weights = corners(AXES, {"x": x, "y": y})
+    assert weights.sum(1) == pytest.approx(1)
+    assert (weights >= 0).all()
+    assert ((index >= 0) & (index < size_of(AXES))).all()
+
+
+def test_many_points_teach_the_table() -> None:
+    drawn = np.random.default_rng(0)
+    where = {"x": drawn.uniform(0, 3, 2000), "y": drawn.uniform(0, 2, 2000)}
+    off = 0.1 * corrections_at(AXES, where, TABLE)
+    assert learnt(AXES, where, off, 0.1) == pytest.approx(0.1 * TABLE, abs=0.005)
+
+
+def test_a_region_without_points_is_not_corrected() -> None:
+    where = {"x": np.zeros(50), "y": np.zeros(50)}
+    found = learnt(AXES, where, np.full(50, 0.2), 1.0)
+    assert found[0] == pytest.approx(0.2, abs=0.01)
+    assert not found[1:].any()
+
+
+def test_a_single_outlier_among_many_hardly_moves_the_table() -> None:
+    where = {"x": np.zeros(51), "y": np.zeros(51)}
+    off = np.append(np.zeros(50), 1.0)
+    assert abs(learnt(AXES, where, off, 0.1)[0]) < 0.01

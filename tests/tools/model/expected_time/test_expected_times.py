@@ -1,0 +1,214 @@
+"""Rows of operators and their times: what stays of bad rows, intervals, bounds, and machines without measured times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+import ncu_tools
+from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.model.expected_time.expected_times import ExpectedTimes, expected_times
+from ncu_tools.model.expected_time.learnt_times import (
+    FAMILIES,
+    KIN,
+    MEASURED,
+    PHYSICS,
+    Learnt,
+    LearntEntry,
+    read,
+    shipped,
+    written,
+)
+from ncu_tools.model.expected_time.operator_rows import operator_rows, read_csv
+
+SIZE = st.integers(1, 60_000)
+MACHINES = ("b200", "h100-sxm", "a100-sxm4-40gb", "rtx-4090", "t4", "v100-sxm2-16gb")
+GOOD = {"op": "gemm", "dtype": "bf16", "m": "64", "n": "64", "k": "64"}
+
+
+def times_of(machine: str = "b200", learnt: Learnt | None = None, **columns: Any) -> ExpectedTimes:
+    count = max(len(column) for column in columns.values())
+    rows = {name: [value] * count for name, value in GOOD.items()} | columns
+    return expected_times(operator_rows(rows), find_machine(machine), learnt or shipped())
+
+
+class TestARow:
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"op": "conv"}, "op conv is none of gemm, attention_context, attention_generation"),
+            ({"dtype": "bf17"}, "dtype bf17 is none of fp64, fp32"),
+            ({"dtype": ""}, "dtype (empty) is none of"),
+            ({"m": ""}, "m is missing"),
+            ({"n": "12x"}, "n is '12x', which is no number"),
+            ({"k": "-4"}, "k is -4, which is no whole number from 1 on"),
+            ({"k": "0"}, "k is 0, which is no whole number from 1 on"),
+            ({"m": "2.5"}, "m is 2.5, which is no whole number from 1 on"),
+            ({"m": "inf"}, "m is inf, which is no whole number"),
+        ],
+    )  # fmt: skip
+    def test_that_is_bad_keeps_its_place_and_its_reason_and_spoils_no_other(
+        self, change: dict[str, str], reason: str
+    ) -> None:
+        bad = GOOD | change
+        columns: dict[str, Any] = {name: [GOOD[name], bad[name], GOOD[name]] for name in GOOD}
+        found = times_of(**columns)
+        assert found.failed[1].startswith(reason)
+        assert np.isnan(found.expected_us[1])
+        assert found.failed[0] is found.failed[2] is None
+        assert found.expected_us[0] == found.expected_us[2] > 0
+
+    @pytest.mark.parametrize(("name", "same"), [("bfloat16", "bf16"), ("Half", "fp16"), ("float32", "fp32")])
+    def test_may_say_its_type_as_pytorch_does(self, name: str, same: str) -> None:
+        found = times_of(dtype=[name, same])
+        assert found.expected_us[0] == found.expected_us[1]
+
+    def test_of_a_type_that_the_machine_lacks_says_so(self) -> None:
+        assert times_of("t4", dtype=["bf16"]).failed[0] == "no peak for bf16 is known of t4"
+
+
+class TestTimes:
+    @given(st.lists(st.tuples(SIZE, SIZE, SIZE), min_size=1, max_size=4), st.sampled_from(MACHINES))
+    def test_lie_in_their_interval_and_at_best_only_measured_gpus_beat_the_roof(
+        self, sizes: list[tuple[int, int, int]], machine: str
+    ) -> None:
+        m, n, k = (list(column) for column in zip(*sizes, strict=True))
+        found = times_of(machine, dtype=["fp16"], m=m, n=n, k=k) if len(m) == 1 else times_of(
+            machine, dtype=["fp16"] * len(m), m=m, n=n, k=k
+        )  # fmt: skip
+        assert (found.low_us <= found.expected_us).all()
+        assert (found.expected_us <= found.high_us).all()
+        if found.basis[0] != MEASURED:
+            assert (found.expected_us >= found.at_best_us * (1 - 1e-6)).all()
+            assert (found.low_us >= found.at_best_us * (1 - 1e-6)).all()
+
+    @given(SIZE, SIZE, SIZE)
+    def test_of_eight_times_the_work_are_not_less(self, m: int, n: int, k: int) -> None:
+        found = times_of(m=[m, 2 * m], n=[n, 2 * n], k=[k, 2 * k])
+        assert found.expected_us[1] > found.expected_us[0] * 0.9
+
+    def test_of_many_rows_are_those_of_each_alone(self) -> None:
+        sizes = [1, 17, 500, 4096]
+        together = times_of(m=sizes, dtype=["bf16", "fp8", "bf16", "nvfp4"])
+        alone = [
+            times_of(m=[m], dtype=[dtype]).expected_us[0]
+            for m, dtype in zip(sizes, ["bf16", "fp8", "bf16", "nvfp4"], strict=True)
+        ]
+        assert together.expected_us == pytest.approx(alone)
+
+    def test_say_what_bounds_an_operator(self) -> None:
+        found = times_of(m=[8, 1, 16384], n=[32, 16384, 16384], k=[32, 16384, 16384])
+        assert found.bound.tolist() == ["launch", "DRAM", "tensor BF16"]
+
+
+class TestTheBasis:
+    def test_is_measured_where_the_gpu_and_type_were(self) -> None:
+        assert times_of("h200", m=[64]).basis[0] == MEASURED
+
+    def test_of_fp16_is_that_of_bf16_which_has_its_rate_and_bytes(self) -> None:
+        assert times_of(dtype=["fp16"]).basis[0] == MEASURED
+
+    def test_is_the_family_of_a_gpu_without_times_and_its_interval_is_wider(self) -> None:
+        own, kin = times_of("h100-sxm", m=[4096]), times_of("h100-pcie", m=[4096])
+        assert kin.basis[0] == "its siblings h100-sxm, h200"
+        widths = [(one.high_us[0] - one.low_us[0]) / one.expected_us[0] for one in (own, kin)]
+        assert widths[1] > widths[0]
+
+    def test_is_all_other_families_of_a_gpu_without_kin(self) -> None:
+        assert times_of("v100-sxm2-16gb", dtype=["fp16"]).basis[0] == "GPUs of other families"
+
+    def test_of_a_type_that_nobody_measured_is_physics_alone(self) -> None:
+        assert times_of(dtype=["tf32"]).basis[0] == "physics alone, no times of tf32 are known"
+
+    def test_knows_how_far_times_spread_for_every_kind_that_ships(self) -> None:
+        assert {basis for kind, basis, _ in shipped().unknown if kind == "gemm"} == {KIN, FAMILIES, PHYSICS}
+
+
+class TestAFileOfLearntTimes:
+    def test_says_after_reading_what_it_said_before_writing(self) -> None:
+        again = read(written(shipped()), "again")
+        for one, same in zip(shipped().entries, again.entries, strict=True):
+            assert (one.kind, one.machine, one.dtype, one.points) == (same.kind, same.machine, same.dtype, same.points)
+            assert same.logs == pytest.approx(one.logs, abs=1e-3)
+            assert one.corrections == pytest.approx(same.corrections)
+            assert one.spread == same.spread
+        assert again.unknown == shipped().unknown
+
+    @pytest.mark.parametrize(
+        ("text", "what"),
+        [
+            ("", "of version 1"),
+            ("version = 2", "of version 1"),
+            ("version = 1\n[[entry]]\nkind = 'gemm'", "no whole file"),
+            ("version = [", "no whole file"),
+            ("version = 1\n[grids.gemm]\nm = [1, 2]", "no whole file"),
+        ],
+    )
+    def test_that_is_damaged_is_refused_whole(self, text: str, what: str) -> None:
+        with pytest.raises(WrongUsage, match=what):
+            read(text, "mine.toml")
+
+    def test_cut_anywhere_is_refused_or_has_whole_entries(self) -> None:
+        text = written(Learnt(shipped().entries[:2], source="test"))
+        for end in range(0, len(text), 97):
+            try:
+                found = read(text[:end], "cut")
+            except WrongUsage:
+                continue
+            assert all(len(one.logs) == 15 for one in found.entries)
+
+    def test_of_the_users_takes_the_place_of_what_ships(self) -> None:
+        one = shipped().entries[0]
+        mine = Learnt(
+            (LearntEntry("gemm", one.machine, one.dtype, 20, one.logs + np.log(2), None, ((0.0, -0.1, 0.1),)),)
+        )
+        both = shipped().and_also(mine)
+        assert len(both.entries) == len(shipped().entries)
+        assert both.basis("gemm", find_machine(one.machine), one.dtype).logs == pytest.approx(one.logs + np.log(2))
+
+
+class TestATableOfOperators:
+    def test_is_read_with_the_cells_as_they_are(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("op,dtype,m,n,k,layer\ngemm,bf16,1,2,3,a\ngemm,bf16,4\n", "utf-8")
+        assert read_csv(tmp_path / "a.csv") == {
+            "op": ["gemm", "gemm"], "dtype": ["bf16", "bf16"], "m": ["1", "4"], "n": ["2", ""], "k": ["3", ""],
+            "layer": ["a", ""],
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("text", ["", "m,n\n1,2\n", "op,op\ngemm,gemm\n"])
+    def test_without_one_column_op_is_refused(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "a.csv").write_text(text, "utf-8")
+        with pytest.raises(WrongUsage, match="no table of operators"):
+            read_csv(tmp_path / "a.csv")
+
+    def test_that_is_no_text_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_bytes(b"op\xff\xfe\x00")
+        with pytest.raises(NcuBenchError, match="cannot be read as a CSV file"):
+            read_csv(tmp_path / "a.csv")
+
+
+class TestFromPython:
+    def test_every_row_stands_once_for_each_machine(self) -> None:
+        found = ncu_tools.expected_times([GOOD, GOOD | {"m": ""}], machine=["b200", "l40s"])
+        assert found["machine"].tolist() == ["b200", "b200", "l40s", "l40s"]
+        assert found["failed"].tolist()[1] == "m is missing"
+        assert found["expected_us"].notna().tolist() == [True, False, True, False]
+
+    def test_columns_rows_tables_and_files_give_the_same(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("op,dtype,m,n,k\ngemm,bf16,64,64,64\n", "utf-8")
+        columns = {name: [value] for name, value in GOOD.items()}
+        first, *others = (
+            ncu_tools.expected_times(given, machine="b200")["expected_us"].tolist()
+            for given in (columns, [GOOD], tmp_path / "a.csv", ncu_tools.expected_times(columns, machine="b200"))
+        )
+        assert others == [first] * 3
+
+    def test_needs_a_machine(self) -> None:
+        with pytest.raises(WrongUsage, match="those of a machine"):
+            ncu_tools.expected_times([GOOD], machine=[])

@@ -1,0 +1,115 @@
+"""The physics of GEMMs: arithmetic by hand, and what must hold whatever the sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncu_tools.ceilings.machine_files import find_machine, machines
+from ncu_tools.model.expected_time.gemm_time import GEMM, gemm_work, least_bytes
+from ncu_tools.model.expected_time.hardware import Hardware, family_of, hardware_of, types
+from ncu_tools.model.expected_time.kinds import KINDS
+from ncu_tools.model.expected_time.physics import TimedOperators, fitted, fitted_from_several
+
+H100 = Hardware(989.4e6, 3.35e6, 132, 50 * 2**20)
+SIZE = st.integers(1, 40_000)
+
+
+def time_of(m: int, n: int, k: int, dtype: str = "bf16", hardware: Hardware = H100) -> float:
+    work = gemm_work(np.array([m]), np.array([n]), np.array([k]), types()[dtype])
+    return float(GEMM.best(hardware, work, GEMM.start)[0][0])
+
+
+def test_bytes_of_a_gemm_are_both_operands_and_the_result_once() -> None:
+    work = gemm_work(np.array([2]), np.array([3]), np.array([5]), types()["fp8"])
+    assert least_bytes(work)[0] == 2 * 5 * 1 + 5 * 3 * 1 + 2 * 3 * 2
+
+
+def test_a_large_product_takes_its_flops_over_the_reached_peak() -> None:
+    at_best = 2 * 16384.0**3 / H100.flops
+    assert time_of(16384, 16384, 16384) == pytest.approx(at_best / 0.85, rel=0.03)
+
+
+def test_a_wide_product_of_one_row_takes_its_bytes_over_the_reached_bandwidth() -> None:
+    weights = 16384 * 16384 * 2
+    assert time_of(1, 16384, 16384) == pytest.approx(weights / (H100.dram * 0.85), rel=0.06)
+
+
+def test_a_tiny_product_takes_the_launch_and_little_more() -> None:
+    assert 2 < time_of(8, 32, 32) < 3
+
+
+def test_one_tile_is_split_along_k_where_that_takes_less_than_one_sm() -> None:
+    work = gemm_work(np.array([16]), np.array([64]), np.array([65536]), types()["bf16"])
+    choice = GEMM.best(H100, work, GEMM.start)[1]
+    assert GEMM.choices[choice[0]][2] > 1
+
+
+@given(SIZE, SIZE, SIZE, st.sampled_from("mnk"), st.floats(1, 4))
+def test_more_of_any_size_never_takes_less_time(m: int, n: int, k: int, which: str, factor: float) -> None:
+    more = {"m": m, "n": n, "k": k}
+    more[which] = int(more[which] * factor)
+    assert time_of(more["m"], more["n"], more["k"]) >= time_of(m, n, k) * (1 - 1e-5)
+
+
+@given(SIZE, SIZE, SIZE)
+def test_a_gpu_with_more_of_everything_never_takes_more_time(m: int, n: int, k: int) -> None:
+    better = Hardware(H100.flops * 2, H100.dram * 2, H100.sms, H100.l2 * 2)
+    assert time_of(m, n, k, hardware=better) <= time_of(m, n, k) * (1 + 1e-5)
+
+
+@given(SIZE, SIZE, SIZE)
+def test_physics_without_l2_and_at_the_rates_of_the_sheet_is_not_below_the_roof(m: int, n: int, k: int) -> None:
+    work = gemm_work(np.array([m]), np.array([n]), np.array([k]), types()["bf16"])
+    without = H100._replace(l2=0)
+    logs = GEMM.start.copy()
+    logs[:2] = 0
+    assert GEMM.best(without, work, logs)[0][0] >= KINDS["gemm"].at_best(without, work)[0] * (1 - 1e-4)
+
+
+class TestAFit:
+    @pytest.fixture
+    def measured(self) -> TimedOperators:
+        """MeasuredTimes that the physics itself gives with other numbers."""
+        drawn = np.random.default_rng(1)
+        m, n, k = (np.round(2 ** drawn.uniform(low, 14, 300)) for low in (0, 5, 5))
+        work = gemm_work(m, n, k, types()["bf16"])
+        logs = GEMM.start.copy()
+        logs[[0, 1, 2]] = np.log([0.6, 0.7, 4])
+        return TimedOperators(H100, work, GEMM.best(H100, work, logs)[0])
+
+    def test_finds_the_numbers_that_the_times_were_made_with(self, measured: TimedOperators) -> None:
+        found = np.exp(fitted(GEMM, measured, GEMM.start)[0])
+        assert found[:3] == pytest.approx([0.6, 0.7, 4], rel=0.05)
+
+    def test_from_several_starts_is_at_least_as_good(self, measured: TimedOperators) -> None:
+        hardware, work, times = measured
+        found = fitted_from_several(GEMM, measured, starts=2)
+        assert np.median(np.abs(GEMM.best(hardware, work, found)[0] / times - 1)) < 0.01
+
+    def test_stays_near_its_prior_where_that_weighs_more_than_the_times(self, measured: TimedOperators) -> None:
+        found = fitted(GEMM, measured, GEMM.start, weight=1e9)[0]
+        assert found == pytest.approx(GEMM.start, abs=1e-3)
+
+
+class TestHardware:
+    def test_of_a_machine_without_a_type_is_a_reason(self) -> None:
+        assert hardware_of(find_machine("t4"), "bf16") == "no peak for bf16 is known of t4"
+
+    def test_of_a_machine_without_its_number_of_sms_is_a_reason(self) -> None:
+        assert hardware_of(find_machine("mi300x"), "bf16") == "the number of SMs of mi300x is not known"
+
+    def test_has_rates_per_microsecond(self) -> None:
+        found = hardware_of(find_machine("h100-sxm"), "fp8")
+        assert found == (1978.9e6, 3.35e6, 132, 50 * 2**20)
+
+    @pytest.mark.parametrize("pair", [("h100-sxm", "h200"), ("b200", "gb300"), ("l40s", "rtx-4090")])
+    def test_of_one_family_are_kin(self, pair: tuple[str, str]) -> None:
+        assert family_of(find_machine(pair[0])) == family_of(find_machine(pair[1]))
+
+    def test_every_gpu_of_nvidia_with_an_l2_has_a_plausible_one(self) -> None:
+        known = [one.l2_bytes for one in machines().values() if one.l2_bytes is not None]
+        assert len(known) > 60
+        assert all(3e6 <= size <= 140e6 for size in known)
