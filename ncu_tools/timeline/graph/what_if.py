@@ -155,10 +155,14 @@ def _left(time: Numbers, gone: Integers) -> Numbers:
     return np.where(time > 0, 1.0 - np.minimum(gone / np.maximum(time, 1.0), 1.0), 1.0)
 
 
-def without_gaps_before(graph: StepGraph, rows: Integers) -> Change:
-    """All host time from the call before those that launched these operations to their own is gone."""
+def without_gaps_before(graph: StepGraph, rows: Integers, shorter_ns: float) -> Change:
+    """All host time from the call before those that launched these operations to their own is gone.
+
+    Gaps of `shorter_ns` and more stay: they are more than the price of a launch.
+    """
     nodes = graph.launching_node(rows)
     nodes = np.unique(nodes[nodes >= 0])
+    nodes = nodes[(graph.call + graph.rest)[nodes] < shorter_ns]
 
     def change(times: ReplayTimes) -> None:
         times.call[nodes] = times.rest[nodes] = 0.0

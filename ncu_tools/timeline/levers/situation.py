@@ -130,7 +130,7 @@ class StepSituation:
         calls = without(self.graph, few)
         likely = all_of(calls, self.asked.without_operators(few)) if is_likely else None
         most = all_of(without(self.graph, rows), self.asked.without_operators(rows),
-                      without_gaps_before(self.graph, rows))  # fmt: skip
+                      without_gaps_before(self.graph, rows, lever_facts()["graphs"]["short_gap_ns"]))  # fmt: skip
         return WhatIf(title, calls, likely, most)
 
 
