@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
@@ -128,7 +126,7 @@ def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str |
     return next((unit for unit in UNITS_OF_TYPE.get(dtype, ()) if unit in machine.rates), None)
 
 
-def machines() -> Mapping[str, Machine]:
+def machines() -> MachineFiles:
     """Every known machine, sorted by id; a valid file of the user's replaces a shipped one of the same id.
 
     Invalid files are skipped here; `machines --check` names them.
@@ -136,23 +134,42 @@ def machines() -> Mapping[str, Machine]:
     return machines_with(own_folder())
 
 
+class MachineFiles(Mapping[str, Machine]):
+    """Machines by id, in order. A file is parsed when its machine is asked for: that takes a millisecond each.
+
+    `own` are valid files of the user's, which take the place of `shipped` ones.
+    """
+
+    def __init__(self, shipped: Mapping[str, str], own: Mapping[str, str]) -> None:
+        self._own = own
+        self._texts = dict(sorted({**shipped, **own}.items()))
+        self._parsed: dict[str, Machine] = {}
+
+    def __getitem__(self, machine_id: str) -> Machine:
+        if machine_id not in self._parsed:
+            self._parsed[machine_id] = parse_machine(machine_id, self._texts[machine_id])
+        return self._parsed[machine_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def with_words(self, words: str) -> Iterator[Machine]:
+        """Those that may have these words, in any case and with any space, dash or underline between them.
+
+        They stand in a shipped file as they are; a file of the user's may write them in another way, as with escapes.
+        """
+        searched = re.compile(r"[\s_-]+".join(map(re.escape, _folded(words).split("-"))), re.IGNORECASE)
+        return (self[one] for one, text in self._texts.items() if one in self._own or searched.search(text))
+
+
 @lru_cache(maxsize=1)
-def machines_with(own: Path) -> Mapping[str, Machine]:
-    """Every shipped machine and those of a folder, which take the place of shipped ones; sorted by id."""
-    return MappingProxyType(dict(sorted({**_shipped_machines(), **_valid_machines(own)}.items())))
-
-
-@cache
-def _shipped_machines() -> dict[str, Machine]:
-    return _valid_machines(SHIPPED)
-
-
-def _valid_machines(folder: Path) -> dict[str, Machine]:
-    found: dict[str, Machine] = {}
-    for machine_id, text in machine_files_in(folder):
-        with suppress(NcuBenchError):
-            found[machine_id] = parse_machine(machine_id, text)
-    return found
+def machines_with(own: Path) -> MachineFiles:
+    """Every shipped machine and the valid ones of a folder, which take the place of shipped ones; sorted by id."""
+    valid = {machine_id: text for machine_id, text in machine_files_in(own) if not problems(text)}
+    return MachineFiles(dict(machine_files_in(SHIPPED)), valid)
 
 
 def machine_files() -> list[tuple[str, str]]:
@@ -360,7 +377,7 @@ def machine_of_device(device_name: str | None) -> Machine | None:
     if not device_name:
         return None
     wanted = _folded(device_name)
-    named = (one for one in machines().values() if wanted in map(_folded, one.device_names))
+    named = (one for one in machines().with_words(device_name) if wanted in map(_folded, one.device_names))
     return next((one for one in named if not one.measured), None)
 
 
@@ -369,13 +386,15 @@ def measured_machines(device_name: str | None) -> list[Machine]:
     if not device_name:
         return []
     wanted = _folded(device_name)
-    found = [one for one in machines().values() if one.measured and wanted in map(_folded, one.device_names)]
+    named = (one for one in machines().with_words(device_name) if wanted in map(_folded, one.device_names))
+    found = [one for one in named if one.measured]
     return sorted(found, key=lambda one: one.measured_quickly)
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:
     """The machines of a compute capability, those that may stand for it first."""
-    found = [one for one in machines().values() if one.compute_capability == compute_capability]
+    every = machines().values() if compute_capability is None else machines().with_words(compute_capability)
+    found = [one for one in every if one.compute_capability == compute_capability]
     return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)
 
 

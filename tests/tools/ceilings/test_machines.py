@@ -8,6 +8,7 @@ import pytest
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import (
+    Machine,
     find_machine,
     machine_files,
     machine_of_device,
@@ -231,3 +232,9 @@ def test_the_command_tells_of_another_board_of_the_same_name() -> None:
 )
 def test_an_invalid_machine_file_is_refused_with_the_problem(text: str, problem: str) -> None:
     assert any(problem in found for found in problems(text))
+
+
+@pytest.mark.parametrize("machine", machines().values(), ids=lambda machine: machine.id)
+def test_a_machine_is_found_by_the_words_of_its_file(machine: Machine) -> None:
+    for words in (*machine.device_names, machine.compute_capability):
+        assert words is None or machine in machines().with_words(words.upper().replace(" ", "_"))
