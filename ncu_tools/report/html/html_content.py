@@ -289,13 +289,20 @@ def _inside(
 
 
 def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict[str, Any]) -> dict[str, Any]:
-    """The timelines of runs by their places, as "timeline"; {} where no run has one. Kernels are called by `names`."""
+    """The timelines of runs by their places, as "timeline", and "levers" on their steps; {} where no run has one.
+
+    Kernels are called by `names`.
+    """
     known = {place: run.timeline for place, run in enumerate(runs) if run.timeline is not None}
     if not known:
         return {}
+    from ncu_tools.report.html.levers_content import levers_content
     from ncu_tools.report.html.timeline_content import LANES_LETTERS, timeline_content
 
-    return {"timeline": timeline_content(known, room_beside(rest, LANES_LETTERS), names)}
+    levers = levers_content(known)
+    room = room_beside({**rest, **_plain(levers)}, LANES_LETTERS)
+    found: dict[str, Any] = {"timeline": timeline_content(known, room, names)}
+    return {**found, **({"levers": levers} if levers else {})}
 
 
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:

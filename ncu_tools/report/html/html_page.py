@@ -20,6 +20,7 @@ SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
 OPTIONAL = {
     "groups": ("several/runs.js", "several/runs.css"),
     "timeline": ("timeline/lanes.js", "timeline/lanes.css"),
+    "levers": ("levers.js", "levers.css"),
     "pairs": ("several/pairs.js", "several/pairs.css"),
     "parts": ("parts.js", "parts.css"),
     "inside": ("inside.js", "inside.css"),

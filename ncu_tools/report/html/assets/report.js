@@ -481,6 +481,7 @@ const runs = several ? runsTable(content, showRuns) : null;
 const pairs = several ? comparedPairs(content.pairs, content.runs, content) : null;
 const chooses = { onChoose: choose, kernelSelect, isShown, noun };
 const timeline = content.timeline ? timelineLanes(content.timeline, { runs: content.runs, several }) : null;
+const levers = content.levers ? stepLevers(content.levers, { runs: content.runs, several }) : null;
 const inside = content.inside ? insideKernels(content.inside, chooses) : null;
 const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 
@@ -492,6 +493,7 @@ drawRoofline();
 const filterHotspots = drawHotspots();
 for (const drawn of [pairs, inside, parts].filter(Boolean)) section("hotspots").after(drawn.node);
 if (timeline) section("summary").after(timeline.node);
+if (levers) timeline.node.after(levers.node);
 drawRuns();
 showRuns(several ? runs.chosenRuns() : [0]);
 plot.resize();
