@@ -101,6 +101,7 @@ class KernelAdvice:
     reason: str = ""
     says: str = ""
     together: Together | None = None
+    situation: Situation | None = field(default=None, repr=False)
 
 
 @dataclass
@@ -139,11 +140,11 @@ def advice_on(kernel: MeasuredKernel, code: CodeFacts | None = None) -> KernelAd
     situation = Situation(kernel, code)
     role = _role(kernel.name)
     if role:
-        return KernelAdvice(kernel, [], reason=role, says=str(roles()[role]["says"]))
+        return KernelAdvice(kernel, [], reason=role, says=str(roles()[role]["says"]), situation=situation)
     known = what_is_known(kernel, has_code=code is not None and code.has_text)
     levers = [_judged(situation, name, known) for name in LEVERS]
     ranked = sorted((one for one in levers if one is not None), key=_order)
-    advice = KernelAdvice(kernel, ranked, roof=roof_of(kernel))
+    advice = KernelAdvice(kernel, ranked, roof=roof_of(kernel), situation=situation)
     if not any(one.is_worth_it for one in ranked if not one.is_apart):
         advice.reason, advice.says = _why_none(kernel, advice.roof)
     advice.together = _best_two(kernel, ranked, known)

@@ -186,9 +186,8 @@ class Situation:
         wavefronts, shared = self.get("wavefronts_busy"), self.get("shared_busy")
         if wavefronts > 0 and requests > 0 and not shared > 0.3 * wavefronts and not self.uses_shared_memory:
             ratio = wavefronts / (requests / 2)
-            if ratio > constants()["coalesce"]["passes_per_request"]:
-                return ratio, ("wavefronts_busy", "requests_busy")
-            return NAN, ()
+            is_spread = ratio > constants()["coalesce"]["passes_per_request"]
+            return (ratio if is_spread else 1.0), ("wavefronts_busy", "requests_busy")
         sm = self.kernel.busy.get("sm", NAN)
         if math.isnan(requests) and passes > 0.3 and 0 < sm < 0.5 and "issue" not in self.kernel.busy:
             ratio = passes / (4 * 0.35 * sm)

@@ -28,7 +28,7 @@ HOTSPOTS = (
     "cli.tables.hotspots.compiled_kernels cli.tables.hotspots.rules_of_run"
 )
 TABLES = {
-    "advise": "cli.reading.advise",
+    "advise": "cli.reading.advise cli.tables.advice.change_text",
     "bench": BENCH,
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",

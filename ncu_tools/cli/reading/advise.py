@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,9 +67,26 @@ def _lever_names(context: click.Context, parameter: click.Parameter, incomplete:
     "--explain", metavar="LEVER", shell_complete=_lever_names,
     help="Explain a lever: what to do, its model, numbers and source, and how often it was right.",
 )  # fmt: skip
+@click.option(
+    "--against", "new", metavar="NEW", help="Which lever was pulled from RUN to NEW, what it brought, what is next."
+)
+@click.option("--pair", "pairs", multiple=True, metavar="OLD=NEW", help="With --against: this kernel became that one.")
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.md",
+    help="With --against: append what was found to a history, a Markdown table.",
+)  # fmt: skip
 @selection_options
 @format_option
-def command(run: str | None, top: int | None, explain: str | None, output_format: str, only: Selection | None) -> None:
+def command(
+    run: str | None,
+    top: int | None,
+    explain: str | None,
+    new: str | None,
+    pairs: tuple[str, ...],
+    log: Path | None,
+    output_format: str,
+    only: Selection | None,
+) -> None:
     """Say what can be done about the time of a run's kernels, and what it will bring.
 
     RUN is a report, or what parse or profile made of one. Levers are ranked by the time that they save; each has an
@@ -82,6 +101,7 @@ def command(run: str | None, top: int | None, explain: str | None, output_format
       ncu-bench advise trace.json.gz --what-if "aten::mm=0.7x"
       ncu-bench advise report.ncu-rep --kernel softmax --top 3
       ncu-bench advise --explain coalesce
+      ncu-bench advise before.ncu-rep --against after.ncu-rep --log history.md
     """
     from ncu_launch.errors import WrongUsage
 
@@ -91,6 +111,11 @@ def command(run: str | None, top: int | None, explain: str | None, output_format
         if explain is not None:
             return
         raise WrongUsage("advise needs a run.", "No report was named.", "ncu-bench advise REPORT.ncu-rep")
+    if new is None and (pairs or log is not None):
+        raise WrongUsage("--pair and --log go with --against.", advice="Name the other run: --against NEW")
+    if new is not None:
+        _compare(run, new, pairs, log, output_format, only, rows_shown(top, output_format, LEVERS_SHOWN))
+        return
     with progress("Reading") as reading:
         loaded, advice = _advice_of(run, only, reading)
     rows = _with_commands(_rows(advice, explain), run)
@@ -160,6 +185,60 @@ ADVISERS: dict[str, Callable[[str, Run, Callable[[Source], None]], Advice]] = {
     "times": _of_times,
 }
 """Kind of a run -> what advises on it."""
+
+
+# ------------------------------------------------------------------------------------------------- after the change
+
+
+def _compare(
+    run: str,
+    new: str,
+    pairs: tuple[str, ...],
+    log: Path | None,
+    output_format: str,
+    only: Selection | None,
+    shown: int | None,
+) -> None:
+    """Show what was pulled from one run to another. Raises `NcuBenchError` if no kernel of them is the same."""
+    from ncu_launch.errors import NcuBenchError
+
+    from ncu_tools.advice.pulled_levers import paired
+    from ncu_tools.cli.tables.advice.change_text import COLUMNS as OF_CHANGES
+    from ncu_tools.cli.tables.advice.change_text import change_lines, logged, rows_of_changes
+
+    with progress("Reading") as reading:
+        (base, before), (after_run, after) = _advice_of(run, only, reading), _advice_of(new, None, reading)
+    changes = paired(before.kernels, after.kernels, _naming(pairs, before, after))[:shown]
+    if not changes:
+        raise NcuBenchError(
+            f"No kernel of {run} is one of {new}.", "They have other names.", "Name the pair: --pair OLD=NEW"
+        )
+    notes = [*base.notes, *after_run.notes]
+    if log is not None:
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
+        from ncu_tools.advice.history import append
+
+        notes += append(log, logged(changes, run, new, now))
+    head = _head(run, base, only)
+    if output_format != "text":
+        show(Table("advise", OF_CHANGES, rows_of_changes(changes), notes), output_format, head=head)
+        return
+    echo_head(head, "text", widest=WIDEST)
+    width = min(terminal_width() or WIDEST, WIDEST)
+    click.echo("\n".join(list(change_lines(changes, width))[1:]))
+    echo_notes(notes)
+
+
+def _naming(pairs: tuple[str, ...], before: Advice, after: Advice) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """For each run what kernels are the same by: their spelling, and one name for those that the user pairs."""
+    from ncu_tools.kernels.matching.asked_pairs import asked_pairs
+    from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
+
+    names = [{one.kernel.name for one in advice.kernels} for advice in (before, after)]
+    asked = asked_pairs(pairs, names[0], [names[1]])
+    old = {name: pair.text for pair in asked for name in pair.old}
+    new = {name: pair.text for pair in asked for name in pair.new}
+    return (lambda name: old.get(name) or normalised_name(name)), (lambda name: new.get(name) or normalised_name(name))
 
 
 # ------------------------------------------------------------------------------------------------------------ output

@@ -1,0 +1,210 @@
+"""Which levers were pulled between two versions of a kernel, and what each was said to bring beside what came.
+
+A lever leaves a sign: loads are wider, conflicts are gone, the block is another. Of several signs those count that
+changed most, by the logarithm of their ratio in units of what is worth a word. One that changed the other way is harm:
+a thread that takes several elements may leave accesses less coalesced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ncu_tools.advice.advise import KernelAdvice, LeverAdvice
+from ncu_tools.advice.levers.parallelism import is_contended
+from ncu_tools.advice.situation.kernel_situation import Situation
+
+NAMED = 3
+AS_GOOD_AS_NONE = 0.02
+"""A loss of no more than this share of the time is none."""
+ROUNDING = 0.005
+LEAST = 1e-3
+"""Shares below this are as good as none."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a lever changes: its name, its value in a kernel (NaN if unknown), whether it rises, and by which factor."""
+
+    lever: str
+    title: str
+    value: Callable[[Situation], float]
+    rises: bool
+    factor: float
+    unit: str = ""
+
+
+def _code(pattern: str) -> Callable[[Situation], float]:
+    """The share of instructions whose opcode begins with a pattern."""
+    return lambda one: math.nan if one.code is None else one.code.of(pattern)
+
+
+def _self_moves(one: Situation) -> float:
+    return math.nan if one.code is None or not one.code.has_text else one.code.self_moves / one.code.total
+
+
+def _width(one: Situation) -> float:
+    width, is_known = one.access_width
+    return width if is_known else math.nan
+
+
+def _conflicts(one: Situation) -> float:
+    counted = one.get("conflicts")
+    return one.conflict_share[0] if math.isnan(counted) else counted
+
+
+def _loads_of_product(one: Situation) -> float:
+    return one.loads_per_fma if one.is_product or one.looks_like_a_product else math.nan
+
+
+def _all_threads(one: Situation) -> float:
+    return one.get("blocks") * one.threads
+
+
+def _fp64(one: Situation) -> float:
+    rates = one.get("dadd_rate") + one.get("dmul_rate") + one.get("dfma_rate")
+    return rates * one.kernel.time_ns * one.get("sm_clock_hz") * 1e-9
+
+
+SIGNS = (
+    Sign("coalesce", "sectors for each that is needed", lambda one: one.excess[0], False, 1.25),
+    Sign("widen-accesses", "bytes of a thread's access", _width, True, 1.3, "byte"),
+    Sign("pad-shared-memory", "passes over shared memory that conflicts add", _conflicts, False, 1.7),
+    Sign(
+        "tile-shared-memory", "instructions on shared memory", _code(r"(LDS|STS|LDSM|LDGSTS)\b"), True, 2.0, "fraction"
+    ),
+    Sign("tile-shared-memory", "use of shared memory (1: yes)", lambda one: float(one.uses_shared_memory), True, 30.0),
+    Sign("tile-registers", "loads for each multiply-add", _loads_of_product, False, 1.3),
+    Sign("block-size", "threads of a block", lambda one: one.threads, True, 1.5, "thread"),
+    Sign("block-size", "threads of a block", lambda one: one.threads, False, 1.5, "thread"),
+    Sign("grid-size", "threads of the launch", _all_threads, True, 1.5, "thread"),
+    Sign("more-in-flight", "threads of the launch", _all_threads, False, 1.5, "thread"),
+    Sign("more-in-flight", "registers of a thread", lambda one: one.get("registers"), True, 1.3, "register"),
+    Sign("balance", "time that an SM has no work", lambda one: one.get("idle"), False, 3.0, "fraction"),
+    Sign(
+        "occupancy", "warps that fit on an SM, of its slots", lambda one: one.get("theoretical"), True, 1.15, "fraction"
+    ),
+    Sign("occupancy", "registers of a thread", lambda one: one.get("registers"), False, 1.15, "register"),
+    Sign("fewer-instructions", "warp instructions", lambda one: one.get("instructions"), False, 1.1, "inst"),
+    Sign("contract-and-fast-math", "FP64 operations of threads", _fp64, False, 1.05, "inst"),
+    Sign(
+        "contract-and-fast-math",
+        "instructions of divisions and roots",
+        _code(r"FCHK|MUFU\.(RCP64H|RSQ64H)"),
+        False,
+        1.5,
+        "fraction",
+    ),
+    Sign("constant-memory", "loads from constant memory", _code(r"(LDC|ULDC|LDCU)\b"), True, 3.0, "fraction"),
+    Sign("local-memory", "instructions on local memory", lambda one: one.local_share, False, 1.5, "fraction"),
+    Sign("privatise-atomics", "updates that queue (1: yes)", lambda one: float(is_contended(one)), False, 30.0),
+    Sign("divergence", "threads of a warp that take part", lambda one: one.get("lanes"), True, 1.08, "thread"),
+    Sign("release-build", "moves of a register to itself", _self_moves, False, 3.0, "fraction"),
+    Sign("tensor-cores", "instructions of tensor cores", _code(r"[HIBDQO]MMA|[HIQB]GMMA|UTC"), True, 2.0, "fraction"),
+    Sign("library-kernel", "a library's kernel (1: yes)", lambda one: float(one.is_from_a_library), True, 30.0),
+)
+"""The signs of the levers."""
+EITHER_WAY = ("block-size", "grid-size", "more-in-flight", "constant-memory", "tile-shared-memory", "tensor-cores")
+"""Levers whose signs may change in both directions without harm."""
+
+
+@dataclass(frozen=True)
+class PulledLever:
+    """A lever that was pulled: the sign's value before and after, and what the advice on the old version said of it."""
+
+    lever: str
+    title: str
+    unit: str
+    before: float
+    after: float
+    strength: float
+    said: LeverAdvice | None
+
+
+@dataclass(frozen=True)
+class KernelChangeAdvice:
+    """Two versions of a kernel: levers pulled between them, signs that got worse, and the share of the time that came.
+
+    Times are means of a launch; `brought` is below 0 where the new version takes longer.
+    """
+
+    old: KernelAdvice
+    new: KernelAdvice
+    pulled: Sequence[PulledLever]
+    harmed: Sequence[PulledLever]
+    brought: float
+
+    @property
+    def next(self) -> LeverAdvice | None:
+        """The lever that saves most of the new version; None where none counts."""
+        return next((one for one in self.new.levers if one.is_worth_it and not one.is_apart), None)
+
+    def is_as_said(self, one: PulledLever) -> bool | None:
+        """Whether what came lies in the interval of a lever; None where the old advice did not name it."""
+        if one.said is None:
+            return None
+        low, _, high = one.said.saves
+        real = 0.0 if -AS_GOOD_AS_NONE < self.brought < 0 else self.brought
+        return low - ROUNDING <= real <= high + ROUNDING
+
+
+def change_of(old: KernelAdvice, new: KernelAdvice) -> KernelChangeAdvice:
+    """What was pulled between two versions of a kernel, and what it brought."""
+    brought = 1.0 - new.kernel.time_ns / old.kernel.time_ns
+    return KernelChangeAdvice(old, new, _pulled(old, new), _pulled(old, new, harm=True), brought)
+
+
+def _pulled(old: KernelAdvice, new: KernelAdvice, *, harm: bool = False) -> list[PulledLever]:
+    """The levers whose signs changed most, at most `NAMED` of them; with `harm` in the wrong direction."""
+    if old.situation is None or new.situation is None:
+        return []
+    found: dict[str, PulledLever] = {}
+    for sign in SIGNS:
+        before, after = sign.value(old.situation), sign.value(new.situation)
+        strength = -_strength(sign, before, after) if harm else _strength(sign, before, after)
+        if harm and sign.lever in EITHER_WAY:
+            continue
+        if strength >= 1 and strength > (found[sign.lever].strength if sign.lever in found else 0.0):
+            said = next((one for one in old.levers if one.lever == sign.lever), None)
+            found[sign.lever] = PulledLever(sign.lever, sign.title, sign.unit, before, after, strength, said)
+    return sorted(found.values(), key=lambda one: -one.strength)[:NAMED]
+
+
+def _strength(sign: Sign, before: float, after: float) -> float:
+    """How far a sign changed in its direction, 1 for what is worth a word; 0 where it is not known."""
+    if math.isnan(before) or math.isnan(after):
+        return 0.0
+    ratio = max(after, LEAST) / max(before, LEAST)
+    return (1 if sign.rises else -1) * math.log(ratio) / math.log(sign.factor)
+
+
+Naming = Callable[[str], str]
+"""What the name of a kernel is compared by."""
+
+
+def paired(
+    old: Sequence[KernelAdvice], new: Sequence[KernelAdvice], names: tuple[Naming, Naming]
+) -> list[KernelChangeAdvice]:
+    """The kernels of two runs that are the same by `names`, one for each run; the only one of each run too.
+
+    The one with most time comes first. Of several grids of a kernel the nearest in threads is its pair.
+    """
+    found = []
+    for one in old:
+        same = [other for other in new if names[1](other.kernel.name) == names[0](one.kernel.name)]
+        if not same and len({each.kernel.name for each in old}) == len({each.kernel.name for each in new}) == 1:
+            same = list(new)
+        if same:
+            found.append(change_of(one, min(same, key=lambda other: _apart(one, other))))
+    return found
+
+
+def _apart(one: KernelAdvice, other: KernelAdvice) -> tuple[float, float]:
+    """How different two kernels' launches are: by threads in all, then by time."""
+
+    def distance(first: float, second: float) -> float:
+        return abs(math.log(first / second)) if first > 0 and second > 0 else math.inf
+
+    threads = [each.kernel.get("blocks") * each.kernel.get("threads") for each in (one, other)]
+    return round(distance(*threads), 1), distance(one.kernel.time_ns, other.kernel.time_ns)

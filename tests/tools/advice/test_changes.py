@@ -1,0 +1,128 @@
+"""What was pulled between two versions of a kernel, what came, and the history that is kept of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ncu_launch.errors import NcuBenchError
+
+from ncu_tools.advice.advise import advice_on
+from ncu_tools.advice.history import HEAD, LoggedChange, append
+from ncu_tools.advice.pulled_levers import KernelChangeAdvice, change_of, paired
+from tests.conftest import SAMPLES, SHARED
+from tests.support.called_here import called_here
+from tests.support.reports import needs_shared_reports
+from tests.tools.advice.test_levers import measured
+
+HISTORIES = SHARED / "histories" / "reports"
+CONFLICTS = str(SAMPLES / "h100" / "conflicts.ncu-rep")
+ENTRY = LoggedChange("2026-11-27 08:00", "old", "new", "kernel | two", "coalesce", "said", "brought", "next")
+
+
+def changed(before: dict[str, float], after: dict[str, float], ratio: float = 2.0) -> KernelChangeAdvice:
+    old, new = measured(busy={"l2": 0.9}), measured(busy={"l2": 0.9}, time_ns=1e6 / ratio)
+    old.numbers |= before
+    new.numbers |= after
+    return change_of(advice_on(old), advice_on(new))
+
+
+def test_a_lever_is_seen_by_what_it_changed_and_held_against_what_was_said() -> None:
+    change = changed(
+        {"theoretical_sectors": 800.0, "ideal_sectors": 100.0},
+        {"theoretical_sectors": 100.0, "ideal_sectors": 100.0},
+        5.0,
+    )
+    (pulled,) = change.pulled
+    assert (pulled.lever, pulled.before, pulled.after) == ("coalesce", 8.0, 1.0)
+    assert change.brought == pytest.approx(0.8)
+    assert change.is_as_said(pulled)
+
+
+def test_a_sign_that_changed_the_wrong_way_is_harm_and_a_loss_is_not_as_said() -> None:
+    change = changed(
+        {"theoretical_sectors": 100.0, "ideal_sectors": 100.0, "registers": 64.0},
+        {"theoretical_sectors": 400.0, "ideal_sectors": 100.0, "registers": 32.0},
+        0.5,
+    )
+    assert [one.lever for one in change.harmed] == ["coalesce"]
+    assert [one.lever for one in change.pulled] == ["occupancy"]
+    assert change.brought == pytest.approx(-1.0)
+    assert not change.is_as_said(change.pulled[0])
+
+
+def test_nothing_is_seen_where_nothing_changed() -> None:
+    change = changed({"registers": 64.0}, {"registers": 64.0}, 1.01)
+    assert change.pulled == change.harmed == []
+
+
+def test_kernels_are_paired_by_name_and_the_nearest_grid() -> None:
+    old = [advice_on(measured("a", blocks=128.0)), advice_on(measured("b"))]
+    new = [advice_on(measured("a", blocks=4096.0)), advice_on(measured("a", blocks=128.0)), advice_on(measured("c"))]
+    found = paired(old, new, (str, str))
+    assert [(one.old.kernel.name, one.new.kernel.get("blocks")) for one in found] == [("a", 128.0)]
+
+
+def test_the_only_kernels_of_two_runs_are_a_pair_whatever_their_names() -> None:
+    assert len(paired([advice_on(measured("v1"))], [advice_on(measured("v2"))], (str, str))) == 1
+
+
+@pytest.mark.slow
+@needs_shared_reports
+def test_the_change_of_a_public_history_is_told_with_what_got_worse(tmp_path: Path) -> None:
+    folder = HISTORIES / "armleth__cuda-mlp-inference"
+    reports = [str(folder / name) for name in ("b4d31e__report.ncu-rep.gz", "e4819d__report_v2.ncu-rep.gz")]
+    out = called_here("advise", reports[0], "--against", reports[1], cwd=tmp_path).out
+    assert "28.3 % longer" in out
+    assert "pulled  more-in-flight" in out
+    assert "worse   coalesce" in out
+
+
+def test_a_change_is_shown_and_logged_and_json_has_a_row(tmp_path: Path) -> None:
+    words = ("advise", CONFLICTS, "--against", CONFLICTS, "--log", "history.md")
+    for _ in range(2):
+        found = called_here(*words, "--format", "json", cwd=tmp_path)
+        assert found.code == 0, found.err
+    assert '"brought_share": 0.0' in found.out
+    lines = (tmp_path / "history.md").read_text("utf-8").splitlines()
+    assert lines[: len(HEAD)] == list(HEAD)
+    assert len(lines) == len(HEAD) + 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--log", "x.md"), "--against"),
+        (("--against", CONFLICTS, "--pair", "a=b"), "no kernel of the base is called a"),
+    ],
+)
+def test_options_of_a_change_without_one_and_unknown_pairs_are_refused(
+    tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    found = called_here("advise", CONFLICTS, *words, cwd=tmp_path)
+    assert found.code == 2
+    assert says in found.err
+
+
+class TestHistory:
+    def test_a_damaged_line_is_kept_and_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "history.md"
+        assert append(path, [ENTRY]) == []
+        path.write_text(path.read_text("utf-8") + "| half a li\n", "utf-8")
+        (note,) = append(path, [ENTRY])
+        assert "line 6" in note
+        assert "half a li" in note
+        assert path.read_text("utf-8").splitlines()[5] == "| half a li"
+        assert path.read_text("utf-8").count("coalesce") == 2
+
+    def test_bars_in_names_do_not_part_cells(self, tmp_path: Path) -> None:
+        append(tmp_path / "history.md", [ENTRY])
+        assert append(tmp_path / "history.md", [ENTRY]) == []
+
+    @pytest.mark.parametrize("first", ["# Notes", "<!-- ncu-bench advise --log, version 9 -->"])
+    def test_another_file_is_refused_and_stays(self, tmp_path: Path, first: str) -> None:
+        path = tmp_path / "notes.md"
+        path.write_text(f"{first}\n", "utf-8")
+        with pytest.raises(NcuBenchError):
+            append(path, [ENTRY])
+        assert path.read_text("utf-8") == f"{first}\n"
