@@ -34,7 +34,7 @@ OF_ANY = (
 )  # fmt: skip
 OF_NCU = (
     "hotspots --mix", "hotspots --rules", "kernel", "kernel --explain few-blocks", "source", "kernel --part balance",
-    "kernel --part samples", "roofline --instructions", "compare --with formulas --target gemm:64,64,64,fp32",
+    "kernel --part samples", "roofline --instructions",
 )  # fmt: skip
 OF_TIMELINES = (
     "timeline", "timeline --part gaps", "timeline --part streams", "timeline --part samples",
@@ -46,9 +46,10 @@ WRITTEN = ("csv", "sections", "perfetto", "speedscope")
 OF_NO_REPORT = (
     "machines --metrics flops,dram --chip gh100", "machines --metrics", "machines --all-chips", "machines",
     "machines h100-sxm", "estimate resnet18 --machine t4", "mcp --schema",
+    "compare sample_reports/d01-wide-raw.csv --with formulas --target gemm:64,64,64,fp32",
 )  # fmt: skip
 OLD_WORDS = (
-    (r"^hotspots --by layer", "layers"), (r"^timeline --by", "skew --by"), (r"^compare --with formulas", "expected"),
+    (r"^hotspots --by layer", "layers"), (r"^timeline --by", "skew --by"), (r"^compare (\S+ )?--with formulas", r"expected \1"),
     (r"^kernel --part balance", "samples --balance"), (r"^(kernel|timeline) --part samples", "samples"),
     (r"^machines --metrics ?", "metrics "), (r"^machines --all-chips", "metrics --all-chips"),
     (r"^mcp --schema", "schema"), (r"^report --as", "export --as"), (r"^report$", "digest"),
