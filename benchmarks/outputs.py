@@ -49,7 +49,8 @@ OF_NO_REPORT = (
     "compare sample_reports/d01-wide-raw.csv --with formulas --target gemm:64,64,64,fp32",
 )  # fmt: skip
 OLD_WORDS = (
-    (r"^hotspots --by layer", "layers"), (r"^timeline --by", "skew --by"), (r"^compare (\S+ )?--with formulas", r"expected \1"),
+    (r"^hotspots --by layer", "layers"), (r"^timeline --by", "skew --by"),
+    (r"^compare (\S+ )?--with formulas", r"expected \1"),
     (r"^kernel --part balance", "samples --balance"), (r"^(kernel|timeline) --part samples", "samples"),
     (r"^machines --metrics ?", "metrics "), (r"^machines --all-chips", "metrics --all-chips"),
     (r"^mcp --schema", "schema"), (r"^report --as", "export --as"), (r"^report$", "digest"),
