@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ncu_parsers.sources.sources import Source
 
     from ncu_tools.advice.advise import Advice
+    from ncu_tools.advice.nvidia_levers import AnsweredRule
     from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
@@ -105,6 +106,9 @@ def command(
     """
     from ncu_launch.errors import WrongUsage
 
+    from ncu_tools.advice.nvidia_levers import answered_rules
+    from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules
+
     if explain is not None:
         _explain(explain)
     if run is None:
@@ -122,15 +126,17 @@ def command(
     shown = rows_shown(top, output_format, LEVERS_SHOWN)
     head = _head(run, loaded, only)
     notes = [*advice.notes, *loaded.notes]
+    answered = answered_rules(loaded.table, advice)
     if output_format in MACHINE_FORMATS:
-        show(Table("advise", COLUMNS, rows[:shown], notes, _extra(advice)), output_format, head=head)
+        extra = _extra(advice) | {"nvidia_rules": rows_of_rules(answered)}
+        show(Table("advise", COLUMNS, rows[:shown], notes, extra), output_format, head=head)
         return
     worth = [row for row in rows if row["lever"] is not None and row["is_worth_it"]]
     notes = [*hidden_rows(len(worth), shown, "lever", "levers"), *notes]
     if output_format == "markdown":
         show(Table("advise", SHOWN, worth[:shown], notes), output_format, head=head)
         return
-    _show_text(worth[:shown], [row for row in rows if row["reason"]], advice, head)
+    _show_text(worth[:shown], [row for row in rows if row["reason"]], advice, answered, head)
     echo_notes(notes)
 
 
@@ -294,12 +300,16 @@ def _together(advice: Advice) -> list[str]:
     return [f"Together, {both} save {low:.0f} to {high:.0f} % of {kernel}, likely {middle:.0f} %: not their sum."]
 
 
-def _show_text(worth: Sequence[Row], silent: Sequence[Row], advice: Advice, head: Any) -> None:
+def _show_text(
+    worth: Sequence[Row], silent: Sequence[Row], advice: Advice, answered: Sequence[AnsweredRule], head: Any
+) -> None:
     from ncu_tools.cli.tables.advice.advice_text import advice_lines
+    from ncu_tools.cli.tables.advice.nvidia_text import rule_lines
 
     width = min(terminal_width() or WIDEST, WIDEST)
     echo_head(head, "text", widest=WIDEST)
     lines = list(advice_lines(worth, silent[:SILENT_SHOWN], _together(advice), width))
+    lines += rule_lines(answered, width)
     click.echo("\n".join(lines[1:] if lines and not lines[0] else lines))
 
 

@@ -130,3 +130,11 @@ def test_no_report_ends_in_a_traceback(tmp_path: Path, report: str) -> None:
     assert all(
         row["lever"] is None or 0 <= row["saves_low"] <= row["saves_share"] <= row["saves_high"] <= 1 for row in rows
     )
+
+
+def test_nvidias_rules_with_an_estimate_stand_beside_ours_and_none_is_answered_by_silence(tmp_path: Path) -> None:
+    rules = answer(CONFLICTS, here=tmp_path)["nvidia_rules"]
+    assert {rule["lever"] for rule in rules if rule["rule"] == "UncoalescedSharedAccess"} == {"pad-shared-memory"}
+    assert all(rule["estimated_speedup"] >= 10 for rule in rules)
+    assert "silent" not in {rule["ours"] for rule in rules}
+    assert "NVIDIA's rules that estimate" in called(CONFLICTS, here=tmp_path).out

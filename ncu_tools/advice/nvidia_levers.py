@@ -1,0 +1,67 @@
+"""NVIDIA's rules with an estimated speed-up beside our levers: which of ours does something about what a rule finds.
+
+A global estimate of theirs is a share of the kernel's time, a local one of the unit that the rule looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+from ncu_launch.files.toml_tables import table_beside
+
+from ncu_tools.advice.advise import Advice, KernelAdvice, LeverAdvice
+from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
+
+WORTH_ANSWERING = 10.0
+"""Least estimated speed-up in % of a rule that is answered."""
+SAME, NOTHING, INSTEAD, ROOF, SILENT = "the same", "brings nothing", "another", "at a roof", "silent"
+"""What ours says to a rule: a lever of it, that such a lever brings nothing, another lever, or that a roof is near."""
+
+
+@dataclass(frozen=True)
+class AnsweredRule:
+    """A rule of NVIDIA's on a kernel with its estimate in %, and ours to it."""
+
+    rule: RankedRule
+    outcome: str
+    lever: LeverAdvice | None
+    says: str = ""
+
+
+@cache
+def _levers_of(rule: str) -> Sequence[str]:
+    table = table_beside(__file__, "nvidia_levers")
+    return next((levers for name, levers in table.items() if rule.startswith(name)), ())
+
+
+def answered_rules(launches: pa.Table, advice: Advice) -> list[AnsweredRule]:
+    """Every rule with an estimate worth an answer, in the order of what NVIDIA ranks first."""
+    sums = RuleSums("name")
+    sums.add(launches)
+    kernels: dict[str, KernelAdvice] = {}
+    for one in advice.kernels:  # that with most time stands for its name
+        kernels.setdefault(one.kernel.name, one)
+    ranked = [
+        one for one in sums.ranked() if (one.estimated_speedup or 0.0) >= WORTH_ANSWERING and one.kernel in kernels
+    ]
+    return [_answered(one, kernels[one.kernel]) for one in ranked]
+
+
+def _answered(rule: RankedRule, kernel: KernelAdvice) -> AnsweredRule:
+    wanted = _levers_of(rule.rule)
+    own = [one for one in kernel.levers if one.lever in wanted]
+    found = next((one for one in own if one.is_worth_it), None)
+    if found is not None:
+        return AnsweredRule(rule, SAME, found)
+    idle = next((one for one in own if one.pulled.nothing), None)
+    if idle is not None:
+        return AnsweredRule(rule, NOTHING, idle, idle.pulled.nothing)
+    if own:
+        return AnsweredRule(rule, SAME, own[0], "it saves little")
+    other = next((one for one in kernel.levers if one.is_worth_it), None)
+    if other is not None:
+        return AnsweredRule(rule, INSTEAD, other)
+    return AnsweredRule(rule, ROOF if kernel.says else SILENT, None, kernel.says)

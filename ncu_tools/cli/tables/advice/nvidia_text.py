@@ -1,0 +1,57 @@
+"""NVIDIA's rules with an estimate beside our levers, as text and as rows of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ncu_tools.advice.nvidia_levers import INSTEAD, NOTHING, SILENT, AnsweredRule
+from ncu_tools.cli.tables.part_text import hanging
+from ncu_tools.kernels.names.kernel_ids import kernel_id
+from ncu_tools.kernels.names.kernel_titles import short_title
+from ncu_tools.report.table import printable
+
+RULES_SHOWN = 5
+
+
+def rule_lines(answered: Sequence[AnsweredRule], width: int) -> Iterator[str]:
+    """A sentence for each of the first rules: what NVIDIA estimates, and what ours is to it."""
+    if answered:
+        yield from ["", "NVIDIA's rules that estimate 10 % or more, and ours to each:"]
+    for one in answered[:RULES_SHOWN]:
+        rule = one.rule
+        kind = "of the kernel" if rule.speedup_type == "global" else "of the unit it looks at"
+        theirs = f"{rule.rule} on {printable(short_title(rule.kernel))}: {rule.estimated_speedup or 0.0:.0f} % {kind}"
+        yield from hanging("  ", f"{theirs}; {_ours(one)}", width)
+
+
+def _ours(one: AnsweredRule) -> str:
+    if one.outcome == SILENT:
+        return "ours is silent"
+    if one.lever is None:
+        return f"ours: {one.says}"
+    low, middle, high = (100 * share for share in one.lever.saves)
+    if one.outcome == NOTHING:
+        return f"ours: {one.lever.lever} brings nothing, as {one.says}"
+    first = "ours instead" if one.outcome == INSTEAD else "ours"
+    return f"{first}: {one.lever.lever} {low:.0f} to {high:.0f} %, likely {middle:.0f} %"
+
+
+def rows_of_rules(answered: Sequence[AnsweredRule]) -> list[dict[str, Any]]:
+    """Every rule with its estimate, and ours to it."""
+    return [
+        {
+            "kernel": one.rule.kernel,
+            "kernel_id": kernel_id(one.rule.kernel),
+            "rule": one.rule.rule,
+            "estimated_speedup": one.rule.estimated_speedup,
+            "speedup_type": one.rule.speedup_type,
+            "message": one.rule.message,
+            "ours": one.outcome,
+            "lever": one.lever.lever if one.lever else None,
+            "saves_share": one.lever.saves.middle if one.lever else None,
+            "saves_low": one.lever.saves.low if one.lever else None,
+            "saves_high": one.lever.saves.high if one.lever else None,
+        }
+        for one in answered
+    ]
