@@ -258,7 +258,10 @@ def _of_steps(typed: Typed) -> bool:
 
 
 VIEWS = {
-    "advise": (View("levers", "TIMELINE", "reading.step_levers", _of_steps),),
+    "advise": (
+        View("levers", "TIMELINE", "reading.step_levers", _of_steps),
+        View("arrivals", "RANKS...", "reading.arrivals", lambda typed: len(typed.arguments) > 1),
+    ),
     "bench": (
         View("scaling", "SWEEP...", "collecting.scaling", _of_sweeps),
         View("series", "SWEEP... -x COLUMN", "collecting.series", lambda typed: typed.has(*ACROSS)),

@@ -29,6 +29,7 @@ HOTSPOTS = (
 )
 TABLES = {
     "advise": "cli.reading.advise cli.tables.advice.change_text",
+    "arrivals": "cli.reading.arrivals",
     "bench": BENCH,
     "compare": "cli.comparing.compare cli.tables.compare.bench_points cli.tables.compare.kernels_and_layers "
     "cli.tables.compare.places",

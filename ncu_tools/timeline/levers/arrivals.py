@@ -1,0 +1,208 @@
+"""Ranks of one job, a recording of each: who arrives last at its collectives, and what that rank did instead.
+
+Ranks leave a collective together, which says which kernels are one collective, and how far the clocks of two recordings
+are apart. The arrival order is known only among the ranks at hand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.timelines.activity.activity import KERNEL, Activity, Integers
+
+from ncu_tools.timeline.communication import is_communication
+from ncu_tools.timeline.gaps import ThreadsOfCalls
+from ncu_tools.timeline.graph.step_graph import Numbers
+from ncu_tools.timeline.intervals import IntervalSet
+from ncu_tools.timeline.launch_links import launching_calls
+from ncu_tools.timeline.levers.situation import lever_facts
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One collective of several ranks (places in the list of recordings), in ns of the first one's clock.
+
+    `last` arrived `late_ns` behind the second-last; `transfer_ns` is the shortest duration over ranks, the rest of each
+    one's `waits_ns` for the last. `instead` is what the last one did from the first arrival to its own.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    start_ns: float
+    last: int
+    late_ns: float
+    waits_ns: tuple[float, ...]
+    transfer_ns: float
+    instead: str
+
+
+@dataclass(frozen=True)
+class RankArrivals:
+    """One rank over all collectives: how often it was the last, by how much, how long it waited itself."""
+
+    rank: int
+    name: str
+    collectives: int
+    last: int
+    late_ns: float
+    waited_ns: float
+    instead: str | None
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """All ranks, the one that others waited for longest first; notes say what is not known."""
+
+    ranks: Sequence[RankArrivals]
+    collectives: Sequence[Arrival]
+    notes: Sequence[str]
+
+
+class _Rank:
+    """The collectives of one recording in order of their ends, on the clock of the first recording."""
+
+    def __init__(self, activity: Activity) -> None:
+        operations = activity.operations
+        named = np.array([is_communication(name) for name in operations.names], np.bool_)
+        rows = np.flatnonzero(named[operations.name] & (operations.kind == KERNEL)) if len(operations) else named[:0]
+        self.activity = activity
+        self.rows: Integers = np.array(rows, np.int64)[np.argsort(operations.end[rows], kind="stable")]
+        self.names = [operations.names[int(one)] for one in operations.name[self.rows]]
+        self.offset = 0.0
+
+    @property
+    def end(self) -> Numbers:
+        """When each ends."""
+        return self.activity.operations.end[self.rows].astype(np.float64) - self.offset
+
+    @property
+    def start(self) -> Numbers:
+        """When the rank arrived at each."""
+        return self.activity.operations.start[self.rows].astype(np.float64) - self.offset
+
+
+def arrivals(activities: Sequence[Activity]) -> Arrivals:
+    """Who arrives last, from a recording of each rank.
+
+    Raises `NcuBenchError` where no collective is in two of them.
+    """
+    ranks = [_Rank(one) for one in activities]
+    first, *others = ranks
+    matched = [dict[int, int]() for _ in first.rows]
+    for place, one in enumerate(others, start=1):
+        for mine, theirs in _same_collectives(first, one):
+            matched[mine][place] = theirs
+    found = [_arrival(ranks, {0: at, **places}) for at, places in enumerate(matched) if places]
+    if not found:
+        raise NcuBenchError(
+            "No collective is in two of these recordings.",
+            "Ranks of one job leave their collectives together, and none of these do.",
+            "Give recordings of the same steps of one job: ncu-bench advise rank0.json.gz rank1.json.gz",
+        )
+    return Arrivals(_by_rank(activities, found), found, _notes(ranks, found))
+
+
+def _same_collectives(one: _Rank, other: _Rank) -> list[tuple[int, int]]:
+    """Pairs of places whose kernels have one name and end together; sets the other's clock by them.
+
+    Where no ends meet, the clocks are apart: then the first of both are one, and so on.
+    """
+    limit = lever_facts()["arrivals"]["together_ns"]
+    pairs = _near(one, other, limit)
+    if not pairs and len(one.rows) and one.names == other.names:
+        other.offset = float(np.median(other.end - one.end))
+        pairs = _near(one, other, limit)
+    if pairs:
+        mine, theirs = np.array(pairs).T
+        other.offset += float(np.median(other.end[theirs] - one.end[mine]))
+    return pairs
+
+
+def _near(one: _Rank, other: _Rank, limit: float) -> list[tuple[int, int]]:
+    if not len(other.rows):
+        return []
+    after = np.minimum(np.searchsorted(other.end, one.end), len(other.rows) - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = np.where(np.abs(other.end[before] - one.end) < np.abs(other.end[after] - one.end), before, after)
+    near = np.abs(other.end[nearest] - one.end) <= limit
+    return [
+        (mine, theirs)
+        for mine, theirs in enumerate(nearest.tolist())
+        if near[mine] and one.names[mine] == other.names[theirs]
+    ]
+
+
+def _arrival(ranks: Sequence[_Rank], places: dict[int, int]) -> Arrival:
+    numbers = tuple(places)
+    began = np.array([ranks[rank].start[at] for rank, at in places.items()])
+    lasts = np.array([ranks[rank].end[at] for rank, at in places.items()]) - began
+    order = np.argsort(began)
+    last = numbers[int(order[-1])]
+    return Arrival(
+        ranks[0].names[places[0]], numbers, float(began.min()), last, float(began[order[-1]] - began[order[-2]]),
+        tuple((began.max() - began).tolist()), float(lasts.min()),
+        _did(ranks[last], float(began.min()), float(began.max())),
+    )  # fmt: skip
+
+
+def _did(rank: _Rank, start: float, end: float) -> str:
+    """What a rank did most in a time: the kernel that ran, or where its GPU was idle for longer, its host."""
+    operations = rank.activity.operations
+    low, high = round(start + rank.offset), round(end + rank.offset)
+    window = IntervalSet.between(low, high)
+    if not window.total:
+        return "arrived at once"
+    inside = window.within(operations.start, operations.end)
+    busy = (IntervalSet.union_of(operations.start, operations.end) & window).total
+    if 2 * busy >= window.total:
+        longest = int(np.bincount(operations.name, inside).argmax())
+        return operations.names[longest]
+    call = launching_calls(rank.activity)
+    by = call[rank.rows]
+    if not (by >= 0).any():
+        return "idle GPU"
+    thread = int(rank.activity.calls.thread[by[by >= 0][0]])
+    found = ThreadsOfCalls(rank.activity, call).of(thread).range_over(low, high)
+    return f"idle GPU, the host in {found[0]}" if found is not None else "idle GPU"
+
+
+def _by_rank(activities: Sequence[Activity], found: Sequence[Arrival]) -> list[RankArrivals]:
+    rows = []
+    for place, activity in enumerate(activities):
+        mine = [one for one in found if place in one.ranks]
+        last = [one for one in mine if one.last == place]
+        did: dict[str, float] = defaultdict(float)
+        for one in last:
+            did[one.instead] += one.late_ns
+        rows.append(
+            RankArrivals(
+                place if activity.rank is None else activity.rank, activity.name, len(mine), len(last),
+                sum(one.late_ns for one in last), sum(one.waits_ns[one.ranks.index(place)] for one in mine),
+                max(did, key=did.__getitem__, default=None),
+            )
+        )  # fmt: skip
+    return sorted(rows, key=lambda one: -one.late_ns)
+
+
+def _notes(ranks: Sequence[_Rank], found: Sequence[Arrival]) -> list[str]:
+    known = {one for rank in ranks for one in rank.activity.collectives.values()}
+    most = max((one.ranks or 0 for one in known), default=0)
+    among = f", of {most} that take part" if most > len(ranks) else "; others of the job may be later"
+    notes = [f"who arrives last is known only among the {len(ranks)} ranks at hand{among}"]
+    least = min(len(rank.rows) for rank in ranks)
+    if len(found) < least:
+        notes.append(
+            f"{least - len(found):,} of {least:,} collectives end with none of the other ranks, and are left out"
+        )
+    for one, other in combinations(range(len(ranks)), 2):
+        apart = abs(ranks[one].offset - ranks[other].offset)
+        if one == 0 and apart > lever_facts()["arrivals"]["together_ns"]:
+            notes.append(
+                f"the clocks of recordings 1 and {other + 1} are {apart / 1e6:,.3f} ms apart, by their collectives"
+            )
+    return notes

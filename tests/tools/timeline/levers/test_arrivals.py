@@ -1,0 +1,73 @@
+"""Ranks of one job: who arrives last at its collectives, and what that rank did instead."""
+
+from __future__ import annotations
+
+import json
+import pytest
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.timelines.activity.activity import Activity
+
+from ncu_tools.timeline.levers.arrivals import arrivals
+from tests.support.activities import Call, Operation, Range, recording
+from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports, shared_reports
+
+US, MS = 1_000, 1_000_000
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def rank(busy_us: int, clock: int = 0) -> Activity:
+    """Three collectives that end every 10 ms and transfer for 1 ms, behind a kernel of some length each."""
+    operations, calls = list[Operation](), list[Call]()
+    for number in range(3):
+        begun, end = clock + number * 10 * MS, clock + number * 10 * MS + 8 * MS
+        operations += [
+            Operation(begun, begun + busy_us * US, "gemm", 10 * number), Operation(begun + busy_us * US, end, NCCL, 10 * number + 1),
+        ]  # fmt: skip
+        calls += [Call(max(begun - 5 * US, 0), begun, correlation=10 * number + at) for at in range(2)]
+    return recording(operations, calls, [Range(clock, clock + 30 * MS, "train")])
+
+
+def test_the_last_rank_to_arrive_is_the_one_that_worked_longer() -> None:
+    found = arrivals([rank(1_000), rank(7_000), rank(3_000)])
+    first, *_ = found.ranks
+    assert (first.rank, first.last, first.collectives) == (1, 3, 3)
+    assert first.late_ns == 3 * 4 * MS  # behind the second-last
+    assert first.instead == "gemm"
+    assert {one.rank: one.waited_ns for one in found.ranks} == {0: 18 * MS, 1: 0, 2: 12 * MS}
+    assert [one.transfer_ns for one in found.collectives] == [1 * MS] * 3
+
+
+def test_clocks_of_recordings_are_set_by_their_collectives() -> None:
+    found = arrivals([rank(1_000), rank(7_000, clock=5_000 * MS)])
+    assert found.ranks[0].late_ns == 18 * MS
+    assert any("clocks of recordings 1 and 2 are 5,000.000 ms apart" in note for note in found.notes)
+
+
+def test_an_idle_gpu_names_what_its_host_was_in() -> None:
+    late = recording(
+        [Operation(7 * MS, 8 * MS, NCCL, 1)], [Call(6_990 * US, 6_995 * US, correlation=1)],
+        [Range(0, 7 * MS, "load_checkpoint")],
+    )  # fmt: skip
+    early = recording([Operation(1 * MS, 8 * MS, NCCL, 1)], [Call(990 * US, 995 * US, correlation=1)])
+    assert arrivals([early, late]).ranks[0].instead == "idle GPU, the host in load_checkpoint"
+
+
+def test_it_is_said_that_only_ranks_at_hand_are_known() -> None:
+    assert "only among the 2 ranks at hand" in arrivals([rank(1_000), rank(2_000)]).notes[0]
+
+
+def test_recordings_without_a_common_collective_are_refused() -> None:
+    alone = recording([Operation(0, 1 * MS, "gemm")])
+    with pytest.raises(NcuBenchError, match="No collective is in two"):
+        arrivals([rank(1_000), alone])
+
+
+@needs_shared_reports
+def test_of_two_ranks_of_a_larger_job_those_collectives_count_that_end_together() -> None:
+    paths = [str(one) for one in shared_reports("kineto") if "sampled_rank" in one.name]
+    result = ran("advise", *paths, "--format", "json")
+    found = json.loads(result.stdout)
+    assert [(row["rank"], row["collectives"], row["last"]) for row in found["rows"]] == [(1, 5, 5), (0, 5, 0)]
+    assert found["rows"][0]["late_ns"] == pytest.approx(31.9e6, rel=0.01)
+    assert "others of the job may be later" in found["notes"][0]
