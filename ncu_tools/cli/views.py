@@ -247,7 +247,7 @@ def _of_steps(typed: Typed) -> bool:
     """Whether `advise` is asked of the steps of a recording: one file or folder, and no kernels of it chosen."""
     if typed.has("--what-if"):
         return True
-    if typed.has("--explain", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
+    if typed.has("--explain", "--against", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
         return False
     runs = typed.arguments
     if len(runs) != 1 or not Path(runs[0]).exists():
