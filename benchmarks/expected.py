@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.fit_expected import READERS, left_out
+from benchmarks.fit_expected import READERS, left_out, type_and_rest
 from benchmarks.measured_times import FOLDER
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.expected_times import expected_times
@@ -79,7 +79,7 @@ def known(learnt: Learnt, everything: Sequence[MeasuredTimes]) -> list[Judged]:
     """Classes left out in folds, GPU known. The interval is that of the other half of the folds' errors."""
     found = []
     for (kind, dtype), times in by_kind_and_type(everything).items():
-        numbers = [learnt.basis(kind, find_machine(one.machine), dtype).logs for one in times]
+        numbers = [learnt.basis(kind, find_machine(one.machine), *type_and_rest(dtype)).logs for one in times]
         for one, expected in zip(times, unseen(times, numbers, seed=1), strict=True):
             half = np.random.default_rng(2).permutation(np.unique(one.groups))
             first = np.isin(one.groups, half[: len(half) // 2])

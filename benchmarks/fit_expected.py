@@ -6,14 +6,16 @@ same data give the same files: starts are drawn with a fixed seed.
 
 from __future__ import annotations
 
+import gzip
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from ncu_launch.files.atomic_files import write_bytes_atomically
 
-from benchmarks.measured_times import gemm_times
+from benchmarks.measured_times import FILES, attention_times, gemm_times
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.hardware import family_of
 from ncu_tools.model.expected_time.kinds import KINDS
@@ -48,7 +50,9 @@ cent at the corners of the grid (knots are binary logarithms), and the spread of
 and how many per cent below and above 80 % of them lie. Written by benchmarks/fit_expected.py: do not edit.
 Derived from data Copyright (c) NVIDIA CORPORATION & AFFILIATES, licensed under the Apache License 2.0, as changed by
 fits; see NOTICE in this folder."""
-READERS = {"gemm": gemm_times}
+READERS: dict[str, Callable[[], list[MeasuredTimes]]] = {
+    "gemm": gemm_times, **{kind: partial(attention_times, kind) for kind in FILES},
+}  # fmt: skip
 WIDER = 1.15
 """How much wider the interval of a GPU without times is than that of GPUs left out: few families were learnt from."""
 
@@ -94,19 +98,29 @@ def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
     for basis, out in ((KIN, {one.machine}), (FAMILIES, family)):
         rest = learnt.without(out)
         if any((entry.kind, entry.dtype) == (one.kind, one.dtype) for entry in rest.entries):
-            use = rest.basis(one.kind, machine, one.dtype)
+            use = rest.basis(one.kind, machine, *type_and_rest(one.dtype))
             if use.kind == basis:
                 found[basis] = expected_us(kind, use.logs, use.corrections, one.measured)
-    if one.dtype != "bf16":
+    if one.dtype not in ("bf16", "bf16, large groups"):
         use = learnt.basis(one.kind, machine, "bf16")
         found[PHYSICS] = expected_us(kind, use.logs, None, one.measured)
     return found
 
 
+def type_and_rest(name: str) -> tuple[str, str]:
+    """The type of what is learnt alone, and what else is in its name."""
+    dtype, comma, rest = name.partition(",")
+    return dtype, comma + rest
+
+
 def main() -> None:
     """Fit the kinds named, or all."""
     for name in sys.argv[1:] or READERS:
-        write_bytes_atomically(SHIPPED / f"{name}.toml", written(fitted_kind(name), COMMENT).encode())
+        text = written(fitted_kind(name), COMMENT).encode()
+        if name in FILES:
+            write_bytes_atomically(SHIPPED / f"{name}.toml.gz", gzip.compress(text, mtime=0))
+        else:
+            write_bytes_atomically(SHIPPED / f"{name}.toml", text)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.model.expected_time.expected_times import learnt_alone, work_of
 from ncu_tools.model.expected_time.gemm_time import gemm_work
 from ncu_tools.model.expected_time.hardware import Hardware, hardware_of, types
+from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learning import MeasuredTimes
 from ncu_tools.model.expected_time.physics import TimedOperators
 
@@ -21,6 +23,15 @@ MACHINES = {
 """GPU of the data -> machine. The B60 of Intel has no machine file."""
 TYPES = {"bfloat16": "bf16"}
 """Type of the data -> type of the model, where they differ."""
+FILES = {
+    "attention_context": "context_attention.parquet", "attention_generation": "generation_attention.parquet",
+}  # fmt: skip
+SIZES = {
+    "batch": "batch_size", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim",
+    "query": "isl", "context": "step", "window": "window_size",
+}  # fmt: skip
+"""Size of attention -> column of the data."""
+LEAST_OF_ROOF = 0.95
 SMALLEST_BLOCK = 128
 """Below it, n or k of fp8_block run on the host's time: 175 to 700 us at any size."""
 
@@ -37,7 +48,8 @@ def gemm_times(folder: Path = FOLDER) -> list[MeasuredTimes]:
             rows = (columns["gpu"] == gpu) & (columns["gemm_dtype"] == dtype) & ~block
             if rows.any():
                 name = TYPES.get(dtype, dtype)
-                work = gemm_work(*(columns[size][rows] for size in "mnk"), types()[name])
+                m, n, k = (columns[size][rows] for size in "mnk")
+                work = gemm_work(m, n, k, types()[name])
                 measured = TimedOperators(_hardware(machine, name), work, columns["latency_us"][rows].astype(float))
                 found.append(MeasuredTimes("gemm", machine, name, measured, classes[rows]))
     return found
@@ -47,4 +59,29 @@ def _hardware(machine: str, dtype: str) -> Hardware:
     found = hardware_of(find_machine(machine), dtype)
     if isinstance(found, str):
         raise ValueError(found)
+    return found
+
+
+def attention_times(kind: str, folder: Path = FOLDER) -> list[MeasuredTimes]:
+    """Times of attention by machine, type, type of the cache and, of generation, large and small groups.
+
+    The median over frameworks, since the least is often wrong; what still beats the roof by 5 % is left out.
+    """
+    table = pq.read_table(folder / FILES[kind])
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    heads = ("num_heads", "num_key_value_heads", "head_dim", "window_size")
+    groups = np.unique(np.stack([columns[name].astype(np.int64) for name in heads], 1), axis=0, return_inverse=True)[1]
+    found = []
+    for gpu, machine in MACHINES.items():
+        for pair in sorted({*zip(columns["attn_dtype"].tolist(), columns["kv_cache_dtype"].tolist(), strict=True)}):
+            dtype, cached = (TYPES.get(name, name) for name in pair)
+            rows = (columns["gpu"] == gpu) & (columns["attn_dtype"] == pair[0]) & (columns["kv_cache_dtype"] == pair[1])
+            if rows.any():
+                sizes = {name: columns[column][rows].astype(float) for name, column in SIZES.items()}
+                work = work_of(kind, dtype, cached, sizes)
+                times = TimedOperators(_hardware(machine, dtype), work, columns["median_us"][rows].astype(float))
+                enough = times.time_us >= LEAST_OF_ROOF * KINDS[kind].at_best(times.hardware, work)
+                for also, part in learnt_alone(kind, dtype, cached, work):
+                    name = types()[dtype].like + also
+                    found.append(MeasuredTimes(kind, machine, name, times, groups[rows].ravel()).where(part & enough))
     return found

@@ -134,6 +134,7 @@ def command(
       ncu-bench estimate resnet18,alexnet,vgg16 --machine a100-sxm4-40gb,t4 --batch-size 256 --phase forward
       ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
       ncu-bench estimate hf:llama-3-8b --phase decode --context-length 1024,8192 --dtype bf16 --machine h100-sxm
+      ncu-bench estimate trace.json --machine b200
       ncu-bench estimate --ops operators.csv --machine b200,h100-sxm --format csv
     """
     from ncu_tools.ceilings.machine_files import find_machine, which_board
@@ -147,6 +148,12 @@ def command(
         from ncu_tools.cli.tables.expected_operators import operators_table
 
         show(operators_table(expected.operators, expected, targets, machines, boards), output_format)
+        return
+    if runs := measured_runs(targets):
+        from ncu_tools.cli.tables.carried_runs import carried_table, learn_from
+
+        table = learn_from(expected, runs) if expected.learn else carried_table(expected, runs, machines, boards)
+        show(table, output_format)
         return
     if not targets:
         raise WrongUsage("estimate needs a TARGET, or a table of operators.", advice="Try: ncu-bench estimate resnet18")
@@ -199,6 +206,30 @@ def command(
     if all(row.failed for row in rows):
         advice = expectations[0].advice or "Check the targets' names."
         raise NcuBenchError("Nothing could be estimated.", f"{(rows[0].failed or '').rstrip('.')}.", advice)
+
+
+def measured_runs(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets if they are paths of runs, () if they are models. Raises `WrongUsage` for both at once.
+
+    A path is a run and a name a model; FILE.py:FUNCTION has a colon and is a model. A name of a model that is a path
+    too is neither.
+    """
+    runs = [target for target in targets if Path(target).exists() and not target.endswith(".py")]
+    names = [target for target in targets if target not in runs]
+    if not runs:
+        return ()
+    if names:
+        raise WrongUsage(
+            f"{', '.join(runs)} is a run, and {', '.join(names)} is none: they cannot be estimated together.",
+            advice="Give runs or models.",
+        )
+    for run in runs:
+        if Path(run).name == run and misspelt(run) is None:
+            raise WrongUsage(
+                f"{run} is a path here and the name of a model.",
+                advice=f"Write ./{run} for the run, or name the model in another folder.",
+            )
+    return tuple(runs)
 
 
 def separated(targets: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ncu_tools.cli.options import options_in
+from ncu_tools.cli.options import FILE, options_in
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -20,6 +20,9 @@ class ExpectedOptions:
 
     operators: Path | None
     learnt: Path | None
+    measured_on: str | None
+    learn: bool
+    output: Path | None
 
 
 def expected_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,4 +42,11 @@ _OPTIONS = (
         "--learnt", "learnt", type=EXISTING, metavar="FILE.toml",
         help="Times that estimate --learn wrote, in place of those that ship for the same machine and type.",
     ),
+    click.option(
+        "--measured-on", "measured_on", metavar="NAME", help="The machine of a RUN that does not name its GPU."
+    ),
+    click.option(
+        "--learn", "learn", is_flag=True, help="Learn from the matrix products of RUNs, and write -o FILE.toml."
+    ),
+    click.option("-o", "--output", "output", type=FILE, help="What --learn writes, whole or not at all."),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.model.expected_time.attention_time import attention_work
 from ncu_tools.model.expected_time.corrections import corrections_at
 from ncu_tools.model.expected_time.gemm_time import gemm_work
 from ncu_tools.model.expected_time.hardware import hardware_of, types, unit_of
 from ncu_tools.model.expected_time.kinds import KINDS
 from ncu_tools.model.expected_time.learning import bounds
 from ncu_tools.model.expected_time.learnt_times import MEASURED, Learnt
-from ncu_tools.model.expected_time.operator_rows import OperatorRows
+from ncu_tools.model.expected_time.operator_rows import GEMM, GENERATION, OperatorRows
 from ncu_tools.model.expected_time.physics import Floats, Work
 
 BOUNDS = {
-    "moving": "DRAM", "loading": "L2 to SM", "waiting": "latency", "launching": "launch", "quantising": "quantising",
+    "moving": "DRAM", "loading": "L2 to SM", "reading": "DRAM to SM", "waiting": "latency", "softmax": "softmax",
+    "launching": "launch", "quantising": "quantising", "writing": "writing the cache",
 }  # fmt: skip
 """Part of the time -> what bounds an operator whose longest part it is; computing is the name of the unit."""
 
@@ -57,8 +59,33 @@ def expected_times(rows: OperatorRows, machine: Machine, learnt: Learnt) -> Expe
         for dtype, cached in sorted(set(zip(rows.dtypes[of_kind], rows.kv_dtypes[of_kind], strict=True))):
             chosen = np.flatnonzero(of_kind & (rows.dtypes == dtype) & (rows.kv_dtypes == cached))
             sizes = {name: column[chosen] for name, column in rows.sizes.items()}
-            _fill(found, chosen, kind, dtype, work_of(kind, dtype, cached, sizes), machine, learnt)
+            work = work_of(kind, dtype, cached, sizes)
+            for also, part in learnt_alone(kind, dtype, cached, work):
+                some = {name: column[part] for name, column in work.items()}
+                _fill(found, chosen[part], kind, dtype, also, some, machine, learnt)
     return found
+
+
+LARGEST_GROUP = 8
+LARGE = ", large groups"
+LARGE_GROUPS = "more than 8 query heads a KV head often run in slow fallbacks, so the interval is wide"
+
+
+def learnt_alone(kind: str, dtype: str, cached: str, work: Work) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """What else tells operators of one type apart that are learnt alone, and which rows those are.
+
+    Caches in another type are; and generation whose KV heads serve many query heads, which often runs in a fallback
+    whose time grows with the batch and hardly with the keys.
+    """
+    like, of_cache = types()[dtype].like, types()[cached].like
+    also = "" if kind == GEMM or of_cache == like else f", cache {of_cache}"
+    large = work["heads"] > LARGEST_GROUP * work["kv_heads"] if kind == GENERATION else None
+    if large is None:
+        yield also, np.ones(len(next(iter(work.values()))), bool)
+        return
+    for name, part in (("", ~large), (LARGE, large)):
+        if part.any():
+            yield also + name, part
 
 
 def columns_of_times(times: ExpectedTimes) -> dict[str, list[Any]]:
@@ -77,19 +104,22 @@ def _rounded(column: Floats) -> list[float | None]:
 
 def work_of(kind: str, dtype: str, cached: str, sizes: dict[str, Floats]) -> Work:
     """The columns that the physics of a kind takes."""
-    return gemm_work(sizes["m"], sizes["n"], sizes["k"], types()[dtype])
+    if kind == GEMM:
+        return gemm_work(sizes["m"], sizes["n"], sizes["k"], types()[dtype])
+    return attention_work(sizes, types()[dtype], types()[cached])
 
 
 def _fill(
-    into: ExpectedTimes, chosen: NDArray[np.intp], name: str, dtype: str, work: Work, machine: Machine, learnt: Learnt
-) -> None:
+    into: ExpectedTimes, chosen: NDArray[np.intp], name: str, dtype: str, also: str, work: Work, machine: Machine,
+    learnt: Learnt,
+) -> None:  # fmt: skip
     """Put the times of operators of one kind and type into the rows `chosen`."""
     hardware = hardware_of(machine, dtype)
     if isinstance(hardware, str):
         into.failed[chosen] = hardware
         return
     kind = KINDS[name]
-    basis = learnt.basis(name, machine, dtype)
+    basis = learnt.basis(name, machine, dtype, also)
     expected, choice = kind.physics.best(hardware, work, basis.logs)
     numbers = [float(value) for value in np.exp(basis.logs)]
     parts = kind.physics.parts(hardware, work, numbers, list(kind.physics.choices[choice].T))[1]
@@ -106,7 +136,7 @@ def _fill(
     ):
         column[chosen] = values
     into.bound[chosen] = _longest(parts, len(chosen), unit_title(unit_of(machine, dtype)))
-    into.basis[chosen] = basis.words
+    into.basis[chosen] = f"{basis.words}, {LARGE_GROUPS}" if LARGE in also else basis.words
 
 
 def _longest(parts: dict[str, Floats], size: int, unit: str) -> NDArray[np.object_]:

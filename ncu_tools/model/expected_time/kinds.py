@@ -7,6 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ncu_tools.model.expected_time.attention_time import (
+    CONTEXT,
+    GENERATION,
+    context_coordinates,
+    generation_coordinates,
+    least_work,
+)
 from ncu_tools.model.expected_time.corrections import Axes
 from ncu_tools.model.expected_time.gemm_time import GEMM, least_bytes
 from ncu_tools.model.expected_time.hardware import Hardware
@@ -16,13 +23,14 @@ from ncu_tools.model.expected_time.physics import Floats, Physics, Work
 class OperatorKind(NamedTuple):
     """A kind of operators. `coordinates` and `least` (FLOPs, bytes) take the columns of operators.
 
-    `group` names operators that are measured together, as all m of one (n, k): judging leaves out whole groups.
+    GPUs of one family share corrections where these are `by_family`: their libraries choose alike.
     """
 
     physics: Physics
     axes: Axes
     coordinates: Callable[[Work], dict[str, Floats]]
     least: Callable[[Work], tuple[Floats, Floats]]
+    by_family: bool = False
 
     def at_best(self, hardware: Hardware, work: Work) -> Floats:
         """The least microseconds of each operator: the greater of FLOPs / peak and bytes / bandwidth."""
@@ -40,8 +48,18 @@ def _of_gemm(work: Work) -> tuple[Floats, Floats]:
 
 _ROWS = tuple(15 / 7 * place for place in range(8))
 _SIDE = tuple(5 + 2.2 * place for place in range(6))
+_WIDTHS, _BEYOND = (6.0, 7.0, 7.585, 8.0), (0.0, 0.5, 4.0)
+_CONTEXT_AXES: Axes = {
+    "query": (0, 4, 6, 8, 10, 12, 14), "heads": (0, 4, 7, 10, 14), "head_dim": _WIDTHS, "beyond_window": _BEYOND,
+}  # fmt: skip
+_GENERATION_AXES: Axes = {
+    "keys": (1, 6, 10, 13, 17), "batch": (0, 5, 8, 11), "kv_heads": (0, 2, 4), "group": (0, 1.5, 3, 5, 7),
+    "head_dim": (6.0, 7.0, 8.0),
+}  # fmt: skip
 KINDS = {
-    "gemm": OperatorKind(
-        GEMM, {"m": tuple(15 / 7 * place for place in range(8)), "n": _SIDE, "k": _SIDE}, _log_sizes, _of_gemm
-    )
+    "gemm": OperatorKind(GEMM, {"m": _ROWS, "n": _SIDE, "k": _SIDE}, _log_sizes, _of_gemm),
+    "attention_context": OperatorKind(CONTEXT, _CONTEXT_AXES, context_coordinates, least_work),
+    "attention_generation": OperatorKind(
+        GENERATION, _GENERATION_AXES, generation_coordinates, least_work, by_family=True
+    ),
 }

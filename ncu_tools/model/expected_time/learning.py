@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ncu_tools.ceilings.machine_files import Machine, find_machine
 from ncu_tools.model.expected_time.corrections import corrections_at, learnt
+from ncu_tools.model.expected_time.hardware import family_of
 from ncu_tools.model.expected_time.kinds import KINDS, OperatorKind
-from ncu_tools.model.expected_time.learnt_times import LearntEntry, Spread
+from ncu_tools.model.expected_time.learnt_times import Learnt, LearntEntry, Spread
 from ncu_tools.model.expected_time.physics import Floats, TimedOperators, fitted, fitted_from_several
 
 RIDGE_SHARED, RIDGE_OWN = 2.0, 0.5
@@ -22,6 +24,10 @@ RIDGE_SHARED, RIDGE_OWN = 2.0, 0.5
 FOLDS = 10
 EDGES = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0)
 """Expected us from which a spread of its own is kept, where there are enough times."""
+HELD = 0.5
+"""How strongly few times leave numbers where they were, for a number that differs by a factor e among GPUs."""
+FEW = 2.0
+"""How much wider the interval is than errors on the few times that were learnt from."""
 ENOUGH = 80
 LOW, HIGH = 10.0, 90.0
 """Per cent of measured times below the two ends of the interval of 80 %."""
@@ -85,11 +91,16 @@ def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats
     ]
     together = {name: np.concatenate([each[name] for each in coordinates]) for name in coordinates[0]}
     shared = learnt(kind.axes, together, np.concatenate(off), RIDGE_SHARED)
-    found = []
-    for at, logs, error in zip(coordinates, numbers, off, strict=True):
-        left = error - corrections_at(kind.axes, at, shared)
-        found.append(Fit(logs, np.rint(100 * (shared + learnt(kind.axes, at, left, RIDGE_OWN))) / 100))
-    return found
+    left = [error - corrections_at(kind.axes, at, shared) for at, error in zip(coordinates, off, strict=True)]
+    groups: dict[str, list[int]] = {}
+    for number, one in enumerate(all_times):
+        groups.setdefault(family_of(find_machine(one.machine)) if kind.by_family else one.machine, []).append(number)
+    own: dict[int, Floats] = {}
+    for members in groups.values():
+        at = {name: np.concatenate([coordinates[one][name] for one in members]) for name in coordinates[0]}
+        table = learnt(kind.axes, at, np.concatenate([left[one] for one in members]), RIDGE_OWN)
+        own |= dict.fromkeys(members, np.rint(100 * (shared + table)) / 100)
+    return [Fit(logs, own[number]) for number, logs in enumerate(numbers)]
 
 
 def unseen(
@@ -148,6 +159,33 @@ def entries(all_times: Sequence[MeasuredTimes], fits: Sequence[Fit], predicted: 
         )
         for one, fit, expected in zip(all_times, fits, predicted, strict=True)
     ]  # fmt: skip
+
+
+def learnt_from_few(
+    kind: str, machine: Machine, dtype: str, measured: TimedOperators, known: Learnt
+) -> tuple[LearntEntry, float, float]:
+    """An entry from few times, and the median error before and after.
+
+    The numbers move from what was known of the machine, of its kin or of all GPUs, and no further than times demand:
+    each is held by how much it differs among GPUs. Corrections stay those of the basis; a shift of all is learnt too.
+    """
+    basis = known.basis(kind, machine, dtype)
+    physics = KINDS[kind].physics
+    weight = HELD / np.square(known.deviations(kind, dtype) + 0.05)
+    shift = np.zeros(len(measured.time_us))
+    if basis.corrections is not None:
+        shift = corrections_at(KINDS[kind].axes, KINDS[kind].coordinates(measured.work), basis.corrections)
+    without = measured._replace(time_us=measured.time_us / np.exp(shift))
+    logs = fitted(physics, without, basis.logs, basis.logs, weight)[0]
+    before = expected_us(KINDS[kind], basis.logs, basis.corrections, measured) / measured.time_us
+    after = expected_us(KINDS[kind], logs, basis.corrections, measured) / measured.time_us
+    off = np.log(after)
+    spread = basis.spread
+    if spread:
+        usual = max(0.05, float(np.percentile(np.abs(off), 80)) * FEW)
+        spread = tuple((begin, -min(-low, usual), min(high, usual)) for begin, low, high in basis.spread)
+    entry = LearntEntry(kind, machine.id, dtype, len(off), logs, basis.corrections, spread)
+    return entry, float(np.median(np.abs(before - 1))), float(np.median(np.abs(after - 1)))
 
 
 def by_kind_and_type(all_times: Sequence[MeasuredTimes]) -> Mapping[tuple[str, str], list[MeasuredTimes]]:

@@ -3,12 +3,13 @@
 The file is TOML, with a `version`, where the times came from, the knots of the grids, and an `[[entry]]` for each
 machine, kind of operator and type: the numbers of the physics, corrections at the corners of the grid in per cent, and
 the spread of measured times around expected ones. It is what ships with the package, and what `estimate --learn`
-writes.
+writes. Those of attention ship compressed, as their grids have many corners: `zcat` shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -79,16 +80,24 @@ class Learnt:
         kept = tuple(one for one in self.entries if (one.kind, one.machine, one.dtype) not in new)
         return Learnt((*kept, *other.entries), self.unknown | other.unknown, self.source)
 
-    def basis(self, kind: str, machine: Machine, dtype: str) -> Basis:
-        """What the times of `kind` in a type of `hardware.types()` stand on, on a machine."""
+    def basis(self, kind: str, machine: Machine, dtype: str, also: str = "") -> Basis:
+        """What the times of `kind` in a type of `hardware.types()` stand on, on a machine.
+
+        `also` is what else tells operators apart that are learnt alone, as the type of a cache (`key_of`).
+        """
         like = types()[dtype].like
-        own = [one for one in self.entries if (one.kind, one.dtype) == (kind, like)]
+        own = [one for one in self.entries if (one.kind, one.dtype) == (kind, like + also)]
         if not own:
             return self._of_another_type(kind, machine, dtype)
         for one in own:
             if one.machine == machine.id:
                 return Basis(MEASURED, MEASURED, one.logs, one.corrections, one.spread)
         return self._of_others(kind, machine, own)
+
+    def deviations(self, kind: str, dtype: str) -> Floats:
+        """How much the logarithm of each number differs among machines; 1 where fewer than two are known."""
+        logs = [one.logs for one in self.entries if (one.kind, one.dtype) == (kind, dtype)]
+        return np.std(logs, axis=0) if len(logs) > 1 else np.ones(len(KINDS[kind].physics.numbers))
 
     def _of_others(self, kind: str, machine: Machine, entries: Sequence[LearntEntry]) -> Basis:
         families: dict[str, list[LearntEntry]] = {}
@@ -109,9 +118,11 @@ class Learnt:
         return Basis(basis, words, logs, corrections, spread)
 
     def _of_another_type(self, kind: str, machine: Machine, dtype: str) -> Basis:
-        """Physics of 16 bits, which every GPU was measured in, without its corrections."""
-        found = self.basis(kind, machine, "bf16")
+        """Physics of 16 bits, which every GPU was measured in, without its corrections; else with the usual numbers."""
         words = f"physics alone, no times of {dtype} are known"
+        if not any((one.kind, one.dtype) == (kind, "bf16") for one in self.entries):
+            return Basis(PHYSICS, words, KINDS[kind].physics.start, None, ())
+        found = self.basis(kind, machine, "bf16")
         return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), ()))
 
 
@@ -128,8 +139,10 @@ def shipped() -> Learnt:
 @cache
 def _shipped_in(folder: Path) -> Learnt:
     found = Learnt()
-    for path in sorted(folder.glob("*.toml")):
-        found = found.and_also(read(path.read_text("utf-8"), path.name))
+    for path in sorted(folder.glob("*.toml*")):
+        data = path.read_bytes()
+        data = gzip.decompress(data) if path.suffix == ".gz" else data
+        found = found.and_also(read(data.decode("utf-8"), path.name))
     return found
 
 
@@ -148,7 +161,7 @@ def read(text: str, name: str) -> Learnt:
                 f"{data.get('version', 'nothing')}.", "Write one with ncu-bench estimate --learn RUN -o FILE.toml.",
             )  # fmt: skip
         _check_grids(data.get("grids", {}))
-        entries = tuple(_entry(each) for each in data.get("entry", []))
+        entries = tuple(_entries(data.get("entry", [])))
         others = data.get("unknown", [])
         unknown = {(each["kind"], each["basis"], each["dtype"]): _spread(each["spread"]) for each in others}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -167,6 +180,17 @@ def _check_grids(grids: dict[str, Any]) -> None:
 
 def _knots(kind: str) -> dict[str, list[float]]:
     return {name: [round(float(knot), 3) for knot in knots] for name, knots in KINDS[kind].axes.items()}
+
+
+def _entries(rows: Sequence[dict[str, Any]]) -> Iterator[LearntEntry]:
+    """Entries in their order; one with `corrections_of` has those of that machine, which stands before it."""
+    known: dict[tuple[str, str, str], Floats | None] = {}
+    for row in rows:
+        entry = _entry(row)
+        if "corrections_of" in row:
+            entry = replace(entry, corrections=known[entry.kind, row["corrections_of"], entry.dtype])
+        known[entry.kind, entry.machine, entry.dtype] = entry.corrections
+        yield entry
 
 
 def _entry(data: dict[str, Any]) -> LearntEntry:
@@ -198,18 +222,23 @@ def written(learnt: Learnt, comment: str = "") -> str:
     for (kind, basis, dtype), spread in sorted(learnt.unknown.items()):
         lines += ["[[unknown]]", f"kind = {_quoted(kind)}", f"basis = {_quoted(basis)}", f"dtype = {_quoted(dtype)}"]
         lines += [_spread_line(spread), ""]
+    before: dict[tuple[str, str, bytes], str] = {}
     for one in learnt.entries:
-        lines += [*_entry_lines(one), ""]
+        key = (one.kind, one.dtype, b"" if one.corrections is None else one.corrections.tobytes())
+        lines += [*_entry_lines(one, before.get(key)), ""]
+        before.setdefault(key, one.machine)
     return "\n".join(lines)
 
 
-def _entry_lines(one: LearntEntry) -> list[str]:
+def _entry_lines(one: LearntEntry, same_as: str | None) -> list[str]:
     names = KINDS[one.kind].physics.numbers
     numbers = ", ".join(f"{name} = {float(np.exp(log)):.4g}" for name, log in zip(names, one.logs, strict=True))
     lines = ["[[entry]]", f"kind = {_quoted(one.kind)}", f"machine = {_quoted(one.machine)}"]
     lines += [f"dtype = {_quoted(one.dtype)}", f"points = {one.points}", f"numbers = {{ {numbers} }}"]
     lines.append(_spread_line(one.spread))
-    if one.corrections is not None:
+    if one.corrections is not None and same_as is not None:
+        lines.append(f"corrections_of = {_quoted(same_as)}")
+    elif one.corrections is not None:
         steps = np.rint(one.corrections * STEP).astype(int)
         rows = [" ".join(map(str, row)) for row in steps.reshape(len(next(iter(KINDS[one.kind].axes.values()))), -1)]
         lines += ['corrections = """', *rows, '"""']

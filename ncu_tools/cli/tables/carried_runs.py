@@ -1,0 +1,113 @@
+"""The tables of `estimate RUN`: a measured run on other machines, and what was learnt from runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ncu_launch.errors import WrongUsage
+from ncu_launch.files.atomic_files import write_bytes_atomically
+
+from ncu_tools.ceilings.machine_files import Machine, find_machine, machine_of_device
+from ncu_tools.cli.option_kinds.expected_options import ExpectedOptions
+from ncu_tools.cli.tables.expected_operators import learnt_times
+from ncu_tools.model.expected.carried_run import (
+    NO_WORK,
+    CarriedKernel,
+    MeasuredProduct,
+    carried_run,
+    products_measured,
+)
+from ncu_tools.model.expected.learning_from_runs import learnt_from_products, products_in_csv
+from ncu_tools.model.expected_time.learnt_times import written
+from ncu_tools.numbers.number_format import counted, duration, percent
+from ncu_tools.report.columns.registry import columns
+from ncu_tools.report.table import Table
+from ncu_tools.runs import loading
+from ncu_tools.runs.run import Run
+
+COLUMNS = columns(
+    "kernel operator~1 launches~2 time_ns machine~0 expected_ns low_ns~3 high_ns~3 carried_speedup roof_ratio~1 bound "
+    "basis~4 failed"
+)
+LEARNT = columns("machine dtype learnt_points error_before error_after")
+SLOWEST_SCALING = 0.7
+"""A kernel that gains less than this share of what most of the time gains is named as one that does not scale."""
+MOST_NAMED = 3
+NEEDS = ": a trace needs shapes (record_shapes=True), a report FLOPs and DRAM bytes"
+
+
+def carried_table(
+    options: ExpectedOptions, runs: Sequence[str], machines: Sequence[Machine], notes: Sequence[str]
+) -> Table:
+    """The kernels of a run on machines, the longest first. Raises `WrongUsage` without machines, for several runs."""
+    if len(runs) > 1:
+        raise WrongUsage(f"{len(runs)} runs cannot be carried at once.", advice="Give one run, or add --learn.")
+    if not machines:
+        raise WrongUsage("A run is carried to a machine.", advice="Add --machine, as --machine b200.")
+    run = loading.load(runs[0])
+    rows = carried_run(run.table, machine_of(run, options), machines, learnt_times(options))
+    cells = [{**asdict(row), "carried_speedup": row.speedup} for row in rows]
+    return Table("estimate", COLUMNS, cells, [*notes, *_notes(rows), *run.notes])
+
+
+def machine_of(run: Run, options: ExpectedOptions) -> Machine:
+    """The machine that a run was measured on. Raises `WrongUsage` where neither the run nor the user says it."""
+    if options.measured_on is not None:
+        return find_machine(options.measured_on)
+    table = run.table
+    names = Counter(table["device_name"].to_pylist() if "device_name" in table.column_names else [])
+    name = next((name for name, _ in names.most_common() if name), None)
+    found = machine_of_device(name)
+    if found is None:
+        raise WrongUsage(
+            f"The GPU that {run.name} was measured on is not known{f': {name}' if name else ''}.",
+            advice="Add --measured-on NAME; ncu-bench machines lists the names.",
+        )
+    return found
+
+
+def _notes(rows: Sequence[CarriedKernel]) -> list[str]:
+    """What a run takes there in all, what has no basis, and which kernels do not scale."""
+    notes = []
+    for machine in dict.fromkeys(row.machine for row in rows):
+        own = [row for row in rows if row.machine == machine]
+        total = sum(row.time_ns for row in own)
+        known = [row for row in own if row.expected_ns]
+        if not known:
+            notes.append(f"{machine}: no kernel of the run has a basis there: {own[0].failed}")
+            continue
+        before, after = sum(row.time_ns for row in known), sum(row.expected_ns or 0 for row in known)
+        gain = f"{duration(before)} of kernels would take {duration(after)}, {before / after:.2f} times as fast"
+        notes.append(f"{machine}: {gain}; gaps between kernels are the host's and stay")
+        for why in dict.fromkeys(row.failed for row in own if row.failed):
+            share = percent(sum(row.time_ns for row in own if row.failed == why) / total)
+            notes.append(f"{machine}: {share} of the time has no basis: {why}{NEEDS if why == NO_WORK else ''}")
+        slow = [row for row in known if (row.speedup or 0) < SLOWEST_SCALING * before / after]
+        if slow:
+            named = "; ".join(f"{row.kernel[:40]} ({row.speedup:.2f}, {row.bound})" for row in slow[:MOST_NAMED])
+            share = percent(sum(row.time_ns for row in slow) / total)
+            kernels = counted(len(slow), "kernel does", "kernels do")
+            notes.append(f"{machine}: {kernels} not scale, {share} of the time: {named}")
+    return notes
+
+
+def learn_from(options: ExpectedOptions, runs: Sequence[str]) -> Table:
+    """Learn from the products of runs and write the file. Raises `WrongUsage` without -o or enough products."""
+    if options.output is None:
+        raise WrongUsage("--learn writes a file.", advice="Add -o learnt.toml, and give it to --learnt afterwards.")
+    found: list[tuple[list[MeasuredProduct], Machine]] = []
+    for run in runs:
+        if (products := products_in_csv(Path(run))) is not None:
+            if options.measured_on is None:
+                raise WrongUsage(f"{run} does not say which GPU it was measured on.", advice="Add --measured-on NAME.")
+            found.append((products, find_machine(options.measured_on)))
+        else:
+            loaded = loading.load(run)
+            found.append((products_measured(loaded.table), machine_of(loaded, options)))
+    learnt, told = learnt_from_products(found, learnt_times(options), ", ".join(Path(run).name for run in runs))
+    write_bytes_atomically(options.output, written(learnt, "Learnt by ncu-bench estimate --learn.").encode())
+    note = f"{options.output} is written: estimate --learnt {options.output} takes it"
+    return Table("estimate", LEARNT, told, [note])

@@ -1,0 +1,85 @@
+"""Learning from the matrix products of one's own runs: numbers of the physics, held to what was known before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+from ncu_tools.ceilings.machine_files import Machine
+from ncu_tools.model.expected.carried_run import MeasuredProduct
+from ncu_tools.model.expected_time.gemm_time import gemm_work
+from ncu_tools.model.expected_time.hardware import hardware_of, types
+from ncu_tools.model.expected_time.learning import learnt_from_few
+from ncu_tools.model.expected_time.learnt_times import Learnt, LearntEntry
+from ncu_tools.model.expected_time.operator_rows import GEMM, operator_rows, read_csv
+from ncu_tools.model.expected_time.physics import TimedOperators
+
+FEWEST = 8
+"""Products of one type on one machine from which something is learnt."""
+
+
+def products_in_csv(path: Path) -> list[MeasuredProduct] | None:
+    """The GEMMs of a table of operators with a column `measured_us`; None if a file is no such table."""
+    if path.suffix != ".csv" or not path.is_file():
+        return None
+    try:
+        columns = read_csv(path)
+    except NcuBenchError:
+        return None
+    if "measured_us" not in columns:
+        return None
+    rows = operator_rows(columns)
+    m, n, k = (rows.sizes[name] for name in "mnk")
+    times = [_number(text) for text in columns["measured_us"]]
+    return [
+        MeasuredProduct(rows.dtypes[at], int(m[at]), int(n[at]), int(k[at]), times[at])
+        for at in range(len(rows))
+        if rows.failed[at] is None and rows.kinds[at] == GEMM and times[at] > 0
+    ]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def learnt_from_products(
+    runs: Sequence[tuple[Sequence[MeasuredProduct], Machine]], known: Learnt, source: str
+) -> tuple[Learnt, list[dict[str, Any]]]:
+    """Entries learnt from products, and a row on each: how far expected times were off before and after.
+
+    Raises `WrongUsage` if no type on any machine has enough products whose shapes are known.
+    """
+    times: dict[tuple[str, str], list[tuple[int, int, int, float]]] = {}
+    machines = {machine.id: machine for _, machine in runs}
+    for products, machine in runs:
+        for dtype, m, n, k, us in products:
+            if dtype in types() and types()[dtype].like:
+                times.setdefault((machine.id, types()[dtype].like), []).append((m, n, k, us))
+    entries: list[LearntEntry] = []
+    told: list[dict[str, Any]] = []
+    for (name, dtype), rows in times.items():
+        hardware = hardware_of(machines[name], dtype)
+        if len(rows) < FEWEST or isinstance(hardware, str):
+            continue
+        m, n, k, us = np.array(rows, dtype=float).T
+        measured = TimedOperators(hardware, gemm_work(m, n, k, types()[dtype]), us)
+        entry, before, after = learnt_from_few("gemm", machines[name], dtype, measured, known)
+        entries.append(entry)
+        told.append({
+            "machine": name, "dtype": dtype, "learnt_points": len(rows), "error_before": before, "error_after": after,
+        })  # fmt: skip
+    if not entries:
+        most = max(map(len, times.values()), default=0)
+        raise WrongUsage(
+            f"Nothing could be learnt: at most {most} products of one type have shapes, and {FEWEST} are needed.",
+            "Times of products are learnt from traces of PyTorch with shapes, or a table with measured_us.",
+            "Record with record_shapes=True, and run products of several sizes.",
+        )
+    return Learnt(tuple(entries), source=f"learnt from {source}"), told

@@ -1,0 +1,75 @@
+"""What the shapes of a PyTorch operator say of the product behind it: "32x197x768 768x3072" -> m, n, k.
+
+A convolution is a product of positions x filters over channels x taps (implicit GEMM); its positions follow from its
+FLOPs, since its stride is not among the shapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+Shape = tuple[int, ...]
+
+
+class Product(NamedTuple):
+    """`number` products C[m, n] = A[m, k] B[k, n]: the batch of a bmm, or the groups of a convolution."""
+
+    number: int
+    m: int
+    n: int
+    k: int
+    is_convolution: bool = False
+
+
+def shapes_in(text: str | None) -> list[Shape]:
+    """The shapes of tensors in "32x3x224x224 64x3x7x7", or in a trace's "[[32,3,224,224],[]]"; [] for other texts."""
+    try:
+        if text is not None and text.startswith("["):
+            return [tuple(shape) for shape in json.loads(text) if _is_shape(shape)]
+        return [tuple(int(size) for size in word.split("x")) for word in (text or "").split()]
+    except (ValueError, TypeError, RecursionError):
+        return []
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(size) is int for size in value)
+
+
+def product_of(operator: str, shapes: Sequence[Shape], flops: float) -> Product | None:
+    """The product of an operator named as "aten::addmm"; None if it is none, or its shapes do not tell."""
+    name = operator.replace("::", ".").removeprefix("aten.").split(".")[0].strip("_")
+    if name in ("mm", "addmm") and len(shapes) >= 2:
+        return _of_matrices(shapes[-2:], 2)
+    if name in ("bmm", "baddbmm") and len(shapes) >= 2:
+        return _of_matrices(shapes[-2:], 3)
+    if name == "linear" and len(shapes) >= 2 and len(shapes[1]) == 2 and shapes[0]:
+        (n, k), rows = shapes[1], prod(shapes[0][:-1])
+        return Product(1, rows, n, k) if shapes[0][-1] == k else None
+    if name == "matmul" and len(shapes) == 2 and len(shapes[0]) > 1 and len(shapes[1]) == 2:
+        return _of_matrices([(prod(shapes[0][:-1]), shapes[0][-1]), shapes[1]], 2)
+    if "conv" in name and "backward" not in name and len(shapes) >= 2 and len(shapes[0]) == len(shapes[1]) > 2:
+        return _of_convolution(shapes[0], shapes[1], flops)
+    return None
+
+
+def _of_matrices(pair: Sequence[Shape], rank: int) -> Product | None:
+    first, second = pair
+    if len(first) != rank or len(second) != rank or first[-1] != second[-2] or min((*first, *second)) < 1:
+        return None
+    return Product(first[0] if rank == 3 else 1, first[-2], second[-1], first[-1])
+
+
+def _of_convolution(image: Shape, weights: Shape, flops: float) -> Product | None:
+    """Filters x (channels of a group x taps); groups follow from the channels of image and weights."""
+    filters, channels, *taps = weights
+    if min((*image, *weights)) < 1 or image[1] % channels:
+        return None
+    groups = image[1] // channels
+    depth = channels * prod(taps)
+    if filters % groups or not flops > 0:
+        return None
+    positions = round(flops / (2 * filters * depth))
+    return Product(groups, max(positions, 1), filters // groups, depth, is_convolution=True)

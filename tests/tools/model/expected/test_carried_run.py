@@ -1,0 +1,122 @@
+"""A measured run on another GPU, and what is learnt from runs: arithmetic on a few launches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.model.expected.carried_run import WITHIN, CarriedKernel, carried_run, products_measured
+from ncu_tools.model.expected.learning_from_runs import learnt_from_products, products_in_csv
+from ncu_tools.model.expected_time.expected_times import expected_times
+from ncu_tools.model.expected_time.learnt_times import read, shipped, written
+from ncu_tools.model.expected_time.operator_rows import operator_rows
+from tests.support.called_here import called_here
+
+GEMM = {
+    "kernel_name": "gemm", "operator": "aten::mm", "shapes": "[[4096,4096],[4096,4096]]",
+    "dtype": '["c10::BFloat16","c10::BFloat16"]', "duration_ns": 400e3, "flops": 2 * 4096.0**3, "least_bytes": 100663296.0,
+}  # fmt: skip
+ADD = {
+    "kernel_name": "add", "operator": "aten::add", "shapes": "[[1000000]]", "dtype": '["float"]', "duration_ns": 102e3,
+    "flops": 1e6, "least_bytes": 300e6,
+}  # fmt: skip
+UNKNOWN = {"kernel_name": "mine", "duration_ns": 50e3}
+NCCL = ADD | {"kernel_name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "operator": None}
+
+
+def carried(*launches: dict[str, object], on: str = "h100-sxm", to: str = "h200") -> list[CarriedKernel]:
+    return carried_run(pa.Table.from_pylist(list(launches)), find_machine(on), [find_machine(to)], shipped())
+
+
+def expected(machine: str) -> float:
+    rows = operator_rows({"op": ["gemm"], "dtype": ["bf16"], "m": [4096], "n": [4096], "k": [4096]})
+    return float(expected_times(rows, find_machine(machine), shipped()).expected_us[0])
+
+
+def test_a_product_takes_its_expected_time_there_and_a_part_of_what_it_was_off_here() -> None:
+    (row,) = carried(GEMM)
+    assert row.expected_ns is not None
+    off = (400 / expected("h100-sxm")) ** WITHIN
+    assert row.expected_ns == pytest.approx(1e3 * expected("h200") * off)
+    assert row.low_ns is not None
+    assert row.high_ns is not None
+    assert row.low_ns < row.expected_ns < row.high_ns
+
+
+def test_across_families_less_of_it_is_carried() -> None:
+    kin, other = carried(GEMM)[0], carried(GEMM, to="b200")[0]
+    assert kin.expected_ns is not None
+    assert other.expected_ns is not None
+    assert other.expected_ns / expected("b200") < kin.expected_ns / expected("h200")
+
+
+def test_launches_that_are_alike_are_one_row_with_their_time_together() -> None:
+    (row,) = carried(GEMM, GEMM)
+    assert (row.launches, row.time_ns) == (2, 800e3)
+
+
+def test_another_kernel_takes_the_ratio_of_its_roofs_above_the_launch() -> None:
+    (row,) = carried(ADD)
+    assert row.expected_ns == pytest.approx(2e3 + 100e3 * 3.35 / 4.8)
+    assert (row.bound, row.basis) == ("DRAM", "ratio of roofs")
+
+
+def test_what_has_no_basis_is_named_and_not_guessed() -> None:
+    rows = carried(UNKNOWN, NCCL)
+    assert [row.expected_ns for row in rows] == [None, None]
+    assert {row.failed for row in rows} == {"work not known", "communication: links between GPUs are not modelled"}
+
+
+class TestLearning:
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> Path:
+        """Products that take twice as long as expected on a B200."""
+        sizes = [(2**a, 2**b, 2**c) for a, b, c in ((4, 12, 12), (8, 12, 12), (12, 12, 12), (13, 11, 10), (0, 13, 13))]
+        sizes += [(3 * m, n, k) for m, n, k in sizes]
+        m, n, k = (list(column) for column in zip(*sizes, strict=True))
+        rows = operator_rows({"op": ["gemm"] * len(m), "dtype": ["bf16"] * len(m), "m": m, "n": n, "k": k})
+        times = 2 * expected_times(rows, find_machine("b200"), shipped()).expected_us
+        lines = [f"gemm,bf16,{a},{b},{c},{us}" for a, b, c, us in zip(m, n, k, times, strict=True)]
+        (tmp_path / "mine.csv").write_text("\n".join(["op,dtype,m,n,k,measured_us", *lines]) + "\n", "utf-8")
+        return tmp_path / "mine.csv"
+
+    def test_from_products_that_are_twice_as_slow_moves_expected_times_most_of_the_way(self, table: Path) -> None:
+        products = products_in_csv(table)
+        assert products is not None
+        learnt, (told,) = learnt_from_products([(products, find_machine("b200"))], shipped(), "a test")
+        assert told["error_before"] == pytest.approx(0.5, abs=0.01)
+        assert told["error_after"] < 0.2
+        assert read(written(learnt), "mine").entries[0].points == 10
+
+    def test_from_too_few_products_is_refused(self) -> None:
+        products = products_measured(pa.Table.from_pylist([GEMM]))
+        assert products[0][1:] == (4096, 4096, 4096, 400.0)
+        with pytest.raises(WrongUsage, match="at most 1 products of one type"):
+            learnt_from_products([(products, find_machine("b200"))], shipped(), "a test")
+
+    def test_writes_a_file_that_estimate_takes(self, table: Path) -> None:
+        done = called_here(
+            "estimate", "mine.csv", "--learn", "--measured-on", "b200", "-o", "mine.toml", cwd=table.parent
+        )
+        assert done.code == 0, done.err
+        ops = ("estimate", "--ops", "mine.csv", "--machine", "b200", "--format", "csv")
+        before, after = (called_here(*ops, *more, cwd=table.parent) for more in ((), ("--learnt", "mine.toml")))
+        assert before.code == after.code == 0
+        assert before.out != after.out
+
+    def test_without_a_file_to_write_is_refused(self, table: Path) -> None:
+        done = called_here("estimate", "mine.csv", "--learn", "--measured-on", "b200", cwd=table.parent)
+        assert done.code == 2
+        assert "--learn writes a file" in done.err
+
+
+def test_a_name_that_is_a_path_too_is_refused_with_how_to_tell_them_apart(tmp_path: Path) -> None:
+    (tmp_path / "resnet18").mkdir()
+    done = called_here("estimate", "resnet18", "--machine", "b200", cwd=tmp_path)
+    assert done.code == 2
+    assert "resnet18 is a path here and the name of a model" in done.err
+    assert "./resnet18" in done.err
