@@ -136,7 +136,7 @@ def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:
 
 def why_no_gpu_work(parsed: Parsed | None) -> str | None:
     """The reason why a timeline that was recorded and read correctly has no launches; None in every other case."""
-    from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
+    from ncu_parsers.launches.nsys.nsys_sqlite import NoGpuWork
 
     if parsed is None or parsed.table is not None:
         return None

@@ -114,7 +114,7 @@ class HostThread:
     def __init__(self, activity: Activity, thread: int, holds_host: Mask) -> None:
         self._activity = activity
         self.thread = thread
-        own = activity.calls.thread == thread
+        own = activity.calls.of_thread(thread)
         self.calls, self._holds_host = activity.calls.at(own), holds_host[own]
 
     @cached_property
@@ -164,7 +164,7 @@ class HostThread:
     def _in_ranges(self, chosen: Mask) -> IntervalSet:
         """When the thread was in any of the chosen ranges of the recording."""
         ranges = self._activity.ranges
-        own = chosen & (ranges.thread == self.thread)
+        own = chosen & ranges.of_thread(self.thread)
         return IntervalSet.union_of(ranges.start[own], ranges.end[own])
 
     def _overheads(self, kind: int) -> IntervalSet:
@@ -189,7 +189,7 @@ class HostThread:
     @cached_property
     def _ranges(self) -> npt.NDArray[np.intp]:
         """The rows of the thread's ranges."""
-        return np.flatnonzero(self._activity.ranges.thread == self.thread)
+        return np.flatnonzero(self._activity.ranges.of_thread(self.thread))
 
     @cached_property
     def _reached(self) -> Integers:

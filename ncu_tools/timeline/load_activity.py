@@ -77,8 +77,8 @@ def load_power(path: str) -> dict[str, list[PowerReading]]:
 def sampled_timeline_in(run: str) -> Source | None:
     """The recording of nsys that a file is, or that is in a run folder; None if it is anything else."""
     from ncu_launch.profile.run_outcome import timelines
+    from ncu_parsers.launches.nsys.sampled_timeline import is_timeline
     from ncu_parsers.sources.sources import Source
-    from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline
 
     files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
     source = Source(str(files[0])) if len(files) == 1 else None

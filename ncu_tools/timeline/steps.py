@@ -79,7 +79,7 @@ def step_ranges(ranges: HostRanges, process: int, pattern: re.Pattern[str] | Non
             continue
         # The library's calls are no steps, and Python functions only where the user names them.
         kinds = ranges.kind != OS_CALL if pattern is not None else np.isin(ranges.kind, (NVTX, ANNOTATION))
-        rows = np.flatnonzero(named[ranges.name] & kinds & (ranges.process == process) & (ranges.end > ranges.start))
+        rows = np.flatnonzero(named[ranges.name] & kinds & ranges.of_process(process) & (ranges.end > ranges.start))
         if len(rows):
             return _outermost(ranges, rows), how
     return None
@@ -88,14 +88,15 @@ def step_ranges(ranges: HostRanges, process: int, pattern: re.Pattern[str] | Non
 def _outermost(ranges: HostRanges, rows: Integers) -> StepRanges:
     """Of ranges in order of their starts, the longer first, those that end behind all before them of their thread."""
     is_kept = np.zeros(len(rows), np.bool_)
-    for thread in np.unique(ranges.thread[rows]).tolist():
-        own = np.flatnonzero(ranges.thread[rows] == thread)
+    threads = ranges.at(rows).thread
+    for thread in np.unique(threads).tolist():
+        own = np.flatnonzero(threads == thread)
         ends = ranges.end[rows[own]]
         reached = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1]])
         is_kept[own] = ends > reached
     kept = rows[is_kept]
     names = [ranges.names[number] for number in ranges.name[kept].tolist()]
-    return StepRanges(names, ranges.thread[kept], ranges.start[kept], ranges.end[kept])
+    return StepRanges(names, ranges.at(kept).thread, ranges.start[kept], ranges.end[kept])
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.derived import table_builder
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.launches import launch_view
+from ncu_parsers.launches.nsys import nsys_stats
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.report import Launch, Report
 from ncu_parsers.schema.tables import COLUMNS, with_metadata
 from ncu_parsers.sources.sources import encoding_of
-from ncu_parsers.timelines.nsys import nsys_stats
 
 KINDS_OF_LINES = {
     report.HEADER, report.UNITS, report.METRICS, report.RULE, report.BLANK, report.MESSAGE, report.OUTPUT,

@@ -28,6 +28,8 @@ from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.launches.launch_view import report_of
+from ncu_parsers.launches.nsys import nsys_sqlite
+from ncu_parsers.launches.nsys import operations as nsys_operations
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep.contents import contents_of
@@ -47,8 +49,6 @@ from ncu_parsers.streaming import binary_launches as binary
 from ncu_parsers.streaming import page_rows, streaming_reader
 from ncu_parsers.streaming.cells import rows
 from ncu_parsers.streaming.cells.rows import NotStreamed
-from ncu_parsers.timelines.nsys import nsys_sqlite
-from ncu_parsers.timelines.nsys.tables import operations as nsys_operations
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.launches.nsys import nsys_sqlite
 from ncu_parsers.parse.file_kinds import read_artefact
 from ncu_parsers.report_data.report import READ_KINDS
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.streaming_reader import stream_report
-from ncu_parsers.timelines.nsys import nsys_sqlite
 
 from tests.conftest import ROOT
 from tests.fuzz import targets

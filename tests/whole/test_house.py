@@ -45,6 +45,16 @@ WINGS = {
         "ncu_parsers.sources.memory",
         "ncu_parsers.sources.sources",
     },
+    "ncu_parsers.timelines": {
+        "ncu_launch.errors",
+        "ncu_launch.notes",
+        "ncu_parsers.report_data.protobuf_messages",
+        "ncu_parsers.report_data.refusals",
+        "ncu_parsers.schema.arrays",
+        "ncu_parsers.schema.vendors",
+        "ncu_parsers.sources.memory",
+        "ncu_parsers.sources.sources",
+    },
 }
 """Folders for people who want nothing else, and all that each imports of the rest. A README.md has an example."""
 

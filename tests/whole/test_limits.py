@@ -16,6 +16,7 @@ import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.datasets.process_engine import child_processes
 from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.launches.nsys import open_ranges
 from ncu_parsers.parquet.footer import DamagedFooter, columns_of
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse, parse_into
@@ -25,8 +26,7 @@ from ncu_parsers.sources.memory import SETTING, TooBig, limit, size_of
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.streaming_reader import stream_report
-from ncu_parsers.timelines.nsys.tables import open_ranges
-from ncu_parsers.timelines.nsys.tables.database import LONGEST_VALUE
+from ncu_parsers.timelines.nsys.database import LONGEST_VALUE
 
 from ncu_tools.cli import run
 from ncu_tools.runs.run import Run

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.launches.nsys.sampled_activity import rate_text
+from ncu_parsers.launches.nsys.sampled_timeline import SampledTimeline, read_sampled_timeline
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline, read_sampled_timeline
-from ncu_parsers.timelines.sampled_activity import rate_text
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time

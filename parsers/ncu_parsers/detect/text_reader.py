@@ -17,6 +17,7 @@ from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 from zstandard import ZstdError
 
 from ncu_parsers.detect.other_tools import is_json_of_other_tool, of_other_tool
+from ncu_parsers.launches.nsys import nsys_stats
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.ncu.session_and_source_pages import (
@@ -34,7 +35,6 @@ from ncu_parsers.report_data.refusals import EXPORT, NotAReport
 from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, resolve_readings
 from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
 from ncu_parsers.sources.sources import Lines, LongLine, Source, encoding_of, unreadable
-from ncu_parsers.timelines.nsys import nsys_stats
 
 MESSAGES_KEPT = 200
 _WARNING = re.compile(r"(?:==WARNING==|\s+Warning:)\s*(?:Note: )?(.*\S)")

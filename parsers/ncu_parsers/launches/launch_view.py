@@ -20,6 +20,7 @@ from ncu_launch.notes import Note, NoteKind
 from ncu_launch.operators.user_formulas import formulas_in
 
 from ncu_parsers.derived.operators import graph_captures
+from ncu_parsers.launches.host_ranges import DEEPEST, OPERATOR
 from ncu_parsers.launches.launch_work import work_of_launches, work_of_operators
 from ncu_parsers.launches.nested_ranges import Context, NestedRanges
 from ncu_parsers.launches.places import places_of_calls, places_of_operators
@@ -46,7 +47,6 @@ from ncu_parsers.timelines.activity.activity import (
 )
 from ncu_parsers.timelines.activity.operation_times import BusyAccount, without_impossible_ends
 from ncu_parsers.timelines.activity.recording import NOTHING_SAID, launching_call
-from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR
 
 CPU_OPERATION = "cpu_op"
 OTHER_EVENT = "event of another kind"

@@ -15,10 +15,10 @@ from ncu_launch.nvtx_ranges import RUN_PHASES
 
 from ncu_parsers.derived.operators.forward_operators import ForwardOperators
 from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
+from ncu_parsers.launches.host_ranges import ANNOTATION, DEEPEST, MODULE, OPERATOR
 from ncu_parsers.sources import memory
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import MISSING, Codes, HostRanges, Integers, RangeLabel
-from ncu_parsers.timelines.host_ranges import ANNOTATION, DEEPEST, MODULE, OPERATOR
 
 MODULE_PREFIX = "nn.Module: "
 """What the names of Python functions begin with that are modules."""

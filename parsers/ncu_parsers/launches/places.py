@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ncu_parsers.launches.host_ranges import DEEPEST
 from ncu_parsers.launches.nested_ranges import CUT, OUTSIDE, NestedRanges
 from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Integers
-from ncu_parsers.timelines.host_ranges import DEEPEST
 
 
 @dataclass

@@ -82,18 +82,17 @@ PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU
           b"\x12\x10Task Environment")  # fmt: skip
 """Names of planes of XLA's profiler, with the tag of their field and their length in front."""
 SQLITE = b"SQLite format 3\0"
-_NSYS_ACTIVITY = "ncu_parsers.timelines.nsys.nsys_activity"
 
 KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.streaming.binary_launches", (MAGIC,), in_parts=True, by_others=True),
     FileKind(
-        "ncu_parsers.timelines.nsys.nsys_sqlite", (SQLITE,), in_parts=True, ranges_apart=True,
-        origin="nsys", activity=(_NSYS_ACTIVITY, "read_sqlite"), trims=True,
+        "ncu_parsers.launches.nsys.nsys_sqlite", (SQLITE,), in_parts=True, ranges_apart=True,
+        origin="nsys", activity=("ncu_parsers.timelines.nsys.nsys_activity", "read_sqlite"), trims=True,
     ),
     FileKind(
-        "ncu_parsers.timelines.nsys.nsys_rep", (b"NVIDIA Tegra Profiler Report",), (".nsys-rep", ".qdrep"),
+        "ncu_parsers.launches.nsys.nsys_rep", (b"NVIDIA Tegra Profiler Report",), (".nsys-rep", ".qdrep"),
         by_others=True, in_parts=True, ranges_apart=True,
-        origin="nsys", activity=(_NSYS_ACTIVITY, "read_native"), trims=True,
+        origin="nsys", activity=("ncu_parsers.launches.nsys.nsys_rep", "read_activity"), trims=True,
     ),
     FileKind("ncu_parsers.timelines.formats.rocprofv3", (b"{",), words=ROCPROFV3, origin="rocprofv3"),
     FileKind("ncu_parsers.timelines.formats.xplane", (b"\n",), (".xplane.pb",), PLANES, origin="xplane"),

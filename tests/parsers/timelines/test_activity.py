@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.launches.launches_activity import read_launches_activity
+from ncu_parsers.launches.nsys import nsys_rep
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import MISSING, Activity
 from ncu_parsers.timelines.kineto.chrome_trace import whole_nanoseconds
 from ncu_parsers.timelines.kineto.kineto import read_activity
-from ncu_parsers.timelines.nsys.nsys_activity import read_native, read_sqlite
+from ncu_parsers.timelines.nsys.nsys_activity import read_sqlite
 
 from tests.support.timelines import CALLS, KERNELS, PROCESS, RANGES, call, database, domain, global_id, kernel, pushed
 
@@ -132,7 +133,7 @@ def test_a_native_report_without_nsys_is_refused_with_advice(tmp_path: Path, mon
     report.write_bytes(b"NVIDIA Tegra Profiler Report")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NcuBenchError, match="only nsys can open"):
-        read_native(Source(str(report)))
+        nsys_rep.read_activity(Source(str(report)))
 
 
 # ------------------------------------------------------------------------------------------------------------- Kineto

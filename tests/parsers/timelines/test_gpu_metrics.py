@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_parsers.launches.nsys import gpu_metrics
+from ncu_parsers.launches.nsys.gpu_metrics import read_samples, sampled_columns
+from ncu_parsers.launches.nsys.nsys_sqlite import read_export
 from ncu_parsers.schema.tables import field_entries
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.nsys_sqlite import read_export
-from ncu_parsers.timelines.nsys.tables import gpu_metrics
-from ncu_parsers.timelines.nsys.tables.gpu_metrics import read_samples, sampled_columns
 
 from tests.support.timelines import (
     CALLS,

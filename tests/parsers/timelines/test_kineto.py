@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_parsers.launches.host_ranges import DEEPEST
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
@@ -20,7 +21,6 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema.tables import field_entries
 from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.host_ranges import DEEPEST
 from ncu_parsers.timelines.kineto import chrome_trace
 
 from tests.support.installed import WITHOUT_TORCH

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.launches import launch_view
+from ncu_parsers.launches.host_ranges import ANNOTATION, DEEPEST, OPERATOR
 from ncu_parsers.launches.launch_work import work_of_operators
 from ncu_parsers.launches.nested_ranges import NestedRanges
 from ncu_parsers.launches.places import places_of_calls
@@ -22,7 +23,6 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import HostRanges, OperatorInputs, RangeLabel, columns_of
 from ncu_parsers.timelines.activity.recording import launching_call
-from ncu_parsers.timelines.host_ranges import ANNOTATION, DEEPEST, OPERATOR
 from ncu_parsers.timelines.kineto import chrome_trace
 from ncu_parsers.timelines.kineto.chrome_trace import TraceEvents
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.command_line import nsys_export_command
+from ncu_parsers.launches.host_ranges import DEEPEST
+from ncu_parsers.launches.nsys import nsys_rep
+from ncu_parsers.launches.nsys.nsys_sqlite import NoGpuWork
+from ncu_parsers.launches.nsys.nvtx import read_ranges
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.parse.report_files import find_sources
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.host_ranges import DEEPEST
-from ncu_parsers.timelines.nsys import nsys_activity, nsys_rep
-from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
-from ncu_parsers.timelines.nsys.tables import database as nsys_database
-from ncu_parsers.timelines.nsys.tables.database import opened
-from ncu_parsers.timelines.nsys.tables.nvtx import read_ranges
+from ncu_parsers.timelines.nsys import database as nsys_database
+from ncu_parsers.timelines.nsys.database import opened
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots
@@ -532,7 +532,7 @@ class TestReportsThroughNsys:
         with pytest.raises(NcuBenchError, match=r"made by nsys 2023\.1\.2\. The nsys .*Exportation error: Protobuf"):
             read(report)
         with pytest.raises(NcuBenchError, match=r"made by nsys 2023\.1\.2\. .*nsys export --type sqlite"):
-            nsys_activity.read_native(Source(str(report)))
+            nsys_rep.read_activity(Source(str(report)))
 
     def test_the_version_in_the_first_line_of_a_report_is_enough(self, report: Path, tmp_path: Path) -> None:
         report.write_bytes(nsys_rep.MAGIC + b" 2025@1@3@140-251335620677v0.\n")

@@ -16,18 +16,17 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.launches.nsys import nsys_sqlite, nvtx, open_ranges, python_backtraces
+from ncu_parsers.launches.nsys.api_calls import ApiCallIndex
+from ncu_parsers.launches.nsys.nvtx import NvtxRanges
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parse.parse import parse_into
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys import nsys_sqlite
-from ncu_parsers.timelines.nsys.tables import database as nsys_database
-from ncu_parsers.timelines.nsys.tables import nvtx, open_ranges, python_backtraces
-from ncu_parsers.timelines.nsys.tables.api_calls import ApiCallIndex
-from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
-from ncu_parsers.timelines.nsys.tables.nvtx import NvtxRanges
+from ncu_parsers.timelines.nsys import database as nsys_database
+from ncu_parsers.timelines.nsys.database import MISSING, opened
 
 from ncu_tools.cli.reading.hotspots import command
 from tests.support.nightly import one_in

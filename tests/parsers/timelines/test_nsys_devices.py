@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.tables.database import opened
-from ncu_parsers.timelines.nsys.tables.devices import Devices, TracedGpu, read_devices
+from ncu_parsers.timelines.nsys.database import opened
+from ncu_parsers.timelines.nsys.devices import Devices, TracedGpu, read_devices
 
 from tests.support.timelines import PROCESS, Row, database
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ncu_parsers.launches.nsys.cuda_graphs import GraphNodes
+from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN
-from ncu_parsers.timelines.nsys.tables.cuda_graphs import GraphNodes
-from ncu_parsers.timelines.nsys.tables.database import MISSING, opened
+from ncu_parsers.timelines.nsys.database import MISSING, opened
 
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.timelines import (

@@ -9,8 +9,8 @@ import pytest
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import HostRanges, Window
+from ncu_parsers.timelines.nsys.database import ROWS_OF_A_BLOCK, opened
 from ncu_parsers.timelines.nsys.nsys_ranges import process_of, read_ranges
-from ncu_parsers.timelines.nsys.tables.database import ROWS_OF_A_BLOCK, opened
 
 from tests.support.timelines import KERNELS, PROCESS, RANGES, database, domain, global_id, kernel, pushed, started
 

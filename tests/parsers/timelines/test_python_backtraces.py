@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ncu_parsers.timelines.nsys.tables import python_backtraces
+from ncu_parsers.launches.nsys import python_backtraces
 
 from tests.support.timelines import CALLS, KERNELS, Row, call, database, kernel, table_of
 

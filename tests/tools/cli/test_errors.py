@@ -16,11 +16,11 @@ from ncu_launch.files.manifest import DamagedManifest
 from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.tool_failures import ToolFailed, failures
 from ncu_parsers.datasets.dask_engine import GivenUp
+from ncu_parsers.launches.nsys.nsys_sqlite import NoGpuWork
 from ncu_parsers.parquet.footer import DamagedFooter
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.sources.memory import TooBig, limit
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork
 
 from ncu_tools.cli import COMMANDS, cli, run
 from ncu_tools.cli.program_options import PROGRAM_OPTIONS

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_parsers.launches.nsys.sampled_timeline import is_timeline, read_sampled_timeline
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.sampled_timeline import is_timeline, read_sampled_timeline
 
 from ncu_tools.kernels.source.spread.sampled_gpus import (
     BY_KERNEL,

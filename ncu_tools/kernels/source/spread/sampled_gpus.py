@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from ncu_parsers.launches.nsys.gpu_metrics import SAMPLED_GPU, sampled_columns
+from ncu_parsers.launches.nsys.sampled_activity import LEAST_PERIODS, GpuSamples, Integers, merged, time_within
+from ncu_parsers.launches.nsys.sampled_timeline import SampledTimeline
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
-from ncu_parsers.timelines.nsys.sampled_timeline import SampledTimeline
-from ncu_parsers.timelines.nsys.tables.gpu_metrics import SAMPLED_GPU, sampled_columns
-from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, GpuSamples, Integers, merged, time_within
 
 from ncu_tools.kernels.source.spread.over_time import SPARKLINE_WIDTH, sparkline
 

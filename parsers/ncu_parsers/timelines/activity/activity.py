@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -66,11 +67,14 @@ class _Columns:
 
     def by_start(self: Rows) -> Rows:
         """The rows in order of their starts; the longer first of those that start together."""
-        start, end = self.start, self.end  # type: ignore[attr-defined]
-        after, same = start[1:] > start[:-1], start[1:] == start[:-1]
-        if (after | (same & (end[1:] <= end[:-1]))).all():
-            return self  # as most recordings have them: a copy of millions of rows is saved
-        return self.at(np.lexsort((-end, start)))
+        order = order_of(self.start, self.end)  # type: ignore[attr-defined]
+        return self if order is None else self.at(order)
+
+
+def order_of(start: Integers, end: Integers) -> npt.NDArray[np.intp] | None:
+    """The order by start, the longer first of those that start together; None if they have it, as mostly."""
+    after, same = start[1:] > start[:-1], start[1:] == start[:-1]
+    return None if (after | (same & (end[1:] <= end[:-1]))).all() else np.lexsort((-end, start))
 
 
 @dataclass(frozen=True)
@@ -141,19 +145,31 @@ class _OfThreads(_Columns):
     owner: Codes
     owners: list[Owner]
 
-    @property
+    @cached_property
     def process(self) -> Integers:
         """The process of each."""
-        return self._of_owners(0)
+        return self._part(0)
 
-    @property
+    @cached_property
     def thread(self) -> Integers:
         """The thread of each."""
-        return self._of_owners(1)
+        return self._part(1)
 
-    def _of_owners(self, part: int) -> Integers:
+    def of_process(self, process: int) -> npt.NDArray[np.bool_]:
+        """Which are of a process."""
+        return self._of(0, process)
+
+    def of_thread(self, thread: int) -> npt.NDArray[np.bool_]:
+        """Which are of a thread."""
+        return self._of(1, thread)
+
+    def _part(self, part: int) -> Integers:
         found = np.array([owner[part] for owner in self.owners] or [MISSING], np.int64)
         return found[self.owner] if len(found) > 1 else np.broadcast_to(found, len(self))
+
+    def _of(self, part: int, wanted: int) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = np.array([owner[part] == wanted for owner in self.owners], np.bool_)[self.owner]
+        return found
 
 
 @dataclass(frozen=True)
@@ -190,7 +206,7 @@ class HostRanges(_OfThreads):
     end: Integers
     sequence: Integers
 
-    @property
+    @cached_property
     def kind(self) -> Codes:
         """The kind of each range."""
         return np.array([label.kind for label in self.labels], np.int8)[self.label]
@@ -200,7 +216,7 @@ class HostRanges(_OfThreads):
         """The place of the name of each range in `names`."""
         return self.label
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The names of the labels, in which one may stand several times."""
         return [label.name for label in self.labels]
@@ -356,10 +372,13 @@ def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
 
 
 class FilledColumns:
-    """Columns of int64 that are filled block by block, with room for `rows`; room that stays empty takes no memory."""
+    """Columns that are filled block by block, with room for `rows`; room that stays empty takes no memory.
 
-    def __init__(self, rows: int, *names: str) -> None:
-        self._columns = {name: np.empty(rows, np.int64) for name in names}
+    `kinds` are the types of the columns by name, as "i4".
+    """
+
+    def __init__(self, rows: int, kinds: Mapping[str, str]) -> None:
+        self._columns = {name: np.empty(rows, kind) for name, kind in kinds.items()}
         self._filled = 0
         self.left_out = 0
 
@@ -372,22 +391,37 @@ class FilledColumns:
             column[first : self._filled] = value[kept] if isinstance(value, np.ndarray) else value
 
     @property
-    def columns(self) -> dict[str, Integers]:
+    def columns(self) -> dict[str, Any]:
         """The columns as far as they are filled."""
         return {name: column[: self._filled] for name, column in self._columns.items()}
 
 
+def in_order(columns: dict[str, Any]) -> dict[str, Any]:
+    """The columns by `start`, the longer first of those that start together: sorted in place, one after the other."""
+    order = order_of(columns["start"], columns["end"])
+    for column in columns.values() if order is not None else ():
+        if column.strides[0]:
+            column[:] = column[order]
+    return columns
+
+
 class Numbered:
-    """Texts by number, in order of their first use."""
+    """Values by number, as texts, in order of their first use."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[Any, int] = {}
 
-    def number(self, text: str) -> int:
-        """The number of a text."""
-        return self._numbers.setdefault(text, len(self._numbers))
+    def number(self, value: Any) -> int:
+        """The number of a value."""
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def numbers(self, values: Integers) -> Codes:
+        """The number of each of many whole numbers, few of which differ."""
+        distinct, code = np.unique(values, return_inverse=True)
+        found = np.array([self.number(value) for value in distinct.tolist()], np.int32)
+        return found[code.reshape(-1)]
 
     @property
-    def texts(self) -> list[str]:
-        """The texts in order of their numbers."""
+    def texts(self) -> list[Any]:
+        """The values in order of their numbers."""
         return list(self._numbers)

@@ -144,15 +144,14 @@ def launching_call(operations: GpuOperations, calls: ApiCalls) -> Integers:
     Operations without a process belong to the only one that called.
     """
     found = np.full(len(operations), -1)
-    of_calls, of_operations = calls.process, operations.process
-    processes = np.unique(of_calls)
+    processes = np.unique([calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()]).astype(np.int64)
     for process in processes.tolist():
-        called = np.flatnonzero((of_calls == process) & (calls.correlation != MISSING))
+        called = np.flatnonzero(calls.of_process(process) & (calls.correlation != MISSING))
         called = called[np.argsort(calls.correlation[called], kind="stable")]
         numbers = calls.correlation[called]
-        own = of_operations == process
+        own = operations.process == process
         if len(processes) == 1:
-            own |= of_operations == MISSING
+            own |= operations.process == MISSING
         rows = np.flatnonzero(own & (operations.correlation != MISSING))
         if len(called):
             wanted = operations.correlation[rows]

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from ncu_launch.notes import Note, NoteKind
 
+from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
 from ncu_parsers.timelines.activity.activity import (
@@ -23,6 +25,7 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     Activity,
     ApiCalls,
+    Codes,
     FilledColumns,
     GpuOperations,
     HostRanges,
@@ -33,10 +36,11 @@ from ncu_parsers.timelines.activity.activity import (
     are_times,
     columns_of,
     empty,
+    in_order,
 )
-from ncu_parsers.timelines.nsys.nsys_ranges import OS_CALLS, RANGES, open_in, process_of, read_ranges
-from ncu_parsers.timelines.nsys.tables.database import Database, opened
-from ncu_parsers.timelines.nsys.tables.devices import read_devices
+from ncu_parsers.timelines.nsys.database import Database, opened
+from ncu_parsers.timelines.nsys.devices import read_devices
+from ncu_parsers.timelines.nsys.nsys_ranges import OS_CALLS, RANGES, open_in, owners_of, process_of, read_ranges
 
 TOOL = "nsys"
 RECORDED_WITH = "nsys profile --trace cuda,nvtx PROGRAM"
@@ -80,6 +84,7 @@ _VERSION = re.compile(r"_v\d+$")
 """nsys appends the CUDA version of a call's signature: cudaLaunchKernel_v7000. cudaStreamGetCaptureInfo_v2_v11030 is
 the call cudaStreamGetCaptureInfo_v2."""
 
+UNNAMED_CALL = "(call without a name)"
 AROUND_NS = 1_000_000
 """Calls this close to a window are read with it: the pause between two calls may reach into it."""
 
@@ -94,19 +99,8 @@ def read_sqlite(
     `whole_names` ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. Raises `NotAReport` if it is
     no export of nsys, `NcuBenchError` if it cannot be read.
     """
-    with opened(source, name or source.name) as database:
+    with memory.one_heap(), opened(source, name or source.name) as database:
         return _activity(database, name or source.name, trim, whole_names=whole_names)
-
-
-def read_native(source: Source, *, trim: Window | None = None, whole_names: bool = False) -> Activity:
-    """Read a native report (.nsys-rep, .qdrep) by exporting it to a temporary file with the installed nsys.
-
-    `trim` and `whole_names` are those of `read_sqlite`. Raises `NcuBenchError` if nsys is missing or cannot export it.
-    """
-    from ncu_parsers.timelines.nsys.nsys_rep import exported
-
-    with exported(source) as export:
-        return read_sqlite(export, source.name, trim=trim, whole_names=whole_names)
 
 
 def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:
@@ -192,26 +186,30 @@ def _without_time(broken: int) -> Note:
 def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int, str]) -> GpuOperations:
     """The operations of all kinds in one table, in order of their starts."""
     lengths = [len(columns["start"]) for _, columns in parts]
+    names = Numbered()
+    name = np.concatenate([_operation_names(kind, columns, strings, names) for kind, columns in parts])
 
     def joined(column: str) -> Integers:
+        """A column of all kinds, which is taken from them."""
         found = [
-            columns.get(column, np.full(length, MISSING)) for (_, columns), length in zip(parts, lengths, strict=True)
+            columns.pop(column, np.broadcast_to(np.array(MISSING), length))
+            for (_, columns), length in zip(parts, lengths, strict=True)
         ]
+        if all(not len(one) or not one.strides[0] or (one == MISSING).all() for one in found):
+            return np.broadcast_to(np.array(MISSING), sum(lengths))
         return np.concatenate(found)
 
-    names = Numbered()
-    kinds = np.repeat(np.array([kind for kind, _ in parts], np.int64), lengths)
+    kinds = np.repeat(np.array([kind for kind, _ in parts], np.int8), lengths)
     node = joined("graphNodeId")
     direction = _mapped(joined("copyKind"), DIRECTION_OF, activity.OTHER_DIRECTION)
     source, destination = joined("srcDeviceId"), joined("dstDeviceId")
     between = (direction == activity.DEVICE_TO_DEVICE) & (source != destination) & (source != MISSING)
     direction = np.where(between & (destination != MISSING), activity.PEER_TO_PEER, direction)
     is_copy = kinds == MEMCPY
-    return columns_of(
-        GpuOperations,
+    columns = in_order(
         {
             "kind": kinds,
-            "name": np.concatenate([_operation_names(kind, columns, strings, names) for kind, columns in parts]),
+            "name": name,
             "process": process_of(joined("globalPid")),
             "device": joined("deviceId"),
             "context": joined("contextId"),
@@ -225,19 +223,24 @@ def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int,
                 is_copy, _mapped(joined("dstKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), MISSING
             ),
             "correlation": joined("correlationId"),
-            "graph_node": np.where(node == 0, MISSING, node),  # old schemas write 0 for null
-        },
-        names.texts,
-    ).by_start()
+            "graph_node": np.where(node == 0, MISSING, node) if node.strides[0] else node,  # old schemas: 0 for null
+        }
+    )
+    return columns_of(GpuOperations, columns, names.texts)
 
 
 def _timed(database: Database, table: str, names: Sequence[str], condition: str) -> FilledColumns:
     """Columns of the rows that meet a condition and have a start and an end."""
-    found = FilledColumns(database.rows(table), *names)
+    found = FilledColumns(database.rows(table), dict.fromkeys(names, "i8"))
     for columns, _ in database.rows_in_blocks(table, *names, condition=condition):
-        found.add(
-            columns, are_times(columns["start"], columns["end"]) & ((columns["start"] != 0) | (columns["end"] != 0))
-        )
+        found.add(columns, _are_timed(columns))
+    return found
+
+
+def _are_timed(columns: dict[str, Integers]) -> npt.NDArray[np.bool_]:
+    """Which rows have a start and an end that are not both 0."""
+    start, end = columns["start"], columns["end"]
+    found: npt.NDArray[np.bool_] = are_times(start, end) & ((start != 0) | (end != 0))
     return found
 
 
@@ -267,7 +270,7 @@ def _asked_for_in(database: Database, window: Window) -> str:
     return f"({' OR '.join(conditions)})"
 
 
-def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int, str], names: Numbered) -> Integers:
+def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int, str], names: Numbered) -> Codes:
     if kind == KERNEL:
         text = columns["demangledName"]
         for other in ("shortName", "mangledName"):
@@ -282,11 +285,11 @@ def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int,
     return _numbered(columns["graphId"], graphs, names, "[CUDA graph]")
 
 
-def _numbered(values: Integers, words: dict[int, str], names: Numbered, unknown: str) -> Integers:
+def _numbered(values: Integers, words: dict[int, str], names: Numbered, unknown: str) -> Codes:
     """Per value the number in `names` of its word."""
     distinct, code = np.unique(values, return_inverse=True)
-    numbers = np.array([names.number(words.get(one, unknown)) for one in distinct.tolist()], np.int64)
-    return numbers[code.reshape(-1)] if len(values) else np.zeros(0, np.int64)
+    numbers = np.array([names.number(words.get(one, unknown)) for one in distinct.tolist()], np.int32)
+    return numbers[code.reshape(-1)]
 
 
 def _mapped(values: Integers, table: dict[int, int], other: int) -> Integers:
@@ -297,36 +300,28 @@ def _mapped(values: Integers, table: dict[int, int], other: int) -> Integers:
 
 def _calls(database: Database, strings: dict[int, str], window: Window | None, correlation: Integers) -> ApiCalls:
     """All calls, or those in or close to a window and those that launched operations: their `correlation` is given."""
-    wanted = ("start", "end", "globalTid", "correlationId", "nameId")
     close = None if window is None else Window(window.start - AROUND_NS, window.end + AROUND_NS)
     launching = np.unique(correlation[correlation != MISSING]) if window is not None else np.zeros(0, np.int64)
-    parts = []
+    names, threads = Numbered(), Numbered()
+    kinds = {"name": "i4", "owner": "i4", "start": "i8", "end": "i8", "correlationId": "i8"}
+    found = FilledColumns(sum(map(database.rows, CALLS)), kinds)
     for table in CALLS:
         condition = open_in(database, table, close)
         if len(launching) and "correlationId" in database.columns(table):
             condition = f"({condition} OR correlationId BETWEEN {launching[0]} AND {launching[-1]})"
-        part = _timed(database, table, wanted, condition).columns
-        if close is not None:
-            inside = (part["start"] <= close.end) & (part["end"] >= close.start)
-            keep = inside | np.isin(part["correlationId"], launching)
-            part = {name: values[keep] for name, values in part.items()}
-        parts.append(part)
-    columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in wanted}
-    names, plain = Numbered(), {}
-    for number in np.unique(columns["nameId"]).tolist():
-        plain[number] = _VERSION.sub("", strings.get(number, "(call without a name)"))
-    return columns_of(
-        ApiCalls,
-        {
-            "name": _numbered(columns["nameId"], plain, names, "(call without a name)"),
-            "process": process_of(columns["globalTid"]),
-            "thread": columns["globalTid"],
-            "start": columns["start"],
-            "end": columns["end"],
-            "correlation": columns["correlationId"],
-        },
-        names.texts,
-    ).by_start()
+        for columns, _ in database.rows_in_blocks(
+            table, "start", "end", "globalTid", "correlationId", "nameId", condition=condition
+        ):
+            kept = _are_timed(columns)
+            if close is not None:
+                inside = (columns["start"] <= close.end) & (columns["end"] >= close.start)
+                kept &= inside | np.isin(columns["correlationId"], launching)
+            plain = {one: _VERSION.sub("", strings.get(one, UNNAMED_CALL)) for one in np.unique(columns["nameId"])}
+            name = _numbered(columns["nameId"], plain, names, UNNAMED_CALL)
+            found.add({**columns, "name": name, "owner": threads.numbers(columns["globalTid"])}, kept)
+    columns = in_order(found.columns)
+    columns["correlation"] = columns.pop("correlationId")
+    return columns_of(ApiCalls, {**columns, "owners": owners_of(threads)}, names.texts)
 
 
 def _overheads(database: Database, window: Window | None) -> Overheads:

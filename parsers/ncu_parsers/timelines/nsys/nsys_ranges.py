@@ -23,12 +23,15 @@ from ncu_parsers.timelines.activity.activity import (
     HostRanges,
     Integers,
     Numbered,
+    Owner,
+    RangeLabel,
     Window,
     are_times,
     columns_of,
+    in_order,
     plain_name,
 )
-from ncu_parsers.timelines.nsys.tables.database import Database
+from ncu_parsers.timelines.nsys.database import Database
 
 RANGES, OS_CALLS = "NVTX_EVENTS", "OSRT_API"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
@@ -49,16 +52,20 @@ def read_ranges(
 
     A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names.
     """
-    names = Numbered()
-    found = FilledColumns(
-        sum(map(database.rows, (RANGES, OS_CALLS))), "kind", "name", "process", "thread", "start", "end"
-    )
-    nvtx = _nvtx(database, strings, last, window, names, whole_names=whole_names)
-    for columns in chain(nvtx, _os_calls(database, strings, window, names)):
-        thread = columns.pop("globalTid")
-        kept = are_times(columns["start"], columns["end"]) & (columns["name"] >= 0)
-        found.add({**columns, "thread": thread, "process": process_of(thread)}, kept)
-    return columns_of(HostRanges, found.columns, names.texts).by_start()
+    labels, threads = Numbered(), Numbered()
+    kinds = {"label": "i4", "owner": "i4", "start": "i8", "end": "i8"}
+    found = FilledColumns(sum(map(database.rows, (RANGES, OS_CALLS))), kinds)
+    nvtx = _nvtx(database, strings, last, window, labels, whole_names=whole_names)
+    for columns in chain(nvtx, _os_calls(database, strings, window, labels)):
+        columns["owner"] = threads.numbers(columns.pop("globalTid"))
+        found.add(columns, are_times(columns["start"], columns["end"]) & (columns["label"] >= 0))
+    owners = owners_of(threads)
+    return columns_of(HostRanges, {**in_order(found.columns), "labels": labels.texts, "owners": owners})
+
+
+def owners_of(threads: Numbered) -> list[Owner]:
+    """The process and the number of each of nsys's serialised threads."""
+    return [(int(process_of(np.array(thread))), thread) for thread in threads.texts]
 
 
 def open_in(database: Database, table: str, window: Window | None) -> str:
@@ -69,31 +76,32 @@ def open_in(database: Database, table: str, window: Window | None) -> str:
 
 
 def _nvtx(
-    database: Database, strings: dict[int, str], last: int, window: Window | None, names: Numbered, *,
+    database: Database, strings: dict[int, str], last: int, window: Window | None, labels: Numbered, *,
     whole_names: bool,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """NVTX ranges in blocks; the number of their name is -1 where they have none."""
+    """NVTX ranges in blocks; the number of their label is -1 where they have no name."""
     if "start" not in database.columns(RANGES):
         return
     condition = f"start NOT NULL AND {_is_range(database)} AND {open_in(database, RANGES, window)}"
     for columns, texts in database.rows_in_blocks(
         RANGES, "start", "end", "globalTid", "textId", text="text", condition=condition
     ):
-        name = _names_of(texts, columns["textId"], strings, names, whole_names=whole_names)
+        label = _labels_of(texts, columns["textId"], strings, labels, whole_names=whole_names)
         open_ended = (columns["end"] == MISSING) | (columns["end"] == 0)  # old schemas write 0 for null
         end = np.where(open_ended, np.maximum(last, columns["start"]), columns["end"])
-        yield {**columns, "end": end, "name": name, "kind": activity.NVTX}
+        yield {**columns, "end": end, "label": label}
 
 
 def _os_calls(
-    database: Database, strings: dict[int, str], window: Window | None, names: Numbered
+    database: Database, strings: dict[int, str], window: Window | None, labels: Numbered
 ) -> Iterator[dict[str, Any]]:
     for columns, _ in database.rows_in_blocks(
         OS_CALLS, "start", "end", "globalTid", "nameId", condition=open_in(database, OS_CALLS, window)
     ):
         distinct, code = np.unique(columns["nameId"], return_inverse=True)
-        numbers = [names.number(strings.get(one, "(call without a name)")) for one in distinct.tolist()]
-        yield {**columns, "name": np.array(numbers, np.int64)[code.reshape(-1)], "kind": activity.OS_CALL}
+        called = (strings.get(one, "(call without a name)") for one in distinct.tolist())
+        numbers = [labels.number(RangeLabel(activity.OS_CALL, name)) for name in called]
+        yield {**columns, "label": np.array(numbers, np.int64)[code.reshape(-1)]}
 
 
 def _is_range(database: Database) -> str:
@@ -106,22 +114,23 @@ def _is_range(database: Database) -> str:
     return f"(eventType IS NULL OR eventType IN ({wanted}))"
 
 
-def _names_of(
-    texts: pa.Array, registered: Integers, strings: dict[int, str], names: Numbered, *, whole_names: bool
+def _labels_of(
+    texts: pa.Array, registered: Integers, strings: dict[int, str], labels: Numbered, *, whole_names: bool
 ) -> npt.NDArray[np.int64]:
-    """The number in `names` of each event's own text or registered string; -1 for events without a name."""
+    """The number in `labels` of each event's own text or registered string; -1 for events without a name."""
     keys = arrays.encoded(texts if whole_names else arrays.replaced(texts, f"(?s){NUMBERS_IN_NAMES}", ""))
     found = np.full(len(texts), -1)
     own = arrays.present(keys.indices)
     words = [key.decode("utf-8", "replace") for key in keys.dictionary.to_pylist()]
-    numbers = np.array([names.number(word) if word else -1 for word in words], np.int64)
+    numbers = np.array([labels.number(RangeLabel(activity.NVTX, word)) if word else -1 for word in words], np.int64)
     if len(words):
         found[own] = numbers[arrays.values_of(keys.indices, np.int32)[own]]
     without = np.flatnonzero(found < 0)
     distinct, code = np.unique(registered[without], return_inverse=True)
     for_strings = [strings.get(one) for one in distinct.tolist()]
     plain = [one if one is None or whole_names else plain_name(one) for one in for_strings]
-    numbers = np.array([-1 if one is None else names.number(one) for one in plain], np.int64)
+    known = [-1 if one is None else labels.number(RangeLabel(activity.NVTX, one)) for one in plain]
+    numbers = np.array(known, np.int64)
     if len(distinct):
         found[without] = numbers[code.reshape(-1)]
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.timelines.nsys.tables.gpu_metrics import sampled_columns
+from ncu_parsers.launches.nsys.gpu_metrics import sampled_columns
 
 from ncu_tools.kernels.view.columns.column_names import sets, short_names
 from tests.support.ran import ran

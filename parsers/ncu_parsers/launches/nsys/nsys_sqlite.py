@@ -22,6 +22,29 @@ import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.operators.user_formulas import formulas_in
 
+from ncu_parsers.launches.nsys import cuda_graphs, gpu_metrics, nvtx, python_backtraces
+from ncu_parsers.launches.nsys.api_calls import CALLS, ApiCallIndex, LaunchingCalls
+from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
+from ncu_parsers.launches.nsys.nvtx import (
+    Codes,
+    Label,
+    NvtxRanges,
+    TracedRanges,
+    process_of,
+    read_ranges,
+    sampled_operators,
+)
+from ncu_parsers.launches.nsys.open_ranges import operators_at, paths_at
+from ncu_parsers.launches.nsys.operations import (
+    ACTIVITIES,
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    OperationReader,
+    Operations,
+    elapsed,
+)
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
@@ -32,32 +55,9 @@ from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.settings import Settings
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.operation_times import BusyAccount, impossible_notes, lost_note
-from ncu_parsers.timelines.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
-from ncu_parsers.timelines.nsys.tables import cuda_graphs, gpu_metrics, nvtx, python_backtraces
-from ncu_parsers.timelines.nsys.tables.api_calls import CALLS, ApiCallIndex, LaunchingCalls
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, opened
-from ncu_parsers.timelines.nsys.tables.devices import TABLE as DEVICES
-from ncu_parsers.timelines.nsys.tables.devices import Devices, read_devices
-from ncu_parsers.timelines.nsys.tables.nvtx import (
-    Codes,
-    Label,
-    NvtxRanges,
-    TracedRanges,
-    process_of,
-    read_ranges,
-    sampled_operators,
-)
-from ncu_parsers.timelines.nsys.tables.open_ranges import operators_at, paths_at
-from ncu_parsers.timelines.nsys.tables.operations import (
-    ACTIVITIES,
-    GRAPH,
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    OperationReader,
-    Operations,
-    elapsed,
-)
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys.devices import TABLE as DEVICES
+from ncu_parsers.timelines.nsys.devices import Devices, read_devices
 
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"

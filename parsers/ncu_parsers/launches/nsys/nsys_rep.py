@@ -13,9 +13,11 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_tool
 
+from ncu_parsers.launches.nsys.nsys_sqlite import read_export, stream_export
 from ncu_parsers.report_data.report import Report, StreamedReport
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.nsys_sqlite import read_export, stream_export
+from ncu_parsers.timelines.activity.activity import Activity, Window
+from ncu_parsers.timelines.nsys.nsys_activity import read_sqlite
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 NSYS = "nsys"
@@ -56,6 +58,12 @@ def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> Stream
         result = stream_export(export, source.name, write, ranges=False)
     result.dialects = [DIALECT]
     return result
+
+
+def read_activity(source: Source, *, trim: Window | None = None, whole_names: bool = False) -> Activity:
+    """Read one report as what happened; `trim` and `whole_names` are those of `nsys_activity.read_sqlite`."""
+    with exported(source) as export:
+        return read_sqlite(export, source.name, trim=trim, whole_names=whole_names)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ncu_parsers.derived.operators.python_locations import (
     location_columns,
     within_packages,
 )
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
 
 TABLE = "CUDA_CALLCHAINS"
 _PYTHON_FILE = re.compile(r"(.+\.py)(?::(\d{1,9}))?")

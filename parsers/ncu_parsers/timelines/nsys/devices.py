@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers
 
 TABLE, OLD_TABLE, BY_PROCESS = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_DEVICE"
 

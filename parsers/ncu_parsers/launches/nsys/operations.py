@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ncu_parsers.launches.nsys.nvtx import Codes, process_of
 from ncu_parsers.timelines.activity.operation_times import ImpossibleEnd, impossible_ends, share_a_number
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, RowBlock
-from ncu_parsers.timelines.nsys.tables.nvtx import Codes, process_of
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, RowBlock
 
 KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
 ACTIVITIES = {

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import DOMAIN
 from ncu_launch.operators.calls import Formula
 from ncu_launch.operators.table import NONE_OWN
 
 from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, WorkOfLaunches, work_of_kernels
+from ncu_parsers.launches.nsys.nvtx import Codes, Label
+from ncu_parsers.launches.nsys.open_ranges import OpenOperators
+from ncu_parsers.launches.nsys.operations import KERNEL, SHAPES, Operations
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Integers
-from ncu_parsers.timelines.nsys.tables.devices import Devices
-from ncu_parsers.timelines.nsys.tables.nvtx import Codes, Label
-from ncu_parsers.timelines.nsys.tables.open_ranges import OpenOperators
-from ncu_parsers.timelines.nsys.tables.operations import KERNEL, SHAPES, Operations
+from ncu_parsers.timelines.nsys.database import MISSING, Integers
+from ncu_parsers.timelines.nsys.devices import Devices
 
 SOURCE = "nsys"
 CAPTURED_IN = "capture_nvtx_path"
@@ -72,18 +71,18 @@ def launch_table(
     done = _work_done(operations, origins.operators, formulas)
     filled = {
         **(done.contract_columns() if done else {}),
-        "source": _constant(SOURCE, rows),
-        "report": _constant(name, rows),
+        "source": arrays.repeated(SOURCE, rows),
+        "report": arrays.repeated(name, rows),
         "launch_id": launch_id,
         "process_id": _numbers(process, pa.int64()),
         "device_id": device,
-        "device_name": _named(known.code, known.names),
-        "chip": _named(known.code, known.chips),
-        "compute_capability": _named(known.code, known.compute_capabilities),
+        "device_name": arrays.recoded(known.code, known.names),
+        "chip": arrays.recoded(known.code, known.chips),
+        "compute_capability": arrays.recoded(known.code, known.compute_capabilities),
         "context": _numbers(columns["contextId"], pa.int64()),
         "stream": _printed(columns["streamId"]),
-        "kernel_name": _named(operations.name, operations.names),
-        "kernel_short": _named(operations.name, shorts),
+        "kernel_name": arrays.recoded(operations.name, operations.names),
+        "kernel_short": arrays.recoded(operations.name, shorts),
         "grid": _triples([columns[axis] for axis in SHAPES[:3]]),
         "block": _triples([columns[axis] for axis in SHAPES[3:]]),
         "failed": arrays.booleans([False] * rows),
@@ -142,7 +141,7 @@ def _operator_names(operators: OpenOperators | None) -> list[tuple[str, str, pa.
     calls, code = operators.ranges.calls, operators.innermost_call
     names = [call.name for call in calls]
     shapes = [json.dumps(call.inputs.shapes, separators=(",", ":")) if call.inputs.shapes else None for call in calls]
-    return [("operator", "", _named(code, names)), ("shapes", "", _named(code, shapes))]
+    return [("operator", "", arrays.recoded(code, names)), ("shapes", "", arrays.recoded(code, shapes))]
 
 
 def _own_columns(operations: Operations, origins: CallSites) -> list[tuple[str, pa.Array, str, str]]:
@@ -156,7 +155,7 @@ def _own_columns(operations: Operations, origins: CallSites) -> list[tuple[str, 
         *captured,
         (
             "operation",
-            _named(operations.kind, list(operations.kinds)),
+            arrays.recoded(operations.kind, list(operations.kinds)),
             "",
             "kernel, memcpy, memset, or graph as a whole",
         ),
@@ -207,7 +206,7 @@ def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: li
     first, second = codes
     named = np.array([name is not None for name in names] or [False])
     has_first = (first >= 0) & named[np.maximum(first, 0)]
-    return _named(np.where(has_first, first, np.where(second >= 0, second + len(names), -1)), [*names, *others])
+    return arrays.recoded(np.where(has_first, first, np.where(second >= 0, second + len(names), -1)), [*names, *others])
 
 
 def _placed(path: tuple[Label, ...], *, is_ours: bool) -> Launch:
@@ -218,46 +217,24 @@ def _placed(path: tuple[Label, ...], *, is_ours: bool) -> Launch:
     return launch
 
 
-# ------------------------------------------------------------------------------------------------ numpy into Arrow
-
-
-def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
-
-
 def _numbers(values: Integers, kind: pa.DataType) -> pa.Array:
     """Convert integers to Arrow; null if `MISSING`, or if they do not fit into 32 bits for int32."""
     width = np.int32 if kind == pa.int32() else np.int64
     limits = np.iinfo(width)
     present = (values != MISSING) & (values >= limits.min) & (values <= limits.max)
+    bitmap = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
     data = np.where(present, values, 0).astype(width)
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(present), pa.py_buffer(data.tobytes())])
-
-
-def _named(code: Codes, names: list[str] | list[str | None]) -> pa.Array:
-    """Texts by index (int64, one per row); null for a negative index or a None text."""
-    kept = [name for name in names if name is not None]
-    places: dict[str, int] = {name: place for place, name in enumerate(dict.fromkeys(kept))}
-    to_place = np.array([MISSING if name is None else places[name] for name in names] or [MISSING], np.int64)
-    indices = np.where(code >= 0, to_place[np.maximum(code, 0)], MISSING)
-    return pa.DictionaryArray.from_arrays(_numbers(indices, pa.int32()), arrays.texts(list(places)))
-
-
-def _constant(text: str, rows: int) -> pa.Array:
-    return _named(np.zeros(rows, np.int64), [text])
+    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(data.tobytes())])
 
 
 def _printed(values: Integers) -> pa.Array:
     """Integers as texts; null if `MISSING`."""
     numbers, code = np.unique(values, return_inverse=True)
-    return _named(code.astype(np.int64), [None if number == MISSING else str(number) for number in numbers.tolist()])
+    return arrays.recoded(code, [None if number == MISSING else str(number) for number in numbers.tolist()])
 
 
 def _triples(axes: list[Integers]) -> pa.Array:
     """Lists of x, y and z; null unless all three are known."""
     shapes = np.stack(axes, axis=1)
-    present = (shapes != MISSING).all(axis=1)
-    offsets = np.concatenate([[0], np.cumsum(np.where(present, 3, 0))]).astype(np.int32)
-    items = _numbers(shapes[present].reshape(-1), pa.int32())
-    buffers = [_bitmap(present), pa.py_buffer(offsets.tobytes())]
-    return pa.Array.from_buffers(pa.list_(pa.int32()), len(shapes), buffers, children=[items])
+    known = ((shapes >= 0) & (shapes <= np.iinfo(np.int32).max)).all(axis=1, keepdims=True)
+    return arrays.triples(np.where(known, shapes, -1).astype(np.int32))

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, RowBlock
-from ncu_parsers.timelines.nsys.tables.nvtx import process_of, rows_by_key
+from ncu_parsers.launches.nsys.nvtx import process_of, rows_by_key
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, RowBlock
 
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 FIELDS = ("start", "globalTid", "correlationId")

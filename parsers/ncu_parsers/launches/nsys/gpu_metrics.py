@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.files.toml_tables import table_beside
 
+from ncu_parsers.launches.nsys.operations import Operations
+from ncu_parsers.launches.nsys.sampled_activity import LEAST_PERIODS, Floats, GpuSamples, rate_text
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.tables.database import MISSING, Database, Integers, opened
-from ncu_parsers.timelines.nsys.tables.devices import Devices
-from ncu_parsers.timelines.nsys.tables.operations import Operations
-from ncu_parsers.timelines.sampled_activity import LEAST_PERIODS, Floats, GpuSamples, rate_text
+from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys.devices import Devices
 
 TABLE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 OLD_TYPES = "GENERIC_EVENT_TYPES"

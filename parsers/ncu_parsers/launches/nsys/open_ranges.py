@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator
-from ncu_parsers.timelines.host_ranges import DEEPEST
-from ncu_parsers.timelines.nsys.tables.database import Integers
-from ncu_parsers.timelines.nsys.tables.nvtx import Codes, Label, TracedRanges, process_of, rows_by_key
+from ncu_parsers.launches.host_ranges import DEEPEST
+from ncu_parsers.launches.nsys.nvtx import Codes, Label, TracedRanges, process_of, rows_by_key
+from ncu_parsers.timelines.nsys.database import Integers
 
 MOST_LABELS = 4_000_000
 """Limit on the labels in all distinct paths; beyond it, paths are cut to fewer of the innermost ranges."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ncu_parsers.launches.nsys.gpu_metrics import SampledActivity, read_samples
+from ncu_parsers.launches.nsys.nsys_rep import MAGIC as REPORT_MAGIC
+from ncu_parsers.launches.nsys.nsys_rep import exported
+from ncu_parsers.launches.nsys.nsys_sqlite import NoGpuWork, read_export
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.nsys.nsys_rep import MAGIC as REPORT_MAGIC
-from ncu_parsers.timelines.nsys.nsys_rep import exported
-from ncu_parsers.timelines.nsys.nsys_sqlite import NoGpuWork, read_export
-from ncu_parsers.timelines.nsys.tables.database import MAGIC
-from ncu_parsers.timelines.nsys.tables.gpu_metrics import SampledActivity, read_samples
+from ncu_parsers.timelines.nsys.database import MAGIC
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.schema import arrays
-from ncu_parsers.timelines.nsys.tables.database import MISSING, ROWID, VALUE, Database, Integers, RowBlock
+from ncu_parsers.timelines.nsys.database import MISSING, ROWID, VALUE, Database, Integers, RowBlock
 
 TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"

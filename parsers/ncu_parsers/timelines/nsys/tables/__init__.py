@@ -1,1 +1,0 @@
-"""The tables of an nsys export: GPU work, calls, ranges, graphs, devices, samples and backtraces."""
