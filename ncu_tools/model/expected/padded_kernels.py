@@ -17,7 +17,7 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.model.expected.both_sides import MeasuredLaunches, Operators, Place
 from ncu_tools.model.expected.kernel_tiles import Tile, direction_of, tile_of
-from ncu_tools.model.expected.tile_padding import ATTENTION, Product, products_of, ways
+from ncu_tools.model.expected.tile_padding import ATTENTION, MatrixProducts, products_of, ways
 
 Call = tuple[str, str, float]
 """An operator's name, shapes and FLOPs."""
@@ -116,7 +116,7 @@ class PaddedKernels:
             left[computed] -= kernel.expected * kernel.matches
         return found
 
-    def _kernels(self, launch: int, product: Product) -> list[PaddedKernel]:
+    def _kernels(self, launch: int, product: MatrixProducts) -> list[PaddedKernel]:
         """A launch if it computes this product, all of its batch or one of it, in each possible way."""
         name, tile = self._names[launch], self._tiles[launch]
         direction = ATTENTION if FUSED_ATTENTION.search(name) else direction_of(name)

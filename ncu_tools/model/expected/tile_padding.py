@@ -25,7 +25,7 @@ SLICE = 32
 FPROP, DGRAD, WGRAD, ATTENTION = "fprop", "dgrad", "wgrad", "attention"
 
 
-class Product(NamedTuple):
+class MatrixProducts(NamedTuple):
     """`number` matrix products [m, k] x [k, n] of an operator, which needs `flops` for all of them.
 
     `direction` is the one of a convolution, or attention. m are positions in all `images`, k are `taps` positions of a
@@ -69,7 +69,7 @@ def padded_flops(operator: str, shapes: str, flops: float, tile: int) -> float:
     return sum(product.padded(tile) for product in products) if products else flops
 
 
-def ways(product: Product, kernel: str, tile: Tile, cluster: tuple[int, int], splits: int) -> Iterator[Way]:
+def ways(product: MatrixProducts, kernel: str, tile: Tile, cluster: tuple[int, int], splits: int) -> Iterator[Way]:
     """The FLOPs of one of `number` products in a kernel with this tile, the plainest way first.
 
     Thread block clusters are whole: there is a multiple of them along each side. Which side of the result a kernel
@@ -87,7 +87,7 @@ def ways(product: Product, kernel: str, tile: Tile, cluster: tuple[int, int], sp
             yield Way(2.0 * area * depth, product.words + words + more)
 
 
-def _areas(product: Product, tile: Tile, cluster: tuple[int, int]) -> Iterator[tuple[float, str]]:
+def _areas(product: MatrixProducts, tile: Tile, cluster: tuple[int, int]) -> Iterator[tuple[float, str]]:
     """Padded m times padded n, and how."""
     if product.direction == ATTENTION:  # `taps` query heads that share a key head may be rows of one product
         yield _up(product.m, tile.rows) * _up(product.n, tile.columns), ""
@@ -111,7 +111,7 @@ def _areas(product: Product, tile: Tile, cluster: tuple[int, int]) -> Iterator[t
                 yield product.images * _up(product.m / product.images, rows * x) * across, " per image" + clustered
 
 
-def _depths(product: Product, channels: int, step: int, splits: int) -> Iterator[tuple[float, str]]:
+def _depths(product: MatrixProducts, channels: int, step: int, splits: int) -> Iterator[tuple[float, str]]:
     """Padded k, and how."""
     if product.direction == ATTENTION:
         yield product.k, ""
@@ -126,7 +126,7 @@ def _depths(product: Product, channels: int, step: int, splits: int) -> Iterator
         yield _up(product.k, step * splits), f" in {splits} parts of split-K"
 
 
-def products_of(operator: str, shapes: str, flops: float) -> list[Product]:
+def products_of(operator: str, shapes: str, flops: float) -> list[MatrixProducts]:
     """The matrix products of an operator call: [] if it has none, or its shapes do not fit."""
     try:
         return _products(operator, _parsed(shapes), flops)
@@ -138,11 +138,11 @@ def _parsed(shapes: str) -> list[Shape]:
     return [() if text == "()" else tuple(int(size) for size in text.split("x")) for text in shapes.split()]
 
 
-def _products(operator: str, shapes: Sequence[Shape], flops: float) -> list[Product]:
+def _products(operator: str, shapes: Sequence[Shape], flops: float) -> list[MatrixProducts]:
     if operator in ("mm", "addmm", "_scaled_mm", "bmm", "baddbmm"):
         first = 1 if operator in ("addmm", "baddbmm") else 0
         left, right = shapes[first : first + 2]
-        return [Product(flops, prod(left[:-2]), left[-2], right[-1], left[-1])]
+        return [MatrixProducts(flops, prod(left[:-2]), left[-2], right[-1], left[-1])]
     if operator in ("convolution", "_convolution", "cudnn_convolution"):
         return [_convolution(shapes[0], shapes[1], flops)]
     if operator == "convolution_backward":
@@ -156,15 +156,15 @@ def _groups(source: Shape, weight: Shape) -> int:
     return max(source[1] // weight[1], 1) if source[1] % weight[1] == 0 else 1
 
 
-def _convolution(source: Shape, weight: Shape, flops: float) -> Product:
+def _convolution(source: Shape, weight: Shape, flops: float) -> MatrixProducts:
     """A convolution as a product: rows are output positions, columns output channels; weight [out, in, *kernel]."""
     groups = _groups(source, weight)
     places = flops / 2.0 / prod(weight)
     taps = prod(weight[2:])
-    return Product(flops, groups, places, weight[0] / groups, prod(weight[1:]), FPROP, taps, source[0])
+    return MatrixProducts(flops, groups, places, weight[0] / groups, prod(weight[1:]), FPROP, taps, source[0])
 
 
-def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: float) -> list[Product]:
+def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: float) -> list[MatrixProducts]:
     """The product for the gradient of the weight, and that of the input if `flops` includes both.
 
     A kernel for the input's gradient may compute it at every input position, over zeros between those of a stride.
@@ -174,18 +174,18 @@ def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: 
     places = images * prod(gradient[2:])
     channels, depth = weight[0] / groups, prod(weight[1:])
     each = 2.0 * places * prod(weight)
-    of_weight = Product(each, groups, channels, depth, places, WGRAD)
+    of_weight = MatrixProducts(each, groups, channels, depth, places, WGRAD)
     if flops <= 1.5 * each:
         return [of_weight]
-    of_input = Product(each, groups, places, weight[1], channels * taps, DGRAD, taps, images)
+    of_input = MatrixProducts(each, groups, places, weight[1], channels * taps, DGRAD, taps, images)
     inputs = images * prod(source[2:])
     everywhere = of_input._replace(m=inputs, words=" over the zeros of the stride")
     return [of_weight, of_input] + [everywhere] * (inputs != places)
 
 
-def _attention(shapes: Sequence[Shape], flops: float) -> list[Product]:
+def _attention(shapes: Sequence[Shape], flops: float) -> list[MatrixProducts]:
     """All products of fused attention as one of the same FLOPs: rows and columns of the scores are padded only."""
     query, key = shapes
     rows, columns = query[-2], key[-2]
     sharing = query[-3] // key[-3] if len(query) == len(key) > 2 and query[-3] % key[-3] == 0 else 1
-    return [Product(flops, 1, rows, columns, flops / 2.0 / (rows * columns), ATTENTION, sharing)]
+    return [MatrixProducts(flops, 1, rows, columns, flops / 2.0 / (rows * columns), ATTENTION, sharing)]
