@@ -3,22 +3,26 @@
 Format: Chrome's Trace Event Format, complete events, with times in µs from the first thing recorded, to the nanosecond.
 Kernels have short names that tell them apart, and their full ones as an argument, `full_name`, where these differ. API
 calls and ranges of a thread are two lanes, and operations of a stream or steps that overlap are on further lanes,
-because a lane holds slices that nest.
+because a lane holds slices that nest. An operation that ran beside others has the time in which it ran alone, and one
+that a lever would change the names of these.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 from ncu_launch.version import VERSION
 from ncu_parsers.timelines.activity.activity import DIRECTIONS, MEMORIES, MISSING, OPERATION_KINDS, GpuOperations
+from ncu_parsers.timelines.activity.operation_times import exclusive_times
 
 from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.timeline.call_kinds import kind_of_call
 from ncu_tools.timeline.gaps import CAUSES
+from ncu_tools.timeline.levers.step_advice import step_advice
 from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 NS_PER_US = 1000
@@ -26,8 +30,13 @@ STEP_LANE, GAP_LANE, FIRST_STREAM = 0, 1, 2
 """Lanes of a GPU, in this order; streams behind them, then steps of other threads that overlap."""
 CALLS_BESIDE = 20_000_000
 """The lane of a thread's API calls is its number plus this; ranges have the number itself."""
+FURTHER = 50_000_000
+"""A further lane of a thread, for ranges or calls that overlap without nesting, has its lane's number plus this."""
 FIRST_GPU, LANES_OF_GPU = 10_000_000, 1000
 """The ids of GPUs lie above those of processes; no two have a lane of the same number."""
+
+OF_ALL_OPERATIONS = ("cuda-graphs", "batch")
+"""Levers that say nothing of one operation beside others."""
 
 Event = dict[str, Any]
 
@@ -42,13 +51,15 @@ def to_lanes(found: Timeline) -> str:
 
 def lane_events(found: Timeline) -> Iterator[Event]:
     """Every event: GPUs first, then the threads of each process."""
-    names = names_shown(found.activity.operations.names)
+    names, levers = names_shown(found.activity.operations.names), _levers_of_operations(found)
     for number, gpu in enumerate(found.gpus):
-        yield from _gpu_events(found, gpu, number, names)
+        yield from _gpu_events(found, gpu, number, names, levers)
     yield from _host_events(found)
 
 
-def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int, names: Mapping[str, str]) -> Iterator[Event]:
+def _gpu_events(
+    found: Timeline, gpu: GpuTimeline, number: int, names: Mapping[str, str], levers: Mapping[int, list[str]]
+) -> Iterator[Event]:
     group, first = FIRST_GPU + number, number * LANES_OF_GPU
     name = (
         f"{gpu.title}{'' if gpu.process is None else f' of process {gpu.process}'}{f': {gpu.name}' if gpu.name else ''}"
@@ -61,14 +72,30 @@ def _gpu_events(found: Timeline, gpu: GpuTimeline, number: int, names: Mapping[s
         for start, end in zip(some.start.tolist(), some.end.tolist(), strict=True):
             yield _slice(found, group, first + GAP_LANE, cause, "gap", start, end - start, {})
     operations = found.activity.operations.at(gpu.rows)
+    alone = exclusive_times(operations).tolist()
     tracks = _tracks(operations.stream.tolist(), operations.start.tolist(), operations.end.tolist())
     lanes = {track: first + FIRST_STREAM + at for at, track in enumerate(sorted(set(tracks)))}
     for (stream, depth), lane in lanes.items():
         title = "stream" if stream == MISSING else f"stream {stream}"
         yield _lane(group, lane, f"{title} ({depth + 1})" if depth else title)
     for row, track in enumerate(tracks):
-        yield _operation(found, operations, row, group, lanes[track], names)
+        event = _operation(found, operations, row, group, lanes[track], names)
+        if alone[row] < operations.end[row] - operations.start[row]:
+            event["args"]["exclusive_ns"] = alone[row]
+        if titles := levers.get(int(gpu.rows[row])):
+            event["args"]["levers"] = titles
+        yield event
     yield from _step_events(found, gpu, group, first + STEP_LANE, first + FIRST_STREAM + len(lanes))
+
+
+def _levers_of_operations(found: Timeline) -> dict[int, list[str]]:
+    """The levers that change each operation, by its row, those that save most first; of a part of a recording none."""
+    levers: dict[int, list[str]] = {}
+    if found.activity.whole is None:
+        for one in step_advice(found.activity).levers:
+            for row in one.found.rows.tolist() if one.lever not in OF_ALL_OPERATIONS else []:
+                levers.setdefault(row, []).append(one.title)
+    return levers
 
 
 def _step_events(found: Timeline, gpu: GpuTimeline, group: int, lane: int, further: int) -> Iterator[Event]:
@@ -122,25 +149,42 @@ def _host_events(found: Timeline) -> Iterator[Event]:
     calls, ranges = found.activity.calls, found.activity.ranges
     for at, process in enumerate(np.unique(np.concatenate([calls.process, ranges.process])).tolist()):
         yield from _named(process, f"process {process}", len(found.gpus) + at)
-    for process, thread in _threads(ranges.process, ranges.thread):
-        yield _lane(process, _short(thread), f"thread {_short(thread)}: ranges")
-    for process, thread in _threads(calls.process, calls.thread):
-        yield _lane(process, _short(thread) + CALLS_BESIDE, f"thread {_short(thread)}: API calls")
-    for row in range(len(ranges)):
-        start, end = int(ranges.start[row]), int(ranges.end[row])
-        thread = _short(int(ranges.thread[row]))
-        name = ranges.names[int(ranges.name[row])]
-        yield _slice(found, int(ranges.process[row]), thread, name, "range", start, end - start, {})
-    for row in range(len(calls)):
-        start, end = int(calls.start[row]), int(calls.end[row])
-        thread, name = _short(int(calls.thread[row])) + CALLS_BESIDE, calls.names[int(calls.name[row])]
-        args = {} if calls.correlation[row] == MISSING else {"correlation": int(calls.correlation[row])}
-        yield _slice(found, int(calls.process[row]), thread, name, kind_of_call(name), start, end - start, args)
+    for table, beside, what in ((ranges, 0, "ranges"), (calls, CALLS_BESIDE, "API calls")):
+        threads = list(map(_short, table.thread.tolist()))
+        owners = list(zip(table.process.tolist(), threads, strict=True))
+        depths = _nesting(owners, table.start.tolist(), table.end.tolist())
+        for (process, thread), depth in sorted(set(zip(owners, depths, strict=True))):
+            further = f" ({depth + 1})" if depth else ""
+            yield _lane(process, thread + beside + depth * FURTHER, f"thread {thread}: {what}{further}")
+        for row, ((process, thread), depth) in enumerate(zip(owners, depths, strict=True)):
+            start, name = int(table.start[row]), table.names[int(table.name[row])]
+            is_call = table is calls
+            args = {"correlation": int(calls.correlation[row])} if is_call and calls.correlation[row] != MISSING else {}
+            kind = kind_of_call(name) if is_call else "range"
+            lane = thread + beside + depth * FURTHER
+            yield _slice(found, process, lane, name, kind, start, int(table.end[row]) - start, args)
 
 
-def _threads(process: Any, thread: Any) -> list[list[int]]:
-    pairs: list[list[int]] = np.unique(np.stack([process, thread]), axis=1).T.tolist()
-    return pairs
+def _nesting(owners: Sequence[tuple[int, int]], starts: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """The first lane of its thread in which each slice lies behind or within the others, from 0 on.
+
+    Slices are in the order of their starts, the longer first. A viewer drops those that only overlap.
+    """
+    lanes: dict[tuple[int, int], list[list[int]]] = {}
+    found = []
+    for owner, start, end in zip(owners, starts, ends, strict=True):
+        for depth in count():
+            own = lanes.setdefault(owner, [])
+            if depth == len(own):
+                own.append([])
+            around = own[depth]
+            while around and around[-1] <= start:
+                around.pop()
+            if not around or around[-1] >= end:
+                around.append(end)
+                found.append(depth)
+                break
+    return found
 
 
 def _short(thread: int) -> int:

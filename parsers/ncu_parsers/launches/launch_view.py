@@ -45,7 +45,7 @@ from ncu_parsers.timelines.activity.activity import (
     LaunchFacts,
     columns_of,
 )
-from ncu_parsers.timelines.activity.operation_times import BusyAccount, without_impossible_ends
+from ncu_parsers.timelines.activity.operation_times import BusyAccount, exclusive_times, without_impossible_ends
 from ncu_parsers.timelines.activity.recording import NOTHING_SAID, launching_call
 
 CPU_OPERATION = "cpu_op"
@@ -148,6 +148,7 @@ class _LaunchView:
             operations, fact = operations.at(found.as_written), fact[found.as_written]
         self._operations, self._fact = operations, fact
         self._durations = (operations.end - operations.start).astype(np.float64)
+        self._exclusive = exclusive_times(operations)
         call = launching_call(operations, found.calls)
         self._thread = np.append(found.calls.thread, MISSING)[call]
         self._places = places_of_calls(found.calls, self._ranges, call)
@@ -283,6 +284,9 @@ class _LaunchView:
         yield "operator", "", self._operators(call, fact)
         yield "shapes", "", arrays.recoded(call, [_as_text(one.inputs.shapes) for one in calls])
         yield "dtype", "", arrays.recoded(call, [_as_text(one.inputs.types) for one in calls])
+        if self.on_gpu and (self._exclusive < self._durations).any():
+            yield "exclusive_ns", "ns", arrays.whole(self._exclusive[rows])
+            yield "overlapped_ns", "ns", arrays.whole(operations.end - operations.start - self._exclusive[rows])
         if not self.on_gpu:
             yield "whole_duration_ns", "ns", arrays.floats((operations.end - operations.start).astype(np.float64))
         yield "bytes", "byte", _wholes(operations.bytes, pa.int64())

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.timelines.activity.operation_times import BusyAccount, impossible_ends, impossible_notes
+from ncu_parsers.timelines.activity.activity import GpuOperations, columns_of
+from ncu_parsers.timelines.activity.operation_times import (
+    BusyAccount,
+    exclusive_times,
+    impossible_ends,
+    impossible_notes,
+)
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.integers(0, 60), st.integers(0, 20)))
 
@@ -27,6 +35,19 @@ def test_busy_time_counts_each_ns_in_which_some_operation_runs(operations: list[
         ]
         expected[gpu] = len({moment for start, end in mine for moment in range(start, end)})
     assert account_of(operations).busy() == expected
+
+
+@given(OPERATIONS)
+def test_exclusive_time_is_that_in_which_no_other_operation_of_the_gpu_runs(
+    operations: list[tuple[int, int, int, int]],
+) -> None:
+    process, device, start, duration = np.array(operations, np.int64).reshape(-1, 4).T
+    columns = {"process": process, "device": device, "start": start, "end": start + duration}
+    found = exclusive_times(columns_of(GpuOperations, columns)).tolist()
+    for (of_process, of_device, begun, lasts), alone in zip(operations, found, strict=True):
+        mine = [one for one in operations if one[:2] == (of_process, of_device)]
+        running = Counter(moment for _, _, at, long in mine for moment in range(at, at + long))
+        assert alone == sum(running[moment] == 1 for moment in range(begun, begun + lasts))
 
 
 def test_a_note_says_that_times_of_operations_that_overlap_add_up_to_more_than_time() -> None:

@@ -370,3 +370,26 @@ def test_a_joined_run_gives_the_operations_of_its_timeline(sqlite: str, tmp_path
     found = json.loads(ran("timeline", str(joined), "--format", "json").stdout)
     whole = json.loads(ran("timeline", sqlite, "--format", "json").stdout)
     assert found["rows"][0]["busy_ns"] == whole["rows"][0]["busy_ns"]
+
+
+def test_lanes_drop_no_range_that_overlaps_another_one_of_its_thread_without_nesting() -> None:
+    made = recording(
+        [Operation(0, 10, "k")],
+        ranges=[Range(0, 100, "outer"), Range(10, 50, "within"), Range(40, 90, "across"), Range(95, 100, "behind")],
+    )
+    events = json.loads(to_lanes(timeline(made)))["traceEvents"]
+    lanes = {event["name"]: event["tid"] for event in events if event.get("cat") == "range"}
+    assert lanes["outer"] == lanes["within"] == lanes["behind"] != lanes["across"]
+    titles = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert {"thread 70: ranges", "thread 70: ranges (2)"} <= set(titles)
+
+
+def test_lanes_say_what_ran_alone_and_which_lever_changes_an_operation() -> None:
+    made = recording(
+        [Operation(0, 100 * MS, "ampere_sgemm_128x64_nn", 1), Operation(90 * MS, 110 * MS, "other", 2, stream=8)],
+        [Call(0, 1, correlation=1), Call(90 * MS - 5_000, 90 * MS - 4_000, correlation=2)],
+    )
+    events = json.loads(to_lanes(timeline(made)))["traceEvents"]
+    first, second = (event["args"] for event in events if event.get("cat") == "kernel")
+    assert (first["exclusive_ns"], second["exclusive_ns"]) == (90 * MS, 10 * MS)
+    assert first["levers"] == ["use tensor cores for FP32 GEMMs"]

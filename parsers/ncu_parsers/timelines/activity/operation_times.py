@@ -73,6 +73,21 @@ class BusyAccount:
         ]
 
 
+def exclusive_times(operations: GpuOperations) -> Integers:
+    """How long each operation ran while no other one of its GPU did, in ns (int64, one per operation)."""
+    found = np.zeros(len(operations), np.int64)
+    process, device = operations.process, operations.device
+    for one, number in operations.gpus():
+        rows = np.flatnonzero((process == one) & (device == number))
+        start, end = operations.start[rows], operations.end[rows]
+        moments = np.concatenate([start, end])
+        order = np.argsort(moments, kind="stable")
+        moments, running = moments[order], np.cumsum(np.repeat([1, -1], len(rows))[order])
+        alone = np.concatenate([[0], np.cumsum(np.where(running[:-1] == 1, np.diff(moments), 0))])
+        found[rows] = alone[np.searchsorted(moments, end)] - alone[np.searchsorted(moments, start)]
+    return found
+
+
 def lost_note(operations: int) -> Note:
     """What is said of operations whose times were lost."""
     were, their = ("was", "its") if operations == 1 else ("were", "their")
