@@ -386,10 +386,10 @@ def test_lanes_drop_no_range_that_overlaps_another_one_of_its_thread_without_nes
 
 def test_lanes_say_what_ran_alone_and_which_lever_changes_an_operation() -> None:
     made = recording(
-        [Operation(0, 100 * MS, "ampere_sgemm_128x64_nn", 1), Operation(90 * MS, 110 * MS, "other", 2, stream=8)],
+        [Operation(0, 100 * MS, "ampere_sgemm_128x64_nn", 1), Operation(90 * MS, 95 * MS, "other", 2, stream=8)],
         [Call(0, 1, correlation=1), Call(90 * MS - 5_000, 90 * MS - 4_000, correlation=2)],
     )
     events = json.loads(to_lanes(timeline(made)))["traceEvents"]
     first, second = (event["args"] for event in events if event.get("cat") == "kernel")
-    assert (first["exclusive_ns"], second["exclusive_ns"]) == (90 * MS, 10 * MS)
+    assert (first["exclusive_ns"], second["exclusive_ns"]) == (95 * MS, 0)
     assert first["levers"] == ["use tensor cores for FP32 GEMMs"]
