@@ -35,8 +35,11 @@ class GraphEvidence:
     why: str
 
 
-def evidence(graph: StepGraph, activity: Activity, path: CriticalPath) -> GraphEvidence:
-    """What the edges of a graph explain of its recording, by its critical path."""
+def evidence(graph: StepGraph, activity: Activity, path: CriticalPath, lost: int = 0) -> GraphEvidence:
+    """What the edges of a graph explain of its recording, by its critical path.
+
+    `lost` launches have no record of what they ran: the GPU may have worked where it seems idle.
+    """
     limits = graph_facts()["evidence"]
     late = graph.lag[graph.operation_node]
     explained = float((late <= limits["explained_ns"]).mean())
@@ -45,13 +48,14 @@ def evidence(graph: StepGraph, activity: Activity, path: CriticalPath) -> GraphE
     length = max(path.length_ns, 1.0)
     share = (unexplained + alone) / length
     level = SOUND
-    if unexplained / length > limits["refuse"]:
+    lost_share = lost / max(lost + int((graph.launch >= 0).sum()), 1)
+    if max(unexplained / length, lost_share) > limits["refuse"]:
         level = REFUSED
-    elif share > limits["bounds_only"] or explained < limits["least_explained"]:
+    elif lost_share > limits["bounds_only"] or share > limits["bounds_only"] or explained < limits["least_explained"]:
         level = BOUNDS_ONLY
     operations = len(activity.operations)
     found = GraphEvidence(explained, unexplained, alone, share, graph.no_launch, operations, level, "")
-    return found if level == SOUND else replace(found, why=_why(graph, found, length, waited))
+    return found if level == SOUND else replace(found, why=_why(graph, found, length, waited, lost))
 
 
 def _alone_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
@@ -75,7 +79,7 @@ def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath)
     return found
 
 
-def _why(graph: StepGraph, found: GraphEvidence, length: float, waited: float) -> str:
+def _why(graph: StepGraph, found: GraphEvidence, length: float, waited: float, lost: int) -> str:
     """The sentence on what limits savings; `waited`: ns of waiting calls on the path whose operation is not known."""
     limits, parts = graph_facts()["evidence"], []
     if found.unexplained_ns > limits["bounds_only"] * length:
@@ -89,6 +93,8 @@ def _why(graph: StepGraph, found: GraphEvidence, length: float, waited: float) -
     if found.explained < limits["least_explained"]:
         parts.append(f"only {percent(found.explained)} of the operations start when something recorded lets them")
     missing = []
+    if lost:
+        parts.append(f"what {counted(lost, 'launch', 'launches')} ran was not recorded")
     if graph.no_launch:
         of_all = counted(found.operations, "operation", "operations")
         missing.append(f"the calls that launched {graph.no_launch:,} of {of_all}")

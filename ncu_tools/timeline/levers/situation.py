@@ -19,7 +19,7 @@ from ncu_tools.timeline.graph.evidence import GraphEvidence, evidence
 from ncu_tools.timeline.graph.operators import OperatorsAround
 from ncu_tools.timeline.graph.step_graph import Mask, StepGraph
 from ncu_tools.timeline.graph.what_if import WhatIf, all_of, without, without_gaps_before
-from ncu_tools.timeline.launch_links import launching_calls
+from ncu_tools.timeline.launch_links import launch_links
 
 
 def lever_facts() -> dict[str, Any]:
@@ -37,10 +37,12 @@ class StepSituation:
 
     def __init__(self, activity: Activity, machine: Machine | None = None) -> None:
         self.activity = activity
-        self.call = launching_calls(activity)
+        links = launch_links(activity)
+        self.call, self.doubts = links.call, links.notes
         self.graph: StepGraph = step_graph(activity, self.call)
         self.path: CriticalPath = critical_path(self.graph, activity)
-        self.evidence: GraphEvidence = evidence(self.graph, activity, self.path)
+        lost = sum(map(len, links.lost.values()))
+        self.evidence: GraphEvidence = evidence(self.graph, activity, self.path, lost)
         self.kinds = operation_kinds(activity)
         self.lasts: Integers = activity.operations.end - activity.operations.start
         names = [one for one in activity.devices.values() if one]

@@ -189,7 +189,7 @@ def _pairs(graph: StepGraph, levers: Sequence[LeverOnStep], steps: int, step_ns:
 
 
 def _notes(situation: StepSituation) -> list[str]:
-    notes = [situation.evidence.why] if situation.evidence.why else []
+    notes = [*([situation.evidence.why] if situation.evidence.why else []), *situation.doubts]
     if (situation.activity.ranges.kind == PYTHON).any():
         notes.append(
             "recorded with Python's stacks (with_stack), which stretch the host's code: what is saved there is less"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.timelines.activity.activity import Activity

@@ -289,6 +289,13 @@ class TestAdvice:
         assert not found.levers
         assert "no saving is given" in found.notes[0]
 
+    def test_gives_none_where_launches_have_no_record(self) -> None:
+        calls = [launch(100 * US * at, at) for at in range(12)]
+        ran = [Operation(100 * US * at + 6 * US, 100 * US * at + 16 * US, "k", at) for at in (0, 1, 2, 10, 11)]
+        found = step_advice(recording(ran, calls))
+        assert found.evidence.level == REFUSED
+        assert "what 7 launches ran was not recorded" in found.evidence.why
+
     def test_says_that_stacks_stretch_the_hosts_code(self) -> None:
         found = step_advice(in_line(["gemm"], more=[Range(0, 10 * US, "a.py(1): f", activity.PYTHON)]))
         assert any("with_stack" in note for note in found.notes)
