@@ -69,8 +69,9 @@ HINTS = (
     (r"ncu-bench samples TIMELINE --by name has means over many launches",
      "ncu-bench timeline RUN --part samples --by name has means over many"),
     (r"ncu-bench schema COMMAND", "ncu-bench mcp --schema NAME"),
+    (r'"tokens": \d+', '"tokens": 0'),
 )  # fmt: skip
-"""How hints in notes and statements named commands before -> how they do now."""
+"""How hints in notes and statements named commands before -> how they do now; tokens follow their length."""
 SHOWN_LINES = 12
 
 

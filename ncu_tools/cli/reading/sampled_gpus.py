@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError
 from ncu_parsers.launches.nsys.sampled_activity import rate_text
 from ncu_parsers.launches.nsys.sampled_timeline import SampledTimeline, read_sampled_timeline
 from ncu_parsers.sources.sources import Source
@@ -50,7 +50,7 @@ def command(run: str, by: str | None, output_format: str) -> None:
 
     source = sampled_timeline_in(run)
     if source is None:
-        raise WrongUsage(
+        raise NcuBenchError(
             f"{run} is no recording of nsys.",
             "GPU metrics over time are in no other timeline.",
             f"Of a kernel that ncu sampled: ncu-bench kernel {shlex.quote(run)} --part samples",
