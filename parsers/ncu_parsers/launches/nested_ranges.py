@@ -18,10 +18,8 @@ from ncu_parsers.derived.operators.work_from_shapes import RecordedInputs
 from ncu_parsers.launches.host_ranges import ANNOTATION, DEEPEST, MODULE, OPERATOR
 from ncu_parsers.sources import memory
 from ncu_parsers.timelines.activity import activity
-from ncu_parsers.timelines.activity.activity import MISSING, Codes, HostRanges, Integers, RangeLabel
+from ncu_parsers.timelines.activity.activity import MISSING, MODULE_PREFIX, Codes, HostRanges, Integers, RangeLabel
 
-MODULE_PREFIX = "nn.Module: "
-"""What the names of Python functions begin with that are modules."""
 OPTIMIZER_PREFIX = "Optimizer.step#"
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 STEP_PREFIX = "ProfilerStep#"

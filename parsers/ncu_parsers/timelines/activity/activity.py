@@ -43,6 +43,9 @@ PAGEABLE, PINNED, DEVICE_MEMORY, ARRAY, MANAGED, UNKNOWN_MEMORY = range(6)
 NVTX, OPERATOR, ANNOTATION, PYTHON, OS_CALL = range(5)
 """`HostRanges.kind`: NVTX ranges, operators and annotations of PyTorch, Python functions, calls of the OS's library."""
 
+MODULE_PREFIX = "nn.Module: "
+"""What the names of Python functions begin with that are modules of PyTorch."""
+
 MODULE_LOADING, PROFILER, QUEUE_FULL = range(3)
 """`Overheads.kind`: loading or compiling code; the profiler's own work; a launch that waits for room in the queue."""
 

@@ -19,6 +19,7 @@ from ncu_parsers.timelines.activity.activity import (
     MEMCPY,
     MEMSET,
     MISSING,
+    MODULE_PREFIX,
     CalledKernel,
     OperatorInputs,
     RangeLabel,
@@ -46,8 +47,6 @@ OPERATORS, ANNOTATIONS, PYTHON, OVERHEAD = ("cpu_op", "Operator"), ("user_annota
 MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 QUEUE_FULL_OVERHEAD = "Command Buffer Full"
 
-MODULE_PREFIX = "nn.Module: "
-"""What the names of Python functions begin with that are modules."""
 EXTERNAL = "External id"
 """What operators, calls and GPU work say of the operator around a call: the same number."""
 
