@@ -89,13 +89,16 @@ def eager_attentions(step: StepSituation) -> Iterator[EagerAttention]:
         behind = np.flatnonzero(products[at : at + limits["operators"]]) + at
         if len(before) and len(behind) and behind[0] - before[-1] <= limits["operators"]:
             first, second = int(before[-1]), int(behind[0])
-            work = _fused_work(step, *(int(operator[starts[place]]) for place in (first, at, second)))
+            work = _fused_work(step, *(int(step.label[order[starts[place]]]) for place in (first, at, second)))
             if work is not None:
                 yield EagerAttention(order[starts[first] : ends[second]], *work)
 
 
 def _fused_work(step: StepSituation, first: int, softmax: int, second: int) -> tuple[float, float] | None:
-    """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V and O once; None for other shapes."""
+    """FLOPs and least bytes of fused attention: 4 B H S S2 d, and Q, K, V and O once; None for other shapes.
+
+    The products and the softmax are labels of ranges.
+    """
     one, two = ([shape for shape in step.shapes(operator) or [] if len(shape) == 3] for operator in (first, second))
     mid = step.shapes(softmax)
     if len(one) < 2 or len(two) < 2 or not mid or len(mid[0]) < 2:
@@ -130,7 +133,8 @@ def gemm_rates(step: StepSituation) -> GemmRates | None:
     rows = np.flatnonzero(of_gemm & (step.lasts > 0))
     _, first, count = np.unique(step.around[rows], return_index=True, return_counts=True)
     rows = rows[first[count == 1]]
-    flops = np.array([_gemm_flops(step, one) or 0.0 for one in step.around[rows].tolist()])
+    labels, of_row = np.unique(step.label[rows], return_inverse=True)
+    flops = np.array([_gemm_flops(step, one) or 0.0 for one in labels.tolist()])[of_row]
     rows, flops = rows[flops > 0], flops[flops > 0]
     if not len(rows):
         return None
@@ -141,9 +145,9 @@ def gemm_rates(step: StepSituation) -> GemmRates | None:
     return GemmRates(rows, rate, flops, best)
 
 
-def _gemm_flops(step: StepSituation, operator: int) -> float | None:
+def _gemm_flops(step: StepSituation, label: int) -> float | None:
     """2 B M N K of a product by the shapes of its inputs; None where they are no matrices."""
-    shapes = [one for one in step.shapes(operator) or [] if len(one) in (2, 3)]
+    shapes = [one for one in step.shapes(label) or [] if len(one) in (2, 3)]
     if len(shapes) >= 2 and len(shapes[-2]) == len(shapes[-1]) and shapes[-2][-1] == shapes[-1][-2]:
         return 2.0 * prod(shapes[-2]) * shapes[-1][-1]
     for left, right in pairwise(shapes):
@@ -177,11 +181,11 @@ def aligned_dimensions(step: StepSituation) -> StepLever | None:
     limits = lever_facts()["align"]
     named = step.named(re.compile(limits["kernels"]))
     odd = np.zeros(len(step.call), np.bool_)
-    for one in np.unique(step.around[(step.category == GEMM) & (step.around >= 0)]).tolist():
+    for one in np.unique(step.label[(step.category == GEMM) & (step.label >= 0)]).tolist():
         shapes = [shape for shape in step.shapes(one) or [] if len(shape) in (2, 3)]
         elements = 8 if any("Half" in kind or "BFloat16" in kind for kind in step.types(one)) else 4
         if len(shapes) >= 2 and any(size % elements for shape in shapes for size in shape[-2:]):
-            odd |= step.around == one
+            odd |= step.label == one
     rows = np.flatnonzero((named | odd) & (step.category == GEMM))
     if not len(rows):
         return None
@@ -230,7 +234,7 @@ def fused_chains(step: StepSituation) -> StepLever | None:
         for part in _feeding(step, run):
             stays = part[int(np.argmax(step.lasts[part]))]
             feeding += [one for one in part.tolist() if one != stays]
-        known |= any(step.shapes(one) is not None for one in step.around[run].tolist())
+        known = known or any(step.shapes(one) is not None for one in step.label[run].tolist())
     if not rows:
         return None
     gone = np.array(rows, np.int64)
@@ -262,7 +266,7 @@ def _runs(step: StepSituation, small: Mask) -> Iterator[Integers]:
 
 def _feeding(step: StepSituation, run: Integers) -> Iterator[Integers]:
     """Parts of a run in which each kernel's operator takes a tensor of the shape that the one before it gives."""
-    shapes = [step.shapes(one) if one >= 0 else None for one in step.around[run].tolist()]
+    shapes = [step.shapes(one) for one in step.label[run].tolist()]
     first = 0
     for at in range(1, len(run) + 1):
         if at == len(run) or not _feeds(shapes[at - 1], shapes[at]):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.files.toml_tables import table_beside
-from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers, OperatorInputs
+from ncu_parsers.timelines.activity.activity import MISSING, Activity, Integers
 
 from ncu_tools.ceilings.machine_files import DRAM, Machine, machine_of_device
 from ncu_tools.kernels.names.categories import category_of
@@ -45,6 +45,7 @@ class StepSituation:
         self.evidence: GraphEvidence = evidence(self.graph, activity, self.path, lost)
         self.kinds = operation_kinds(activity)
         self.lasts: Integers = activity.operations.end - activity.operations.start
+        self._shapes: dict[int, list[list[int]] | None] = {}
         names = [one for one in activity.devices.values() if one]
         self.machine = machine or (machine_of_device(names[0]) if names else None)
 
@@ -90,24 +91,26 @@ class StepSituation:
         found = np.array([pattern.search(one) is not None for one in ranges.names], np.bool_)
         return found[ranges.name[self.around]] & (self.around >= 0)
 
-    def shapes(self, operator: int) -> list[list[int]] | None:
-        """The shapes of an operator's inputs (row): a list of sizes each, [] for no tensor; None: not recorded."""
-        inputs = self._inputs(operator)
-        shapes = None if inputs is None else inputs.shapes
-        if not isinstance(shapes, list):
-            return None
-        return [one if isinstance(one, list) and all(isinstance(size, int) for size in one) else [] for one in shapes]
+    @cached_property
+    def label(self) -> Integers:
+        """The place of the innermost operator of each operation among the labels of ranges, -1 for none."""
+        ranges = self.activity.ranges
+        label = ranges.label[self.around].astype(np.int64) if len(ranges) else np.full(len(self.around), -1)
+        return np.where(self.around >= 0, label, -1)
 
-    def types(self, operator: int) -> list[str]:
-        """The types of an operator's inputs as PyTorch writes them, "" for unknown."""
-        inputs = self._inputs(operator)
+    def shapes(self, label: int) -> list[list[int]] | None:
+        """The shapes of the inputs of a label: a list of sizes each, [] for no tensor; None: not recorded."""
+        if label not in self._shapes:
+            inputs = self.activity.ranges.labels[label].inputs if label >= 0 else None
+            shapes = None if inputs is None else inputs.shapes
+            self._shapes[label] = _sizes(shapes) if isinstance(shapes, list) else None
+        return self._shapes[label]
+
+    def types(self, label: int) -> list[str]:
+        """The types of the inputs of a label as PyTorch writes them, "" for unknown."""
+        inputs = self.activity.ranges.labels[label].inputs if label >= 0 else None
         types = None if inputs is None else inputs.types
         return [str(one) for one in types] if isinstance(types, list) else []
-
-    def _inputs(self, operator: int) -> OperatorInputs | None:
-        """What the recording says of an operator's inputs; None if nothing."""
-        ranges = self.activity.ranges
-        return ranges.labels[int(ranges.label[operator])].inputs if operator >= 0 else None
 
     @cached_property
     def bandwidth(self) -> float | None:
@@ -134,6 +137,10 @@ class StepSituation:
         most = all_of(without(self.graph, rows), self.asked.without_operators(rows),
                       without_gaps_before(self.graph, rows, lever_facts()["graphs"]["short_gap_ns"]))  # fmt: skip
         return WhatIf(title, calls, likely, most)
+
+
+def _sizes(shapes: list[Any]) -> list[list[int]]:
+    return [one if isinstance(one, list) and all(isinstance(size, int) for size in one) else [] for one in shapes]
 
 
 def processes_of(activity: Activity) -> list[int]:
