@@ -21,7 +21,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.advice.advise import KernelAdvice, LeverAdvice, advise
 from ncu_tools.advice.intervals import KINDS, calibration
-from ncu_tools.advice.situation.model import saving
+from ncu_tools.advice.situation.model import SavedShare, saving
 from ncu_tools.cli.reading.advise import OF_INSTRUCTIONS
 from ncu_tools.kernels.source.load_instructions import load_instructions
 from ncu_tools.runs.loading import load
@@ -73,6 +73,11 @@ class Judged:
         """True if the real saving lies in the interval."""
         real = max(0.0, self.real)
         return self.lever is not None and self.lever.saves.low - ROUNDING <= real <= self.lever.saves.high + ROUNDING
+
+    @cached_property
+    def model(self) -> SavedShare:
+        """What the model alone says that the lever saves, before its interval is widened."""
+        return saving(self.kernel.kernel, self.lever.pulled.effect) if self.lever else SavedShare(0.0, 0.0, 0.0)
 
     @property
     def known(self) -> str:
@@ -285,7 +290,7 @@ def _narrowest(rows: Sequence[Judged]) -> tuple[float, float, float]:
 def _interval(one: Judged, spread: float, below: float, above: float) -> tuple[float, float]:
     if one.lever is None:
         return 0.0, 0.0
-    model = saving(one.kernel.kernel, one.lever.pulled.effect)
+    model = one.model
     middle = max(0.0, model.middle)
     if one.lever.pulled.nothing:
         return 0.0, middle + calibration()[one.known]["nothing"][1]

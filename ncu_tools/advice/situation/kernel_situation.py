@@ -184,8 +184,11 @@ class Situation:
         """The passes over L1 for a request, where shared memory adds none; two requests are one pass."""
         passes, requests = self.kernel.busy.get("l1", NAN), self.get("requests_busy")
         wavefronts, shared = self.get("wavefronts_busy"), self.get("shared_busy")
-        if wavefronts > 0 and requests > 0 and not shared > 0.3 * wavefronts and not self.uses_shared_memory:
-            ratio = wavefronts / (requests / 2)
+        ratio = self.passes_per_request
+        if self.uses_shared_memory and math.isnan(shared):  # its accesses are passes too: only very many tell
+            if ratio > constants()["coalesce"]["many_passes"]:
+                return ratio, ("wavefronts_busy", "requests_busy")
+        elif ratio > 0 and not shared > 0.3 * wavefronts:
             is_spread = ratio > constants()["coalesce"]["passes_per_request"]
             return (ratio if is_spread else 1.0), ("wavefronts_busy", "requests_busy")
         sm = self.kernel.busy.get("sm", NAN)
@@ -194,6 +197,12 @@ class Situation:
             if ratio > 2 * constants()["coalesce"]["passes_per_request"]:
                 return ratio, ("l1", "sm")
         return NAN, ()
+
+    @cached_property
+    def passes_per_request(self) -> float:
+        """Passes over L1 and shared memory for a request of a warp, of which two are a cycle; NaN if unknown."""
+        wavefronts, requests = self.get("wavefronts_busy"), self.get("requests_busy")
+        return wavefronts / (requests / 2) if wavefronts > 0 and requests > 0 else NAN
 
     @cached_property
     def access_width(self) -> tuple[float, bool]:
@@ -238,7 +247,10 @@ class Situation:
         accesses = self.get("shared_loads", 0.0) + self.get("shared_stores", 0.0)
         if conflicts > 0 and accesses > 0:
             return conflicts / (conflicts + accesses), ("conflicts", "shared_loads", "shared_stores")
-        return self.get("conflicts by rule"), ()
+        by_rule, passes = self.get("conflicts by rule"), self.passes_per_request
+        if math.isnan(by_rule) and self.uses_shared_memory and passes > constants()["coalesce"]["many_passes"]:
+            return 1 - 2 / passes, ("wavefronts_busy", "requests_busy")
+        return by_rule, ()
 
     @cached_property
     def dram_excess(self) -> float:

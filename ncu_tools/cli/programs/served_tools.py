@@ -176,7 +176,18 @@ def _inside(commands: Commands) -> Sequence[Callable[..., Any]]:
         options += [] if view is None else ["--view", view]
         return await commands.answer(cursor, "source", commands.path(run), options=options)
 
-    return kernel, source
+    async def advise(
+        run: str, kernel_id: str | None = None, against: str | None = None, top: int = 20, cursor: int = 0
+    ) -> dict[str, Any]:
+        """What can be done about kernels: levers by the time they save, as intervals, with evidence and remedy.
+
+        With `against`, a later run: which lever was pulled, what it brought beside what was said, and what is next.
+        """
+        options = ["--top", str(top), *([] if kernel_id is None else ["--id", kernel_id])]
+        options += [] if against is None else ["--against", commands.path(against)]
+        return await commands.answer(cursor, "advise", commands.path(run), options=options)
+
+    return kernel, source, advise
 
 
 def _between(commands: Commands) -> Sequence[Callable[..., Any]]:

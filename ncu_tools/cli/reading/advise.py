@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,9 @@ def command(
       ncu-bench advise before.ncu-rep --against after.ncu-rep --log history.md
     """
     from ncu_launch.errors import WrongUsage
+    from ncu_launch.notes import Note, NoteKind
 
+    from ncu_tools.advice.next_metrics import in_a_sentence, next_metrics
     from ncu_tools.advice.nvidia_levers import answered_rules
     from ncu_tools.cli.tables.advice.nvidia_text import rows_of_rules
 
@@ -126,9 +129,12 @@ def command(
     shown = rows_shown(top, output_format, LEVERS_SHOWN)
     head = _head(run, loaded, only)
     notes = [*advice.notes, *loaded.notes]
-    answered = answered_rules(loaded.table, advice)
+    answered, lacking = answered_rules(loaded.table, advice), next_metrics(advice)
+    notes = [*(Note(one, NoteKind.NOT_KNOWN, "advice") for one in in_a_sentence(lacking)), *notes]
     if output_format in MACHINE_FORMATS:
-        extra = _extra(advice) | {"nvidia_rules": rows_of_rules(answered)}
+        extra = (
+            _extra(advice) | {"nvidia_rules": rows_of_rules(answered)} | {"collect": [asdict(one) for one in lacking]}
+        )
         show(Table("advise", COLUMNS, rows[:shown], notes, extra), output_format, head=head)
         return
     worth = [row for row in rows if row["lever"] is not None and row["is_worth_it"]]
@@ -136,7 +142,7 @@ def command(
     if output_format == "markdown":
         show(Table("advise", SHOWN, worth[:shown], notes), output_format, head=head)
         return
-    _show_text(worth[:shown], [row for row in rows if row["reason"]], advice, answered, head)
+    _show_text(worth[:shown], [row for row in rows if row["lever"] is None], advice, answered, head)
     echo_notes(notes)
 
 

@@ -119,15 +119,18 @@ def _of_kernel(
     machine: Machine | None,
     reading: Callable[[Source], None],
 ) -> Digest:
+    from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view, levers_in_words
     from ncu_tools.kernels.view.kernel_view import kernel_view
-    from ncu_tools.kernels.view.places import hottest_places
+    from ncu_tools.kernels.view.places import hottest_places, instructions_of
     from ncu_tools.report.digest.kernel_digest import kernel_digest
     from ncu_tools.runs.loading import load
 
     loaded = load(run, reading=reading)
     view = kernel_view(loaded.table, _wanted(loaded, patterns, identity), None, machine, alike=True)
-    view.places = hottest_places(run, view, None, loaded.table.column_names, reading)
-    return kernel_digest(view, run, budget, loaded.notes)
+    instructions = instructions_of(run, loaded.table.column_names, reading)
+    view.places = hottest_places(instructions, view, None)
+    levers = levers_in_words(advice_on_view(view, loaded.table, instructions))
+    return kernel_digest(view, run, budget, loaded.notes, levers)
 
 
 def _of_change(

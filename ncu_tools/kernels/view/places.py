@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
 from ncu_tools.kernels.source.hot_places import LINES, SASS, HotPlace, hottest
@@ -19,18 +20,21 @@ if TYPE_CHECKING:
 PLACES_SHOWN = 3
 
 
-def hottest_places(
-    path: str, view: KernelView, launch: int | None, columns: Iterable[str], reading: Callable[[Source], None]
-) -> list[HotPlace]:
-    """The places with the most samples of the kernel of a run; [] where the run has no counts of single instructions.
-
-    `columns` are those of its launches. Without samples there is no order, so none is given.
-    """
+def instructions_of(path: str, columns: Iterable[str], reading: Callable[[Source], None]) -> pa.Table | None:
+    """The instructions of a run whose launches have these columns; None where it has no counts of single ones."""
     inside = inside_of(path, [name for name in columns if name in PER_INSTRUCTION], reading)
-    if inside.instructions is None:
+    return inside.instructions.table if inside.instructions is not None else None
+
+
+def hottest_places(instructions: pa.Table | None, view: KernelView, launch: int | None) -> list[HotPlace]:
+    """The places with the most samples of a kernel, of the instructions of its run; [] where there are none of it.
+
+    Without samples there is no order, so none is given.
+    """
+    if instructions is None:
         return []
     try:
-        code = kernel_code(inside.instructions.table, (re.compile(f"^{re.escape(view.kernel_name)}$"),), launch)
+        code = kernel_code(instructions, (re.compile(f"^{re.escape(view.kernel_name)}$"),), launch)
     except NcuBenchError:
         return []  # the instructions are of other kernels
     if not code.total("samples"):

@@ -19,9 +19,16 @@ WEIGHTS = {"limits": 85.0, "occupancy": 78.0, "scheduler": 80.0, "memory": 72.0,
 """Part of the kernel -> how important its numbers are."""
 
 
-def kernel_digest(view: KernelView, run: str, budget: int, notes: Sequence[str] = ()) -> Digest:
-    """What a reader must know of one kernel of the run at path `run` first, in at most `budget` tokens."""
-    statements = [*_kernel(view), *_parts(view), *noted(notes), *_missing(view), *_next(view, run)]
+def kernel_digest(
+    view: KernelView, run: str, budget: int, notes: Sequence[str] = (), levers: Sequence[str] = ()
+) -> Digest:
+    """What a reader must know of one kernel of the run at path `run` first, in at most `budget` tokens.
+
+    `levers` are sentences on what can be done about its time.
+    """
+    key = kernel_id(view.kernel_name)
+    advice = [Statement("kernel", one, 97.0, about=key, kernel_id=key, kind="cause") for one in levers]
+    statements = [*_kernel(view), *advice, *_parts(view), *noted(notes), *_missing(view), *_next(view, run)]
     return fitted(f"Digest of {quoted(readable_name(view.kernel_name))} in {printable(run)}", statements, budget)
 
 

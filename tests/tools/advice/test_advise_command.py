@@ -138,3 +138,26 @@ def test_nvidias_rules_with_an_estimate_stand_beside_ours_and_none_is_answered_b
     assert all(rule["estimated_speedup"] >= 10 for rule in rules)
     assert "silent" not in {rule["ours"] for rule in rules}
     assert "NVIDIA's rules that estimate" in called(CONFLICTS, here=tmp_path).out
+
+
+def test_the_smallest_next_set_of_metrics_is_named_with_its_passes_where_levers_are_undecided(tmp_path: Path) -> None:
+    lacking = answer(str(SAMPLES / "d10-details-all.csv"), here=tmp_path)["collect"]
+    assert lacking
+    assert {"group", "levers", "passes"} == lacking[0].keys()
+    gains = [len(one["levers"]) / one["passes"] for one in lacking]
+    assert gains == sorted(gains, reverse=True)
+    assert answer(CONFLICTS, here=tmp_path)["collect"] == []
+
+
+def test_kernel_says_the_levers_before_the_causes(tmp_path: Path) -> None:
+    found = called_here("kernel", CONFLICTS, cwd=tmp_path)
+    assert found.code == 0, found.err
+    assert found.out.index("levers: avoid bank conflicts saves") < found.out.index("bank conflicts: 94 %")
+    rows = json.loads(called_here("kernel", CONFLICTS, "--format", "json", cwd=tmp_path).out)["levers"]
+    assert rows[0]["lever"] == "pad-shared-memory"
+
+
+def test_the_digest_of_a_kernel_has_its_levers(tmp_path: Path) -> None:
+    found = called_here("report", CONFLICTS, "--format", "digest", "--kernel", "conflicts", cwd=tmp_path)
+    assert found.code == 0, found.err
+    assert "levers: avoid bank conflicts saves" in found.out

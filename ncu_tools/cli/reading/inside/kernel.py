@@ -29,6 +29,7 @@ from ncu_tools.report.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ncu_tools.advice.advise import KernelAdvice
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
     from ncu_tools.kernels.view.next_step import NextStep
@@ -96,12 +97,13 @@ def command(
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
+    from ncu_tools.cli.tables.advice.levers_of_kernel import advice_on_view
     from ncu_tools.cli.tables.part_text import WIDTH
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
     from ncu_tools.kernels.view.kernel_view import kernel_view
     from ncu_tools.kernels.view.next_step import next_step
     from ncu_tools.kernels.view.part_rows import notes_of
-    from ncu_tools.kernels.view.places import hottest_places
+    from ncu_tools.kernels.view.places import hottest_places, instructions_of
     from ncu_tools.report.head import head_of
     from ncu_tools.runs.loading import load_only, points_summed
     from ncu_tools.runs.selection import ids_apart, pattern_of, pattern_of_ids
@@ -126,20 +128,27 @@ def command(
             _explain(view, explain, loaded.notes, output_format)
             return
         view.conditions, view.of_selection = _conditions(run, loaded.table), only is not None
+        inside = None
         if only is None:  # samples of all launches say nothing of some
-            view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
+            inside = instructions_of(run, loaded.table.column_names, reading)
+            view.places = hottest_places(inside, view, launch)
+        levers = advice_on_view(view, loaded.table, inside, launch)
     parts = chosen or PART_NAMES
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view, parts), *loaded.notes]
     head = head_of([run], loaded.table, loaded.notes, only=only.title if only is not None else "")
     if output_format in MACHINE_FORMATS:
         rows = [row for row in _values(view) if row["part"] in parts]
-        show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step)), output_format, head=head)
+        show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step, levers)), output_format, head=head)
     elif output_format == "markdown":
-        show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format, head=head)
+        show(
+            Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step), levers)), notes),
+            output_format,
+            head=head,
+        )
     else:
         echo_head(head, output_format, widest=WIDTH)
-        _show_text(view, parts, _step_rows(step), notes)
+        _show_text(view, parts, _step_rows(step), levers, notes)
 
 
 def _conditions(run: str, launches: pa.Table) -> dict[str, str]:
@@ -188,15 +197,18 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 # --------------------------------------------------------------------------------------------------- for people
 
 
-def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: list[str]) -> None:
+def _show_text(
+    view: KernelView, parts: Sequence[str], steps: list[Row], levers: KernelAdvice | None, notes: list[str]
+) -> None:
     """The seven parts below each other, in the width of the terminal, at most that of a page."""
+    from ncu_tools.cli.tables.advice.levers_of_kernel import levers_in_words
     from ncu_tools.cli.tables.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
     width = min(terminal_width() or WIDTH, WIDTH)
     name, *others = notes
     lines = paragraph(name.removesuffix(f" on {view.device}"), width)
-    for sentence in verdict_of(view) if set(parts) > {"verdict"} else ():
+    for sentence in [*levers_in_words(levers), *verdict_of(view)] if set(parts) > {"verdict"} else ():
         lines += paragraph(sentence, width)
     for part in (part for part in PARTS if part in parts):
         rows = rows_of_part(view, part)
@@ -221,11 +233,13 @@ def _step_rows(step: NextStep | None) -> list[Row]:
     return [{"title": one, "value": "then" if place else "next"} for place, one in enumerate(commands)]
 
 
-def _rows(view: KernelView, parts: Sequence[str], steps: list[Row]) -> Iterator[Row]:
+def _rows(view: KernelView, parts: Sequence[str], steps: list[Row], levers: KernelAdvice | None) -> Iterator[Row]:
     """The rows of all parts as a table; the name of a part stands in its first row."""
+    from ncu_tools.cli.tables.advice.levers_of_kernel import levers_in_words
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 
-    for place, sentence in enumerate(verdict_of(view) if set(parts) > {"verdict"} else ()):
+    first = [*levers_in_words(levers), *verdict_of(view)] if set(parts) > {"verdict"} else []
+    for place, sentence in enumerate(first):
         yield {"part": None if place else "first", "title": sentence}
     for part, title in ((part, title) for part, title in PARTS.items() if part in parts):
         for place, row in enumerate(rows_of_part(view, part) + (steps if part == "verdict" else [])):
@@ -249,7 +263,8 @@ def _values(view: KernelView) -> Iterator[Row]:
         yield {"part": "pipes", "key": f"mix_{kind}", "title": kind, "value": count, "unit": "inst", "share": share}
 
 
-def _extra(view: KernelView, step: NextStep | None) -> Row:
+def _extra(view: KernelView, step: NextStep | None, levers: KernelAdvice | None) -> Row:
+    from ncu_tools.cli.tables.advice.levers_of_kernel import rows_of_levers
     from ncu_tools.kernels.names.kernel_ids import kernel_id
 
     return {
@@ -267,4 +282,5 @@ def _extra(view: KernelView, step: NextStep | None) -> Row:
         "next": asdict(step) if step else None,
         "rules": [asdict(rule) for rule in view.rules],
         "missing": view.missing,
+        "levers": rows_of_levers(levers),
     }

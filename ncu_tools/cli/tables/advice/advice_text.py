@@ -34,7 +34,7 @@ def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequenc
         yield from ["", "No lever counts on:"]
         for row in silent:
             share = f" ({percent(row['time_share'])} of the time)" if row["time_share"] is not None else ""
-            yield from hanging(f"  {names[row['kernel']]}{share}:", f"{row['reason']}; {row['says']}", width)
+            yield from hanging(f"  {names[row['kernel']]}{share}:", row["says"], width)
 
 
 def _names(rows: Sequence[Row]) -> dict[str, str]:

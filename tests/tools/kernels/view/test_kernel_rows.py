@@ -79,9 +79,11 @@ def test_the_verdict_is_the_first_cause_and_what_bounds_the_kernel_or_that_none_
     assert failed.startswith("all of its launches failed")
 
 
-def test_the_view_of_a_kernel_starts_with_its_verdict() -> None:
+def test_the_view_of_a_kernel_starts_with_its_levers_and_its_verdict() -> None:
     report = str(SAMPLES / "h100" / "conflicts-text.txt")
     lines = below_head(ran("kernel", report).stdout).splitlines()
+    assert lines[1].startswith("levers: avoid bank conflicts saves ")
+    lines = lines[next(place for place, line in enumerate(lines) if line.startswith("bank conflicts")) - 1 :]
     assert lines[1].startswith("bank conflicts: 94 % of the shared-memory wavefronts are added by them: about")
     markdown = below_head(ran("kernel", report, "--format", "markdown").stdout).splitlines()
     assert markdown[2].startswith("| first | bank conflicts: 94 %")
