@@ -28,7 +28,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys import database as nsys_database
 from ncu_parsers.timelines.nsys.database import MISSING, opened
 
-from ncu_tools.cli.reading.hotspots import command
+from ncu_tools.cli import cli
 from tests.support.nightly import one_in
 from tests.support.timelines import (
     CALLS,
@@ -257,13 +257,13 @@ class TestGpuWorkAlone:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         with monkeypatch.context() as patch:
             patch.setattr(NvtxRanges, "around", None)
-            shown = runner.invoke(command, [str(path), "--format", "csv"])
+            shown = runner.invoke(cli, ["hotspots", str(path), "--format", "csv"])
         assert shown.exit_code == 0, shown.output
         assert "gemm" in shown.output
-        by_range = runner.invoke(command, [str(path), "--group", "operator", "--format", "csv"])
+        by_range = runner.invoke(cli, ["hotspots", str(path), "--group", "operator", "--format", "csv"])
         assert "aten::mm" in by_range.output
         assert len(list((tmp_path / "cache").rglob("*.parquet"))) == 2
-        again = runner.invoke(command, [str(path), "--format", "csv"])
+        again = runner.invoke(cli, ["hotspots", str(path), "--format", "csv"])
         assert [line.split(",")[:4] for line in again.stdout.splitlines()] == [
             line.split(",")[:4] for line in shown.stdout.splitlines()
         ]
@@ -273,7 +273,7 @@ class TestGpuWorkAlone:
     ) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         path = self.timeline(tmp_path, name="mystery")
-        shown = CliRunner().invoke(command, [str(path), "--by", "category", "--format", "csv"])
+        shown = CliRunner().invoke(cli, ["hotspots", str(path), "--by", "category", "--format", "csv"])
         assert [line.split(",")[0] for line in shown.stdout.splitlines()[1:]] == ["GEMM"]
 
 
