@@ -176,6 +176,8 @@ def _strength(sign: Sign, before: float, after: float) -> float:
     if math.isnan(before) or math.isnan(after):
         return 0.0
     ratio = max(after, LEAST) / max(before, LEAST)
+    if not 0 < ratio < math.inf:
+        return 0.0
     return (1 if sign.rises else -1) * math.log(ratio) / math.log(sign.factor)
 
 

@@ -75,7 +75,7 @@ def divergence(one: Situation) -> Pulled | None:
     if math.isnan(lanes):
         return None
     evidence = one.told("threads of a warp that take part", lanes, "thread", "lanes")
-    missing = 1 - lanes / min(WARP, one.get("warp_threads", WARP))
+    missing = 1 - lanes / min(WARP, one.get("warp_threads", WARP) or WARP)
     if missing < told["least"]:
         return nothing("nearly all threads take part", evidence)
     left = keeps(missing, told["strength"])

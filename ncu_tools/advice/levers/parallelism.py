@@ -46,7 +46,7 @@ def block_size(one: Situation) -> Pulled | None:
     """Blocks too small or too large for what the kernel does."""
     told = constants()["blocks"]
     threads = one.threads
-    if math.isnan(threads):
+    if not threads > 0:
         return _nothing_is_busy(one)
     evidence = one.told("threads of a block", threads, "thread", "threads")
     if threads < WARP and one.bound < 0.5:
@@ -118,7 +118,7 @@ def occupancy(one: Situation) -> Pulled | None:
     """Fewer warps on an SM than it holds, by registers, shared memory or the block."""
     told = constants()["occupancy"]
     most, registers = one.get("theoretical"), one.get("registers")
-    if math.isnan(most):
+    if not most > 0:
         return None
     evidence = [
         one.told("warps that fit on an SM, of its slots", most, "fraction", "theoretical"),

@@ -83,7 +83,7 @@ def pad_shared_memory(one: Situation) -> Pulled | None:
     if one.blocks_per_sm < 1 and one.get("conflicts") >= 0:
         excess, cycles = one.get("conflicts"), one.get("cycles")
         cycles = one.kernel.time_ns * 1e-9 * one.get("sm_clock_hz", told["clock_hz"]) if math.isnan(cycles) else cycles
-        busy = share(excess / max(1.0, one.get("blocks")) / cycles)
+        busy = share(excess / max(1.0, one.get("blocks")) / max(cycles, 1.0))
         return Pulled(Effect(time=keeps(busy, told["few_blocks"])), [evidence])
     of_l1 = one.get("shared_busy") / one.busy("l1") if one.busy("l1") > 0 else math.nan
     of_l1 = told["unknown_of_l1"] if math.isnan(of_l1) else min(1.0, of_l1)

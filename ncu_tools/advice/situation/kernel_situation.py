@@ -267,7 +267,8 @@ class Situation:
         """FP32 multiplications with addition, of all instructions; NaN if unknown."""
         if self.code is not None:
             return self.code.of(r"FFMA")
-        return self.get("ffma") / (self.get("instructions") * WARP)
+        whole = self.get("instructions") * WARP
+        return self.get("ffma") / whole if whole > 0 else NAN
 
     @cached_property
     def loads_per_fma(self) -> float:

@@ -62,10 +62,16 @@ class MeasuredKernel:
 
 def measured_kernels(launches: pa.Table) -> list[MeasuredKernel]:
     """Every kernel of the launches, the one with most time first. Launches that failed or have no time are left out."""
-    ran = (tables.or_zero(tables.floats(launches, "failed")) == 0) & (tables.floats(launches, "duration_ns") > 0)
+    times = tables.floats(launches, "duration_ns")
+    ran = (tables.or_zero(tables.floats(launches, "failed")) == 0) & (times > 0) & (times < math.inf)
     launches = launches if ran.all() else arrays.kept(launches, ran)
     if not len(launches):
         return []
+    with np.errstate(all="ignore"):  # of damaged reports, whose numbers are left out below
+        return _measured(launches)
+
+
+def _measured(launches: pa.Table) -> list[MeasuredKernel]:
     means = KernelMeans(launches, grouped(launches))
     kernels = _described(launches, means)
     _fill(means, kernels)
@@ -103,8 +109,8 @@ def _fill(means: KernelMeans, kernels: Sequence[MeasuredKernel]) -> None:
 
 
 def _known(found: Mapping[str, Floats], place: int) -> dict[str, float]:
-    """The values of one kernel that are known."""
-    return {name: float(values[place]) for name, values in found.items() if not math.isnan(values[place])}
+    """The values of one kernel that are known, and can be: none is below 0, as damaged reports have it."""
+    return {name: float(values[place]) for name, values in found.items() if 0 <= values[place] < math.inf}
 
 
 # ------------------------------------------------------------------------------------------------------- quantities
