@@ -15,6 +15,8 @@ from functools import partial
 import numpy as np
 from ncu_launch.files.atomic_files import write_bytes_atomically
 
+from benchmarks.measured_fp32 import fp32_products
+from benchmarks.measured_models import model_times
 from benchmarks.measured_times import FILES, attention_times, gemm_times
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.model.expected_time.hardware import family_of
@@ -37,6 +39,7 @@ from ncu_tools.model.expected_time.learnt_times import (
     Learnt,
     LearntEntry,
     Spread,
+    shipped,
     written,
 )
 from ncu_tools.model.expected_time.physics import Floats
@@ -52,7 +55,11 @@ Derived from data Copyright (c) NVIDIA CORPORATION & AFFILIATES, licensed under 
 fits; see NOTICE in this folder."""
 READERS: dict[str, Callable[[], list[MeasuredTimes]]] = {
     "gemm": gemm_times, **{kind: partial(attention_times, kind) for kind in FILES},
+    "model": model_times,
 }  # fmt: skip
+FP32 = "gemm_fp32"
+OF_FP32 = "FP32 products, learnt from the few of KernelBench (ScalingIntelligence, MIT License). Written by\n"
+OF_FP32 += "benchmarks/fit_expected.py: do not edit."
 WIDER = 1.15
 """How much wider the interval of a GPU without times is than that of GPUs left out: few families were learnt from."""
 
@@ -101,7 +108,7 @@ def left_out(learnt: Learnt, one: MeasuredTimes) -> dict[str, Floats]:
             use = rest.basis(one.kind, machine, *type_and_rest(one.dtype))
             if use.kind == basis:
                 found[basis] = expected_us(kind, use.logs, use.corrections, one.measured)
-    if one.dtype not in ("bf16", "bf16, large groups"):
+    if not one.dtype.startswith("bf16") and one.kind != "model":
         use = learnt.basis(one.kind, machine, "bf16")
         found[PHYSICS] = expected_us(kind, use.logs, None, one.measured)
     return found
@@ -115,7 +122,10 @@ def type_and_rest(name: str) -> tuple[str, str]:
 
 def main() -> None:
     """Fit the kinds named, or all."""
-    for name in sys.argv[1:] or READERS:
+    for name in sys.argv[1:] or (*READERS, FP32):
+        if name == FP32:
+            write_bytes_atomically(SHIPPED / f"{FP32}.toml", written(fp32_products(shipped()), OF_FP32).encode())
+            continue
         text = written(fitted_kind(name), COMMENT).encode()
         if name in FILES:
             write_bytes_atomically(SHIPPED / f"{name}.toml.gz", gzip.compress(text, mtime=0))

@@ -35,13 +35,18 @@ COLUMNS = columns(
     "target batch_size~0 input_size~9 sequence_length~9 dtype weights_type cache_type phase~0 prompt_length~0 "
     "context_length~0 new_tokens head~8 parameters flops~0 flops_operators integer_operations bytes_model "
     "weights_read_bytes~1 cache_read_bytes~1 cache_written_bytes activation_bytes bytes_per_token~0 "
-    "bytes_operators arithmetic_intensity integer_intensity whole_bytes machine~0 time_model_ns~0 bound "
-    "time_operators_ns least_token_ns~0 estimate.tokens_per_s~1 sequence_tokens_per_s compute_bound_batch~1 "
+    "bytes_operators arithmetic_intensity integer_intensity whole_bytes machine~0 time_model_ns~0 "
+    "expected_ns~0 low_ns~2 high_ns~2 compiled_ns~1 bound time_operators_ns least_token_ns~0 "
+    "estimate.tokens_per_s~1 sequence_tokens_per_s compute_bound_batch~1 "
     "cache_outweighs_context~1 cached_bytes_per_token weights_resident_bytes cache_resident_bytes "
     "unknown_operators failed"
 )
 HEAD = {True: "yes", False: "no", None: None}
 NOT_RUN = "nothing was run: times are what the roofline allows at best for the bytes that are counted"
+EXPECTED = (
+    "expected is an estimate of a run, eager and compiled, by physics and measured times of other models (basis: of "
+    "which GPUs); from - to holds 80 % of times like it, and backward passes were not measured (docs/estimate.md)"
+)
 CONVENTIONS = (
     "FLOPs are those of products, convolutions and attention as PyTorch counts them, FLOPs (operators) all that "
     "operators compute, element-wise work too; bytes (model) are inputs + parameters + outputs of layers with "
@@ -75,7 +80,8 @@ IN_TF32 = (
 )
 NEVER = "decode of {0} stays memory bound at every batch: each sequence brings a cache of its own"
 MACHINE_READABLE = columns(
-    "flops_arithmetic uncounted_operators flops_operators_lower_bound conv_dtype least_memory_bytes exceeds_memory"
+    "flops_arithmetic uncounted_operators flops_operators_lower_bound conv_dtype least_memory_bytes exceeds_memory "
+    "basis"
 )
 
 
@@ -199,7 +205,8 @@ def command(
                 workload, operators_of(expectation), expectation.summary, machines, unit,
                 Types(stored.weights, stored.kv_cache), allows_tf32=not dtypes and own_dtype(workload.target) is None,
             )  # fmt: skip
-    notes = [*_on_memory(rows, machines), *boards, NOT_RUN, *_notes(rows, with_machines=bool(machines))]
+    told = [EXPECTED] if any(row.expected_ns is not None for row in rows) else []
+    notes = [*_on_memory(rows, machines), *boards, NOT_RUN, *told, *_notes(rows, with_machines=bool(machines))]
     notes.append(MoreToSee(CONVENTIONS))
     cells = [_cells(row) if output_format in MACHINE_FORMATS else _for_people(row) for row in rows]
     show(Table("estimate", COLUMNS, cells, notes, more=MACHINE_READABLE), output_format)

@@ -31,6 +31,8 @@ from ncu_parsers.schema.operator_columns import CONTRACTION_FLOPS, INTEGER_OPERA
 
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import Machine, unit_of
+from ncu_tools.model.expected_time.expected_models import expected_model, is_learnt
+from ncu_tools.model.expected_time.model_work import ModelOperator
 from ncu_tools.model.language.language_estimate import (
     ITS_OWN,
     LanguageEstimate,
@@ -92,6 +94,11 @@ class Estimate:
     exceeds_memory: bool | None = None
     has_head: bool | None = None
     language: LanguageEstimate | None = None
+    expected_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    compiled_ns: float | None = None
+    basis: str | None = None
 
 
 def one_by_one(workload: Workload) -> list[Workload]:
@@ -154,6 +161,7 @@ class _Work:
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
         self.model_bytes = None if None in parts else float(sum(part for part in parts if part is not None))
         self.read: StepWork | None = None
+        self.operators = tables_of_operators(operators, here)
 
     @property
     def whole(self) -> tuple[str, float]:
@@ -166,6 +174,17 @@ class _Work:
     def total_flops(self) -> float | None:
         total = float(self.flops.sum())
         return None if np.isnan(total) else total
+
+
+def tables_of_operators(operators: pa.Table, here: np.ndarray[Any, Any]) -> list[ModelOperator]:
+    """The operators of a phase as the expected time of models takes them."""
+    names, shapes = tables.words(operators, "kernel_name"), tables.words(operators, "shapes")
+    flops = np.nan_to_num(tables.floats(operators, CONTRACTION_FLOPS))
+    moved = np.nan_to_num(tables.floats(operators, "dram_bytes"))
+    return [
+        ModelOperator(names[at] or "", shapes[at], float(flops[at]), float(moved[at]))
+        for at in np.flatnonzero(here).tolist()
+    ]
 
 
 @dataclass(frozen=True)
@@ -227,6 +246,9 @@ def _on(
         ", ".join(f"{name} ({calls} calls)" for name, calls in found.items())
         for found in (work.unknown, work.uncounted)
     )
+    expected = None
+    if machine is not None and time_operators is not None and is_learnt(phase):
+        expected = expected_model(work.operators, machine, workload.dtype, conv_dtype)
     facts, language = facts_in(summary), None
     if facts is not None and work.read is not None and phase is not None:
         language = language_estimate(facts, phase, types, machine, unit, time_model)
@@ -259,6 +281,7 @@ def _on(
         exceeds_memory=exceeds,
         has_head=facts.has_head if facts is not None else None,
         language=language,
+        **(expected.in_ns() if expected is not None else {}),
     )
 
 

@@ -17,20 +17,17 @@ from ncu_tools.model.expected_time.attention_time import (
 from ncu_tools.model.expected_time.corrections import Axes
 from ncu_tools.model.expected_time.gemm_time import GEMM, least_bytes
 from ncu_tools.model.expected_time.hardware import Hardware
+from ncu_tools.model.expected_time.model_time import MODEL
 from ncu_tools.model.expected_time.physics import Floats, Physics, Work
 
 
 class OperatorKind(NamedTuple):
-    """A kind of operators. `coordinates` and `least` (FLOPs, bytes) take the columns of operators.
-
-    GPUs of one family share corrections where these are `by_family`: their libraries choose alike.
-    """
+    """A kind of operators. `coordinates` and `least` (FLOPs, bytes) take the columns of operators."""
 
     physics: Physics
     axes: Axes
     coordinates: Callable[[Work], dict[str, Floats]]
     least: Callable[[Work], tuple[Floats, Floats]]
-    by_family: bool = False
 
     def at_best(self, hardware: Hardware, work: Work) -> Floats:
         """The least microseconds of each operator: the greater of FLOPs / peak and bytes / bandwidth."""
@@ -59,7 +56,6 @@ _GENERATION_AXES: Axes = {
 KINDS = {
     "gemm": OperatorKind(GEMM, {"m": _ROWS, "n": _SIDE, "k": _SIDE}, _log_sizes, _of_gemm),
     "attention_context": OperatorKind(CONTEXT, _CONTEXT_AXES, context_coordinates, least_work),
-    "attention_generation": OperatorKind(
-        GENERATION, _GENERATION_AXES, generation_coordinates, least_work, by_family=True
-    ),
+    "attention_generation": OperatorKind(GENERATION, _GENERATION_AXES, generation_coordinates, least_work),
+    "model": OperatorKind(MODEL, {}, lambda work: {}, lambda work: (work["products"] * 0, work["products"] * 0)),
 }

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncu_tools.ceilings.machine_files import Machine, find_machine
+from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.model.expected_time.corrections import corrections_at, learnt
-from ncu_tools.model.expected_time.hardware import family_of
 from ncu_tools.model.expected_time.kinds import KINDS, OperatorKind
 from ncu_tools.model.expected_time.learnt_times import Learnt, LearntEntry, Spread
 from ncu_tools.model.expected_time.physics import Floats, TimedOperators, fitted, fitted_from_several
@@ -84,6 +83,8 @@ def refit_numbers(all_times: Sequence[MeasuredTimes], near: Sequence[Floats]) ->
 def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats]) -> list[Fit]:
     """Corrections of machines of one kind and type: what they share, and what each adds to it."""
     kind = KINDS[all_times[0].kind]
+    if not kind.axes:
+        return [Fit(logs, None) for logs in numbers]
     coordinates = [kind.coordinates(one.measured.work) for one in all_times]
     off = [
         np.log(one.measured.time_us / kind.physics.best(one.measured.hardware, one.measured.work, logs)[0])
@@ -92,15 +93,8 @@ def fit_corrections(all_times: Sequence[MeasuredTimes], numbers: Sequence[Floats
     together = {name: np.concatenate([each[name] for each in coordinates]) for name in coordinates[0]}
     shared = learnt(kind.axes, together, np.concatenate(off), RIDGE_SHARED)
     left = [error - corrections_at(kind.axes, at, shared) for at, error in zip(coordinates, off, strict=True)]
-    groups: dict[str, list[int]] = {}
-    for number, one in enumerate(all_times):
-        groups.setdefault(family_of(find_machine(one.machine)) if kind.by_family else one.machine, []).append(number)
-    own: dict[int, Floats] = {}
-    for members in groups.values():
-        at = {name: np.concatenate([coordinates[one][name] for one in members]) for name in coordinates[0]}
-        table = learnt(kind.axes, at, np.concatenate([left[one] for one in members]), RIDGE_OWN)
-        own |= dict.fromkeys(members, np.rint(100 * (shared + table)) / 100)
-    return [Fit(logs, own[number]) for number, logs in enumerate(numbers)]
+    own = [learnt(kind.axes, at, error, RIDGE_OWN) for at, error in zip(coordinates, left, strict=True)]
+    return [Fit(logs, np.rint(100 * (shared + table)) / 100) for logs, table in zip(numbers, own, strict=True)]
 
 
 def unseen(

@@ -9,7 +9,7 @@ writes. Those of attention ship compressed, as their grids have many corners: `z
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,9 @@ MEASURED, KIN, FAMILIES, PHYSICS = "measured", "siblings", "other families", "ph
 families, or of another type, whose corrections do not hold."""
 STEP = 100.0
 """Corrections are kept in steps of 1 / STEP of a logarithm, which is 1 per cent."""
+
+MOST_ALIKE = 2
+"""Entries of a type from which their deviation is known; of fewer, that of BF16 is taken."""
 
 Spread = tuple[tuple[float, float, float], ...]
 """(expected us from which it holds, 10 % and 90 % quantiles of the logarithm of measured / expected)."""
@@ -85,10 +88,10 @@ class Learnt:
 
         `also` is what else tells operators apart that are learnt alone, as the type of a cache (`key_of`).
         """
-        like = types()[dtype].like
+        like = types()[dtype].like or dtype
         own = [one for one in self.entries if (one.kind, one.dtype) == (kind, like + also)]
         if not own:
-            return self._of_another_type(kind, machine, dtype)
+            return self._of_another_type(kind, machine, dtype, also)
         for one in own:
             if one.machine == machine.id:
                 return Basis(MEASURED, MEASURED, one.logs, one.corrections, one.spread)
@@ -97,6 +100,8 @@ class Learnt:
     def deviations(self, kind: str, dtype: str) -> Floats:
         """How much the logarithm of each number differs among machines; 1 where fewer than two are known."""
         logs = [one.logs for one in self.entries if (one.kind, one.dtype) == (kind, dtype)]
+        if len(logs) < MOST_ALIKE:
+            logs = [one.logs for one in self.entries if (one.kind, one.dtype) == (kind, "bf16")]
         return np.std(logs, axis=0) if len(logs) > 1 else np.ones(len(KINDS[kind].physics.numbers))
 
     def _of_others(self, kind: str, machine: Machine, entries: Sequence[LearntEntry]) -> Basis:
@@ -114,16 +119,18 @@ class Learnt:
         tables = [np.mean(group, axis=0) for group in known if group]
         words = f"its siblings {who}" if kin else "GPUs of other families"
         corrections = np.mean(tables, axis=0) if tables else None
-        spread = self.unknown.get((kind, basis, entries[0].dtype)) or self.unknown.get((kind, FAMILIES, "bf16"), ())
+        spread = self.unknown.get((kind, basis, entries[0].dtype)) or self.unknown.get(
+            (kind, FAMILIES, "bf16"), entries[0].spread
+        )
         return Basis(basis, words, logs, corrections, spread)
 
-    def _of_another_type(self, kind: str, machine: Machine, dtype: str) -> Basis:
+    def _of_another_type(self, kind: str, machine: Machine, dtype: str, also: str) -> Basis:
         """Physics of 16 bits, which every GPU was measured in, without its corrections; else with the usual numbers."""
         words = f"physics alone, no times of {dtype} are known"
-        if not any((one.kind, one.dtype) == (kind, "bf16") for one in self.entries):
+        if not any((one.kind, one.dtype) == (kind, "bf16" + also) for one in self.entries):
             return Basis(PHYSICS, words, KINDS[kind].physics.start, None, ())
-        found = self.basis(kind, machine, "bf16")
-        return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), ()))
+        found = self.basis(kind, machine, "bf16", also)
+        return Basis(PHYSICS, words, found.logs, None, self.unknown.get((kind, PHYSICS, "bf16"), found.spread))
 
 
 class _Header(NamedTuple):
@@ -161,7 +168,7 @@ def read(text: str, name: str) -> Learnt:
                 f"{data.get('version', 'nothing')}.", "Write one with ncu-bench estimate --learn RUN -o FILE.toml.",
             )  # fmt: skip
         _check_grids(data.get("grids", {}))
-        entries = tuple(_entries(data.get("entry", [])))
+        entries = tuple(_entry(each) for each in data.get("entry", []))
         others = data.get("unknown", [])
         unknown = {(each["kind"], each["basis"], each["dtype"]): _spread(each["spread"]) for each in others}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -180,17 +187,6 @@ def _check_grids(grids: dict[str, Any]) -> None:
 
 def _knots(kind: str) -> dict[str, list[float]]:
     return {name: [round(float(knot), 3) for knot in knots] for name, knots in KINDS[kind].axes.items()}
-
-
-def _entries(rows: Sequence[dict[str, Any]]) -> Iterator[LearntEntry]:
-    """Entries in their order; one with `corrections_of` has those of that machine, which stands before it."""
-    known: dict[tuple[str, str, str], Floats | None] = {}
-    for row in rows:
-        entry = _entry(row)
-        if "corrections_of" in row:
-            entry = replace(entry, corrections=known[entry.kind, row["corrections_of"], entry.dtype])
-        known[entry.kind, entry.machine, entry.dtype] = entry.corrections
-        yield entry
 
 
 def _entry(data: dict[str, Any]) -> LearntEntry:
@@ -222,23 +218,18 @@ def written(learnt: Learnt, comment: str = "") -> str:
     for (kind, basis, dtype), spread in sorted(learnt.unknown.items()):
         lines += ["[[unknown]]", f"kind = {_quoted(kind)}", f"basis = {_quoted(basis)}", f"dtype = {_quoted(dtype)}"]
         lines += [_spread_line(spread), ""]
-    before: dict[tuple[str, str, bytes], str] = {}
     for one in learnt.entries:
-        key = (one.kind, one.dtype, b"" if one.corrections is None else one.corrections.tobytes())
-        lines += [*_entry_lines(one, before.get(key)), ""]
-        before.setdefault(key, one.machine)
+        lines += [*_entry_lines(one), ""]
     return "\n".join(lines)
 
 
-def _entry_lines(one: LearntEntry, same_as: str | None) -> list[str]:
+def _entry_lines(one: LearntEntry) -> list[str]:
     names = KINDS[one.kind].physics.numbers
     numbers = ", ".join(f"{name} = {float(np.exp(log)):.4g}" for name, log in zip(names, one.logs, strict=True))
     lines = ["[[entry]]", f"kind = {_quoted(one.kind)}", f"machine = {_quoted(one.machine)}"]
     lines += [f"dtype = {_quoted(one.dtype)}", f"points = {one.points}", f"numbers = {{ {numbers} }}"]
     lines.append(_spread_line(one.spread))
-    if one.corrections is not None and same_as is not None:
-        lines.append(f"corrections_of = {_quoted(same_as)}")
-    elif one.corrections is not None:
+    if one.corrections is not None:
         steps = np.rint(one.corrections * STEP).astype(int)
         rows = [" ".join(map(str, row)) for row in steps.reshape(len(next(iter(KINDS[one.kind].axes.values()))), -1)]
         lines += ['corrections = """', *rows, '"""']

@@ -40,13 +40,14 @@ class Physics(NamedTuple):
     """A kind of operators: its numbers by name, the choices of libraries (a row each), and the formula of time.
 
     `parts(hardware, work, numbers, choice)` gives microseconds of the whole, and of its parts by name; the columns of
-    `work` and of `choice` must go together by the rules of numpy.
+    `work` and of `choice` must go together by the rules of numpy. `held` is how strongly fits hold to where they begin.
     """
 
     kind: str
     numbers: dict[str, PhysicalNumber]
     choices: Floats
     parts: Callable[[Hardware, Work, Sequence[float], Sequence[Floats]], tuple[Floats, dict[str, Floats]]]
+    held: float = PRIOR
 
     @property
     def start(self) -> Floats:
@@ -99,17 +100,18 @@ def _loss(errors: Floats) -> float:
 
 def fitted(
     physics: Physics, measured: TimedOperators, start: Floats, prior: Floats | None = None,
-    weight: Floats | float = PRIOR, steps: int = 40,
+    weight: Floats | float | None = None, steps: int = 40,
 ) -> tuple[Floats, float]:  # fmt: skip
     """Logarithms of the numbers fitted to measured times from `start`, and the loss (Levenberg and Marquardt's steps).
 
-    `weight` holds each logarithm to that of `prior`, by default where fits begin: with few times, it decides.
+    `weight` (by default `held` of the physics) holds each logarithm to that of `prior`, by default where fits begin:
+    with few times, it decides.
     """
     hardware, work, times = measured
     least, most = physics.bounds()
     prior = physics.start if prior is None else prior
     target = np.log(times).astype(np.float64)
-    weights = np.broadcast_to(np.asarray(weight, np.float64), prior.shape)
+    weights = np.broadcast_to(np.asarray(physics.held if weight is None else weight, np.float64), prior.shape)
 
     def judged(logs: Floats) -> tuple[Floats, NDArray[np.intp], float]:
         found, choice = physics.best(hardware, work, logs)
