@@ -150,6 +150,8 @@ def command(
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
         raise
     compared.table.notes = [*_same_runs(runs), *compared.table.notes]
+    if output_format == "text" and only is None and dask is None and how == CompareOptions():
+        compared.sentences += _lever_pulled(runs)
     outcomes = {
         name: [evaluate(gate, subjects, clocks_anyway=how.anyway) for gate in limits]
         for name, subjects in compared.subjects.items()
@@ -172,6 +174,14 @@ def command(
         )
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _lever_pulled(runs: tuple[str, ...]) -> list[str]:
+    """The line on the lever that was pulled between two reports of ncu; [] for all other runs."""
+    from ncu_tools.cli.tables.advice.lever_of_change import lever_of_change
+
+    base, *new = runs
+    return lever_of_change(base, new[0]) if len(new) == 1 else []
 
 
 def _same_runs(runs: tuple[str, ...]) -> list[str]:

@@ -126,3 +126,17 @@ class TestHistory:
         with pytest.raises(NcuBenchError):
             append(path, [ENTRY])
         assert path.read_text("utf-8") == f"{first}\n"
+
+
+@pytest.mark.slow
+@needs_shared_reports
+def test_compare_has_a_line_on_the_lever_that_was_pulled(tmp_path: Path) -> None:
+    folder = HISTORIES / "armleth__cuda-mlp-inference"
+    reports = [str(folder / name) for name in ("b4d31e__report.ncu-rep.gz", "e4819d__report_v2.ncu-rep.gz")]
+    out = called_here("compare", *reports, cwd=tmp_path).out
+    assert "lever pulled on matrix_addition2D:" in out
+    assert "28.3 % longer" in out
+
+
+def test_compare_of_a_report_with_itself_names_no_lever(tmp_path: Path) -> None:
+    assert "lever pulled" not in called_here("compare", CONFLICTS, CONFLICTS, cwd=tmp_path).out

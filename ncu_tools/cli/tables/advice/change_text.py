@@ -59,7 +59,7 @@ def change_lines(changes: Sequence[KernelChangeAdvice], width: int) -> Iterator[
     """A paragraph for each kernel: what came, what was pulled and said, and what is next."""
     for one in changes:
         yield ""
-        yield from paragraph(f"{_title(one)}: {_times(one)} a launch, {brought(one)}", width)
+        yield from paragraph(f"{title_of(one)}: {_times(one)} a launch, {brought(one)}", width)
         for pulled in one.pulled:
             yield from hanging("  pulled", f"{pulled.lever}: {_values(pulled)}; {said(one, pulled)}", width)
         if not one.pulled:
@@ -69,7 +69,8 @@ def change_lines(changes: Sequence[KernelChangeAdvice], width: int) -> Iterator[
         yield from hanging("  next  ", next_of(one), width)
 
 
-def _title(one: KernelChangeAdvice) -> str:
+def title_of(one: KernelChangeAdvice) -> str:
+    """The short name of a kernel, or both where it has another now."""
     names = [printable(short_title(each.kernel.name)) for each in (one.old, one.new)]
     return names[0] if names[0] == names[1] else " -> ".join(names)
 
@@ -116,7 +117,7 @@ def logged(changes: Sequence[KernelChangeAdvice], base: str, new: str, time: str
             time,
             base,
             new,
-            _title(one),
+            title_of(one),
             ", ".join(each.lever for each in one.pulled) or "none seen",
             "; ".join(f"{each.lever} {said(one, each)}" for each in one.pulled) or "-",
             f"{_times(one)}, {brought(one)}",

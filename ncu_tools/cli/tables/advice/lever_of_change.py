@@ -1,0 +1,49 @@
+"""The line of `compare` on the kernel whose time changed most: the lever pulled, what it brought, what is next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import tables
+
+from ncu_tools.advice.advise import Advice, advise
+from ncu_tools.advice.pulled_levers import KernelChangeAdvice, paired
+from ncu_tools.cli.tables.advice.change_text import brought, next_of, said, title_of
+from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
+from ncu_tools.runs.loading import load
+
+MOST_LAUNCHES = 20_000
+"""Runs with more are compared without a line on levers, which looks at every launch once more."""
+WORTH_SAYING = 0.02
+"""Least change of a kernel's time."""
+
+
+def lever_of_change(base: str, new: str) -> list[str]:
+    """The line, by counters alone; [] where no lever is seen, or a run is no report of ncu."""
+    before, after = (_counted(name) for name in (base, new))
+    if before is None or after is None:
+        return []
+    changes = paired(before.kernels, after.kernels, (normalised_name, normalised_name))
+    seen = [one for one in changes if one.pulled and abs(one.brought) >= WORTH_SAYING]
+    most = max(seen, key=lambda one: abs(one.brought) * one.old.kernel.total_ns, default=None)
+    return [_line(most, base, new)] if most is not None else []
+
+
+def _counted(name: str) -> Advice | None:
+    """The advice on a run of ncu; None for all others, which have been read by then."""
+    if not Path(name).exists():
+        return None
+    try:
+        launches = load(name).table
+    except NcuBenchError:
+        return None
+    sources = {source or "" for source in tables.codes(launches, "source")[1]}
+    is_counted = any(source.startswith("ncu") for source in sources)
+    return advise(launches) if is_counted and len(launches) <= MOST_LAUNCHES else None
+
+
+def _line(one: KernelChangeAdvice, base: str, new: str) -> str:
+    pulled = "; ".join(f"{each.lever} ({said(one, each)})" for each in one.pulled[:1])
+    more = f"ncu-bench advise {base} --against {new}"
+    return f"lever pulled on {title_of(one)}: {pulled}; {brought(one)}. Next: {next_of(one)}. {more} says more."
