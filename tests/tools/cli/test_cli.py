@@ -282,10 +282,10 @@ class TestMachines:
         assert "3.958 PFLOP/s" in result.out
         assert "whitepaper" in result.out
 
-    def test_a_machine_without_a_source_for_its_sms_says_so_and_states_no_number(self, call: Any) -> None:
+    def test_a_machine_without_a_source_for_its_clock_says_so_and_states_no_number(self, call: Any) -> None:
         assert call("machines", "b300").err == (
-            "note: NVIDIA B300, chip GB110, compute capability 10.3\n"
-            "note: not known, for want of a source: number of SMs and clock\n"
+            "note: NVIDIA B300, chip GB110, compute capability 10.3, 148 SMs\n"
+            "note: not known, for want of a source: clock\n"
         )
 
     def test_check_passes_on_the_shipped_files(self, call: Any) -> None:
