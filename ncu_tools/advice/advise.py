@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -75,9 +75,9 @@ class LeverAdvice:
         return "counters and code" if self.pulled.uses_code else "counters"
 
     @property
-    def confidence(self) -> Confidence:
-        """How often such intervals held."""
-        return confidence(self.known)
+    def confidence(self) -> Confidence | None:
+        """How often such intervals held; None for a lever that no known history pulled."""
+        return confidence(self.known) if is_calibrated(self.lever) else None
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,12 @@ def _judged(situation: Situation, name: str, known: str) -> LeverAdvice | None:
     if pulled is None:
         return None
     model = saving(situation.kernel, pulled.effect)
-    saves = widened(model, known, brings_nothing=bool(pulled.nothing)) if _is_calibrated(name) else _held(model)
+    saves = widened(model, known, brings_nothing=bool(pulled.nothing)) if is_calibrated(name) else _held(model)
     return LeverAdvice(name, saves, pulled, known, next_limit(situation.kernel, pulled.effect))
 
 
-def _is_calibrated(name: str) -> bool:
+def is_calibrated(name: str) -> bool:
+    """True for a lever whose intervals follow from known histories; that of others is the model's own."""
     return bool(told_of_levers()[name].get("calibrated", True))
 
 
@@ -298,7 +299,7 @@ def _of_lever(lever: LeverAdvice, total_ns: float, run_ns: float) -> dict[str, A
         ],
         "remedy": told["remedy"],
         "basis": lever.basis,
-        "confidence": {"held": sure.held, "histories": sure.histories, "authors": sure.authors},
+        "confidence": asdict(sure) if sure is not None else None,
         "limits_next": resources()[lever.limits_next]["title"] if lever.limits_next else None,
         "is_apart": lever.is_apart,
         "nothing": lever.pulled.nothing or None,

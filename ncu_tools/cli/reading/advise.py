@@ -329,6 +329,7 @@ def _explain(name: str) -> None:
     """What a lever is. Raises `WrongUsage` for an unknown one."""
     from ncu_launch.errors import WrongUsage, near_names
 
+    from ncu_tools.advice.advise import is_calibrated
     from ncu_tools.advice.intervals import KINDS, confidence
     from ncu_tools.advice.levers.all_levers import LEVERS
     from ncu_tools.cli.tables.advice.advice_text import lever_lines
@@ -341,4 +342,5 @@ def _explain(name: str) -> None:
             f"Near: {', '.join(near)}" if near else "",
         )
     width = min(terminal_width() or WIDEST, WIDEST)
-    click.echo("\n".join(lever_lines(name, [(kind, confidence(kind)) for kind in KINDS], width)) + "\n")
+    sure = [(kind, confidence(kind)) for kind in KINDS] if is_calibrated(name) else []
+    click.echo("\n".join(lever_lines(name, sure, width)) + "\n")

@@ -93,6 +93,7 @@ def test_a_lever_is_explained_with_its_model_and_how_often_it_held(tmp_path: Pat
     assert "model" in out
     assert "source" in out
     assert "the real saving lay inside in" in out
+    assert "no known history pulled it" in called("--explain", "fuse", here=tmp_path).out
     assert called(CONFLICTS, "--explain", "pad-shared-memory", here=tmp_path).out.count("saves") == 1
 
 

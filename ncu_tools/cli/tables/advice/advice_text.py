@@ -90,6 +90,8 @@ def lever_lines(name: str, sure: Sequence[tuple[str, Confidence]], width: int) -
         yield ""
         yield from hanging(f"  {title}", text, width)
     yield ""
+    if not sure:
+        yield from hanging("  how right", "no known history pulled it alone: its interval is the model's own", width)
     for known, one in sure:
         held = (
             f"the real saving lay inside in {percent(one.held)} of {one.histories} changes by "
