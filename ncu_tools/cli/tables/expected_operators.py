@@ -22,7 +22,7 @@ ESTIMATE = (
     "nothing was run: at best is what the roofline allows, expected is an estimate by physics corrected by measured "
     "times, and from - to holds 80 % of measured times like it (docs/estimate.md)"
 )
-COLUMNS = columns("machine at_best_us expected_us low_us high_us bound basis failed")
+COLUMNS = columns("machine at_best_us expected_us low_us high_us bound basis~2 failed~1")
 MOST_REASONS = 3
 
 

@@ -70,9 +70,10 @@ def saves(row: Row) -> str:
 
 
 def number_of(evidence: Mapping[str, Any]) -> str:
-    """A number that a lever stands on, with its unit."""
+    """A number that a lever stands on, with its unit where its name does not hold it: "registers of a thread: 64"."""
     value, unit = evidence["value"], evidence["unit"]
-    shown = percent(value) if unit == "fraction" else f"{digits(value)} {unit}".rstrip()
+    named = "" if unit in evidence["quantity"] else unit
+    shown = percent(value) if unit == "fraction" else f"{digits(value)} {named}".rstrip()
     return f"{evidence['quantity']}: {shown}"
 
 
