@@ -456,5 +456,5 @@ CONTRAST = """node => {
 
 
 def test_every_optional_part_of_a_page_has_a_script_and_a_style() -> None:
-    assert set(OPTIONAL) == {"groups", "timeline", "pairs", "parts", "inside"}
+    assert set(OPTIONAL) == {"groups", "timeline", "pairs", "parts", "inside", "levers"}
     assert ROW_FIELDS[0] == "value"
