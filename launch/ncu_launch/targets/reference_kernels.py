@@ -1,6 +1,6 @@
 """Matrix products and convolutions with analytically known FLOPs, for checking counters.
 
-    gemm:M,N,K,dtype[,batch=B][,epilogue=bias|relu|gelu]          D = act(A @ B + bias)
+    gemm:M,N,K,dtype[,batch=B][,epilogue=bias|relu|gelu]          D = act(A @ B + bias); also gemm:MxNxK,dtype
     conv:N,C,H,W,K,R,S,dtype[,stride=T][,padding=P][,groups=G]    K filters of R x S over N images of C x H x W
 
 `gemms` and `convs` are suites of many kernels, each a module of its own. True FLOPs are those of the contraction in one
@@ -11,6 +11,7 @@ of both. torch is imported only when a target is built.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -169,9 +170,10 @@ def default_phases(target: str) -> tuple[str, ...]:
 
 
 def parsed(target: str) -> Work:
-    """Parse `gemm:...` or `conv:...`. Raises `WrongUsage` if the text is malformed."""
+    """Parse `gemm:...` or `conv:...`, whose sizes may be joined by x. Raises `WrongUsage` if the text is malformed."""
     kind, _, text = target.partition(":")
-    parts = [part.strip() for part in text.split(",")]
+    first, *others = (part.strip() for part in text.split(","))
+    parts = [*first.split("x"), *others]
     sizes = 3 if kind == "gemm" else 7
     options = dict(part.split("=", 1) for part in parts[sizes + 1 :] if "=" in part)
     if len(parts) <= sizes or len(options) != len(parts) - sizes - 1:
@@ -181,6 +183,12 @@ def parsed(target: str) -> Work:
     if dtype not in TYPES:
         raise _wrong(target, f"{dtype} is not one of the types {', '.join(TYPES)}.")
     return _gemm(target, numbers, dtype, options) if kind == "gemm" else _convolution(target, numbers, dtype, options)
+
+
+def with_type(target: str, dtype: str) -> str:
+    """`target` with this type behind its sizes where it is a product of which no type is named: gemm:64x64x64."""
+    sizes = re.fullmatch(r"gemm:\d+[x,]\d+[x,]\d+", target)
+    return f"{target},{dtype}" if sizes else target
 
 
 def _gemm(target: str, sizes: Sequence[int], dtype: str, options: dict[str, str]) -> Gemm:

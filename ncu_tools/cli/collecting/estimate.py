@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.targets.language.settings import NOT_QUANTISED, SCHEMES, causal_name, check
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import TYPES as KERNEL_TYPES
-from ncu_launch.targets.reference_kernels import default_phases, is_known_work, own_dtype
+from ncu_launch.targets.reference_kernels import default_phases, is_known_work, own_dtype, with_type
 from ncu_launch.workload.meta_device_process import expectations_of
 from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 
@@ -163,7 +163,9 @@ def command(
         return
     if not targets:
         raise WrongUsage("estimate needs a TARGET, or a table of operators.", advice="Try: ncu-bench estimate resnet18")
-    targets = separated(targets)
+    targets = tuple(
+        dict.fromkeys(with_type(one, dtype) for one in separated(targets) for dtype in dtypes or (DTYPES[0],))
+    )
     wrong = {target: misspelt(target) for target in targets}
     if (first := wrong[targets[0]]) is not None and all(wrong.values()):
         raise first

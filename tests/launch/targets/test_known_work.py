@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
-from ncu_launch.targets.reference_kernels import MIXED, build_known_work, default_phases, own_dtype, parsed
+from ncu_launch.targets.reference_kernels import MIXED, build_known_work, default_phases, own_dtype, parsed, with_type
 from ncu_launch.workload.meta_device_process import expectation_of
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.derived.table_builder import launches_table
@@ -40,6 +40,16 @@ def forward(target: str, **changes: Any) -> Workload:
 )  # fmt: skip
 def test_a_target_has_a_name_and_the_flops_of_its_sizes(target: str, name: str, flops: int) -> None:
     assert (parsed(target).name, parsed(target).flops) == (name, flops)
+
+
+def test_sizes_may_be_joined_by_x() -> None:
+    assert parsed("gemm:64x32x16,bf16,batch=2") == parsed("gemm:64,32,16,bf16,batch=2")
+
+
+def test_a_product_without_a_type_takes_the_one_that_was_asked_for() -> None:
+    assert with_type("gemm:64x32x16", "bf16") == "gemm:64x32x16,bf16"
+    assert with_type("gemm:64,32,16,fp16", "bf16") == "gemm:64,32,16,fp16"
+    assert with_type("resnet18", "bf16") == "resnet18"
 
 
 @pytest.mark.parametrize(
