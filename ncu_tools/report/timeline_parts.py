@@ -103,7 +103,7 @@ def _verdicts(found: Timeline) -> Iterator[Row]:
 def _gaps(found: Timeline) -> Iterator[Row]:
     """Every cause of gaps of each GPU with its time, and in how many gaps it takes most."""
     for gpu in found.gpus:
-        main = gpu.gaps.by_cause.argmax(axis=0) if len(gpu.gaps) else gpu.gaps.by_cause.sum(axis=0)
+        main = gpu.gaps.main_causes
         rows = []
         for number, cause in enumerate(CAUSES):
             if time := gpu.whole.causes.get(cause, 0):

@@ -17,6 +17,7 @@ BEGIN_CAPTURE, END_CAPTURE = "begin of capture", "end of capture"
 OTHER_CALL = "other"
 
 Mask = npt.NDArray[np.bool_]
+ALL = slice(None)
 
 
 def facts() -> dict[str, Any]:
@@ -30,10 +31,10 @@ def kind_of_call(name: str) -> str:
     return next((kind for kind, pattern in _patterns() if pattern.fullmatch(name)), OTHER_CALL)
 
 
-def calls_of_kind(calls: ApiCalls, *kinds: str) -> Mask:
-    """Which calls are of one of these kinds (bool, one per call)."""
+def calls_of_kind(calls: ApiCalls, *kinds: str, rows: npt.NDArray[Any] | slice = ALL) -> Mask:
+    """Which calls, all or those at `rows`, are of one of these kinds (bool, one per call)."""
     chosen = np.array([kind_of_call(name) in kinds for name in calls.names], np.bool_)
-    return chosen[calls.name] if len(calls) else np.zeros(0, np.bool_)
+    return chosen[calls.name[rows]] if len(calls) else np.zeros(0, np.bool_)
 
 
 def calls_named(calls: ApiCalls, pattern: str) -> Mask:

@@ -35,7 +35,7 @@ from ncu_tools.timeline.call_kinds import (
     facts,
     names_that_load_data,
 )
-from ncu_tools.timeline.intervals import NOTHING, IntervalSet
+from ncu_tools.timeline.intervals import AT_ONCE, NOTHING, IntervalSet
 
 LAUNCH, QUEUED, DEPENDENCY = "launch", "queued", "dependency"
 PROFILER, DATA_LOADING, PYTHON, HOST_CODE, UNKNOWN = "profiler", "data loading", "python", "host code", "unknown"
@@ -57,6 +57,7 @@ def cause_column(cause: str) -> str:
 
 Layer = tuple[str, IntervalSet]
 Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,20 @@ class Gaps:
 
     idle: IntervalSet
     causes: dict[str, IntervalSet]
-    next_operation: Integers
-    call: Integers
+    next_operation: Rows
+    call: Rows
 
     def __len__(self) -> int:
         return len(self.idle)
 
-    @cached_property
-    def by_cause(self) -> Integers:
-        """The ns of each cause (rows, as `CAUSES`) in each gap (columns)."""
-        return self.causes_in(np.arange(len(self)))
+    @property
+    def main_causes(self) -> npt.NDArray[np.int8]:
+        """The place in `CAUSES` of the cause that takes most of each gap."""
+        found = np.zeros(len(self), np.int8)
+        for first in range(0, len(self), AT_ONCE):
+            block = np.arange(first, min(first + AT_ONCE, len(self)))
+            found[block] = self.causes_in(block).argmax(axis=0)
+        return found
 
     def causes_in(self, gaps: npt.NDArray[np.intp]) -> Integers:
         """The ns of each cause (rows, as `CAUSES`) in some of the gaps (columns)."""
@@ -114,8 +119,8 @@ class HostThread:
     def __init__(self, activity: Activity, thread: int, holds_host: Mask) -> None:
         self._activity = activity
         self.thread = thread
-        own = activity.calls.of_thread(thread)
-        self.calls, self._holds_host = activity.calls.at(own), holds_host[own]
+        self._calls = np.flatnonzero(activity.calls.of_thread(thread)).astype(np.int32)
+        self._waits = activity.calls.at(self._calls[holds_host[self._calls]])
 
     @cached_property
     def before_calls(self) -> list[Layer]:
@@ -124,9 +129,9 @@ class HostThread:
         loads = names_that_load_data(ranges.names)
         return [
             *self.in_calls,
-            (SYNCHRONISATION, self._calls_of(SYNCHRONISATION)),
+            (SYNCHRONISATION, self._in_calls[SYNCHRONISATION]),
             (PROFILER, self._overheads(contract.PROFILER)),
-            (LAUNCH, self._launching),
+            (LAUNCH, self._in_calls[LAUNCH]),
             (DATA_LOADING, self._in_ranges(loads[ranges.name])),
             (HOST_CODE, self._in_ranges((ranges.kind == contract.OPERATOR) | (ranges.kind == contract.OS_CALL))),
             (PYTHON, self._in_ranges(ranges.kind == contract.PYTHON)),
@@ -135,13 +140,9 @@ class HostThread:
     @cached_property
     def in_calls(self) -> list[Layer]:
         """What comes before launching: loading code, allocating, capturing launches that run later."""
-        loading = self._calls_of(MODULE_LOADING) | self._overheads(contract.MODULE_LOADING)
-        return [(MODULE_LOADING, loading), (ALLOCATOR, self._calls_of(ALLOCATOR)), (GRAPH_CAPTURE, self.captures)]
-
-    @cached_property
-    def captures(self) -> IntervalSet:
-        """When the thread recorded launches into a graph: from a call that begins a capture to the one that ends it."""
-        return captures_of(self.calls)
+        found = self._in_calls
+        loading = found[MODULE_LOADING] | self._overheads(contract.MODULE_LOADING)
+        return [(MODULE_LOADING, loading), (ALLOCATOR, found[ALLOCATOR]), (GRAPH_CAPTURE, found[GRAPH_CAPTURE])]
 
     @property
     def profiler(self) -> IntervalSet:
@@ -149,23 +150,21 @@ class HostThread:
         return self._overheads(contract.PROFILER)
 
     @cached_property
-    def _launching(self) -> IntervalSet:
-        """API calls, and the short stretches between two of them."""
-        calls = self.calls
-        whole = IntervalSet.union_of(calls.start, calls.end)
-        pause = whole.start[1:] - whole.end[:-1]
-        short = pause <= facts()["stretch"]["launching_ns"]
-        return whole | IntervalSet.union_of(whole.end[:-1][short], whole.start[1:][short])
-
-    def _calls_of(self, kind: str) -> IntervalSet:
-        chosen = calls_of_kind(self.calls, kind)
-        return IntervalSet.union_of(self.calls.start[chosen], self.calls.end[chosen])
+    def _in_calls(self) -> dict[str, IntervalSet]:
+        """When the thread was in API calls of a kind, captured launches into a graph, or launched."""
+        calls, own = self._activity.calls, self._calls
+        captures = own[calls_of_kind(calls, BEGIN_CAPTURE, END_CAPTURE, rows=own)]
+        found = {
+            kind: IntervalSet.union_at(calls.start, calls.end, own[calls_of_kind(calls, kind, rows=own)])
+            for kind in (MODULE_LOADING, ALLOCATOR, SYNCHRONISATION)
+        }
+        launching = _launching(IntervalSet.union_at(calls.start, calls.end, own))
+        return {**found, GRAPH_CAPTURE: captures_of(calls.at(captures)), LAUNCH: launching}
 
     def _in_ranges(self, chosen: Mask) -> IntervalSet:
         """When the thread was in any of the chosen ranges of the recording."""
-        ranges = self._activity.ranges
-        own = chosen & ranges.of_thread(self.thread)
-        return IntervalSet.union_of(ranges.start[own], ranges.end[own])
+        ranges, own = self._activity.ranges, self._ranges
+        return IntervalSet.union_at(ranges.start, ranges.end, own[chosen[own]])
 
     def _overheads(self, kind: int) -> IntervalSet:
         table = self._activity.overheads
@@ -175,8 +174,8 @@ class HostThread:
     def range_over(self, start: int, end: int) -> tuple[str, float] | None:
         """The innermost range over at least half of [start, end), and its share of it; None if there is none."""
         ranges = self._activity.ranges
-        began = int(np.searchsorted(self._ranges, np.searchsorted(ranges.start, end, side="left")))
-        over_none = int(np.searchsorted(self._reached, start, side="right"))  # what began before these had ended, too
+        began = int(np.searchsorted(self._ranges, np.int32(np.searchsorted(ranges.start, end, side="left"))))
+        over_none = LOOKED_AT_ONCE * int(np.searchsorted(self._reached, start, side="right"))  # nor any range before
         for behind in range(began if end > start else over_none, over_none, -LOOKED_AT_ONCE):
             rows = self._ranges[max(behind - LOOKED_AT_ONCE, over_none) : behind]
             overlap = np.minimum(ranges.end[rows], end) - np.maximum(ranges.start[rows], start)
@@ -187,19 +186,29 @@ class HostThread:
         return None
 
     @cached_property
-    def _ranges(self) -> npt.NDArray[np.intp]:
+    def _ranges(self) -> Rows:
         """The rows of the thread's ranges."""
-        return np.flatnonzero(self._activity.ranges.of_thread(self.thread))
+        return np.flatnonzero(self._activity.ranges.of_thread(self.thread)).astype(np.int32)
 
     @cached_property
     def _reached(self) -> Integers:
-        """The end of the last range to end, of each range and those that began before it."""
-        return np.maximum.accumulate(self._activity.ranges.end[self._ranges])
+        """The end of the last range to end, of each `LOOKED_AT_ONCE` ranges and those that began before them."""
+        rows, ends = self._ranges, self._activity.ranges.end
+        blocks = (rows[first : first + LOOKED_AT_ONCE] for first in range(0, len(rows), LOOKED_AT_ONCE))
+        return np.maximum.accumulate(np.array([ends[block].max() for block in blocks], np.int64))
 
     def waiting_at(self, moment: int) -> str | None:
         """The API call that waited for the GPU at a moment, if one did."""
-        waiting = np.flatnonzero(self._holds_host & (self.calls.start <= moment) & (self.calls.end > moment))
-        return self.calls.names[int(self.calls.name[waiting[0]])] if len(waiting) else None
+        waiting = np.flatnonzero((self._waits.start <= moment) & (self._waits.end > moment))
+        return self._waits.names[int(self._waits.name[waiting[0]])] if len(waiting) else None
+
+
+def _launching(calls: IntervalSet) -> IntervalSet:
+    """API calls of one thread, and the short stretches between two of them."""
+    if not len(calls):
+        return calls
+    long = calls.start[1:] - calls.end[:-1] > facts()["stretch"]["launching_ns"]
+    return IntervalSet(calls.start[np.append(True, long)], calls.end[np.append(long, True)])
 
 
 def copies_of_pageable_memory(activity: Activity, launching: Integers) -> Mask:
@@ -252,10 +261,8 @@ def gaps_of(
     `lost` are the moments of launches without a record, in order: what they launched may have run in the next gap.
     """
     idle = window - busy
-    lasting = np.flatnonzero(operations.end > operations.start)
-    at = np.searchsorted(operations.start[lasting], idle.end, side="left")
-    preceding, following = np.append(-1, lasting)[at], np.append(lasting, -1)[at]
-    before, calls = (np.append(call, -1)[rows] for rows in (preceding, following))
+    preceding, following = _around(operations, idle)
+    before, calls = (np.append(call, -1)[rows].astype(np.int32) for rows in (preceding, following))
     causes = dict.fromkeys(CAUSES, NOTHING)
     followed = np.where(_behind_lost(activity, idle, before, calls, lost), -1, calls)
     for cause, part in _parts(activity, idle, following >= 0, followed, _last_thread(activity, call), threads):
@@ -263,26 +270,35 @@ def gaps_of(
     return Gaps(idle, causes, following, calls)
 
 
-def _behind_lost(
-    activity: Activity, idle: IntervalSet, before: Integers, calls: Integers, lost: Integers
-) -> Mask:  # fmt: skip
+def _around(operations: GpuOperations, idle: IntervalSet) -> tuple[Rows, Rows]:
+    """The rows of the operations that ran before and after each gap; -1 for none."""
+    lasting = np.flatnonzero(operations.end > operations.start).astype(np.int32)
+    at = np.searchsorted(operations.start[lasting], idle.end, side="left")
+    none = np.array([-1], np.int32)
+    return np.concatenate([none, lasting])[at], np.concatenate([lasting, none])[at]
+
+
+def _behind_lost(activity: Activity, idle: IntervalSet, before: Rows, calls: Rows, lost: Integers) -> Mask:
     """Which gaps follow a launch without a record, between the calls of the operations around the gap.
 
     It does not matter for a gap whose next operation has no known call.
     """
-    earlier = np.where(before >= 0, np.minimum(_columns_at(activity, before)[0], idle.start), idle.start)
-    found: Mask = np.searchsorted(lost, _columns_at(activity, calls)[0]) > np.searchsorted(lost, earlier)
+    if not len(lost):
+        return np.zeros(len(idle), np.bool_)
+    start = activity.calls.start
+    earlier = np.where(before >= 0, np.minimum(start[before], idle.start), idle.start)
+    found: Mask = np.searchsorted(lost, start[calls]) > np.searchsorted(lost, earlier)
     return found
 
 
 def _last_thread(activity: Activity, call: Integers) -> int | None:
     """The thread of the last operation whose launching call is known; None if none is."""
     known = call[call >= 0]
-    return int(activity.calls.thread[known[-1]]) if len(known) else None
+    return activity.calls.owner_of(known[-1])[1] if len(known) else None
 
 
 def _parts(
-    activity: Activity, idle: IntervalSet, has_next: Mask, calls: Integers, last_thread: int | None,
+    activity: Activity, idle: IntervalSet, has_next: Mask, calls: Rows, last_thread: int | None,
     threads: ThreadsOfCalls,
 ) -> Iterator[Layer]:  # fmt: skip
     """The gaps cut into parts, each with its cause; together they are the gaps."""
@@ -314,13 +330,13 @@ def _parts(
         yield from _split(after, [*host.in_calls, (PROFILER, host.profiler)], LAUNCH)
 
 
-def _columns_at(activity: Activity, calls: Integers) -> tuple[Integers, Integers, Integers]:
+def _columns_at(activity: Activity, calls: Rows) -> tuple[Integers, Integers, Integers]:
     """Start, end and thread of calls by their rows; of another call for -1."""
     if not len(activity.calls):
         nothing = np.zeros(len(calls), np.int64)
         return nothing, nothing, nothing
     table = activity.calls
-    return table.start[calls], table.end[calls], table.thread[calls]
+    return table.start[calls], table.end[calls], table.threads_of(calls)
 
 
 def _split(whole: IntervalSet, layers: list[Layer], rest: str) -> Iterator[Layer]:
@@ -365,7 +381,7 @@ def _described(
     found: tuple[str, float] | None = None
     called = wait = late = lasts = None
     if call >= 0:
-        host = threads.of(int(activity.calls.thread[call]))
+        host = threads.of(activity.calls.owner_of(call)[1])
         begun = int(activity.calls.start[call])
         called, late = activity.calls.names[int(activity.calls.name[call])], begun - start
         lasts = int(activity.calls.end[call]) - begun

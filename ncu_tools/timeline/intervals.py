@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+AT_ONCE = 1 << 17
+"""Intervals that are united, or held against others, at once: what is made meanwhile takes several times as much."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,31 @@ class IntervalSet:
     def union_of(cls, start: Integers, end: Integers) -> IntervalSet:
         """All moments in any of the intervals, which may overlap; those without length are left out."""
         some = end > start
-        start, end = start[some], end[some]
+        if not some.all():
+            start, end = start[some], end[some]
         if not len(start):
             return NOTHING
-        order = np.argsort(start, kind="stable")
-        start, reached = start[order], np.maximum.accumulate(end[order])
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
+        reached = np.maximum.accumulate(end)
         begins = np.concatenate([[True], start[1:] > reached[:-1]])
         lasts = np.concatenate([begins[1:], [True]])
         return cls(start[begins], reached[lasts])
+
+    @classmethod
+    def union_at(cls, start: Integers, end: Integers, rows: npt.NDArray[Any]) -> IntervalSet:
+        """All moments in any of the intervals at some rows, of which there may be millions."""
+        blocks = [rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE)]
+        return cls._joined([cls.union_of(start[block], end[block]) for block in blocks])
+
+    @classmethod
+    def _joined(cls, parts: Sequence[IntervalSet]) -> IntervalSet:
+        """The union of a few sets."""
+        parts = [one for one in parts if len(one)]
+        if len(parts) < 2:
+            return parts[0] if parts else NOTHING
+        return cls.union_of(np.concatenate([one.start for one in parts]), np.concatenate([one.end for one in parts]))
 
     @classmethod
     def between(cls, start: int, end: int) -> IntervalSet:
@@ -49,7 +70,7 @@ class IntervalSet:
         return self._where(other, lambda here, there: here & there)
 
     def __or__(self, other: IntervalSet) -> IntervalSet:
-        return IntervalSet.union_of(np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end]))
+        return self._joined([self, other])
 
     def __sub__(self, other: IntervalSet) -> IntervalSet:
         return self._where(other, lambda here, there: here & ~there)
@@ -82,10 +103,19 @@ class IntervalSet:
         return self.holds(start) | reaches
 
     def _where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
-        """The moments for which `rule` holds of being in this set and in the other; it is false outside of both."""
+        """The moments of this set for which `rule` holds of being in it and in the other; it is false outside of it."""
+        parts = []
+        for first in range(0, len(self), AT_ONCE):
+            mine = IntervalSet(self.start[first : first + AT_ONCE], self.end[first : first + AT_ONCE])
+            near = slice(
+                int(np.searchsorted(other.end, mine.start[0], side="right")),
+                int(np.searchsorted(other.start, mine.end[-1])),
+            )
+            parts.append(mine._all_where(IntervalSet(other.start[near], other.end[near]), rule))
+        return self._joined(parts)
+
+    def _all_where(self, other: IntervalSet, rule: Callable[[Mask, Mask], Mask]) -> IntervalSet:
         edges = np.concatenate([self.start, self.end, other.start, other.end])
-        if not len(edges):
-            return NOTHING
         edges.sort(kind="stable")  # four sorted runs, which a stable sort merges
         edges = edges[np.concatenate([[True], edges[1:] != edges[:-1]])]
         chosen = rule(self.holds(edges), other.holds(edges))[:-1]

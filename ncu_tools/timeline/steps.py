@@ -31,7 +31,7 @@ from ncu_parsers.timelines.activity.activity import (
 
 from ncu_tools.timeline.communication import is_communication
 from ncu_tools.timeline.gaps import CAUSES, Gaps
-from ncu_tools.timeline.intervals import IntervalSet, Mask
+from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
 from ncu_tools.timeline.step_energy import StepEnergy
 from ncu_tools.timeline.verdict import StepVerdict, metrics_of, verdict_of
 
@@ -328,9 +328,12 @@ class GpuWork:
             for some in (computes, communicates, is_copy)
         )
         whole = operations.kind == GRAPH
-        kernels = IntervalSet.union_of(operations.start[computes & ~whole], operations.end[computes & ~whole])
+        graphs = NOTHING
+        if whole.any():
+            kernels = computes & ~whole
+            graphs = compute - IntervalSet.union_of(operations.start[kernels], operations.end[kernels])
         return cls(computes, communicates, compute, communication, copies, communication - compute,
-                   copies - (compute | communication), compute - kernels)  # fmt: skip
+                   copies - (compute | communication), graphs)  # fmt: skip
 
 
 def sums_of_steps(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.notes import Note, NoteKind, kind_of, reworded
 from ncu_launch.profilers.sampling.power_readings import PowerReading
@@ -123,7 +124,7 @@ class GpuTimeline:
     streams: list[StreamSum]
     launches: LaunchSums | None
     gaps: Gaps
-    rows: Integers
+    rows: npt.NDArray[np.int32]
     busy: IntervalSet
 
     @property
@@ -223,7 +224,8 @@ def _gpu(
 
     Of a part of a recording it is not known whether others did.
     """
-    rows = np.flatnonzero((activity.operations.process == process) & (activity.operations.device == device))
+    mine = (activity.operations.process == process) & (activity.operations.device == device)
+    rows = np.flatnonzero(mine).astype(np.int32)
     operations, call = activity.operations.at(rows), links.call[rows]
     found, how, step_notes = _windows(activity, process, operations, call, step)
     if step is not None and not found and activity.whole is None:
@@ -236,7 +238,7 @@ def _gpu(
     gaps = gaps_of(activity, operations, call, busy, window, threads, links.lost_by(process))
     inside = np.flatnonzero(window.touches(operations.start, operations.end))
     found_steps = sums_of_steps([whole, *windows], operations, work, gaps)
-    if looked_at is None and not np.isin(operations.kind, (KERNEL, GRAPH)).any():
+    if looked_at is None and not ((operations.kind == KERNEL) | (operations.kind == GRAPH)).any():
         found_steps = [replace(one, verdict=without_kernels(one.verdict)) for one in found_steps]
     others = _sharing(activity, process, device)
     first, *steps = (replace(one, verdict=on_a_shared_gpu(one.verdict, others)) for one in found_steps)
@@ -301,9 +303,10 @@ def _evidence(
 
 def _within_calls(activity: Activity, process: int, gaps: Gaps) -> int:
     """How much of the time in gaps that launching takes lies in API calls of the process, in ns."""
-    own = (activity.calls.process == process) | (process == MISSING)
-    calls = IntervalSet.union_of(activity.calls.start[own], activity.calls.end[own])
-    return (gaps.causes[LAUNCH] & calls).total
+    calls, launching = activity.calls, gaps.causes[LAUNCH]
+    near = launching.touches(calls.start, calls.end)  # few of millions
+    rows = np.flatnonzero(near & (calls.of_process(process) | (process == MISSING)))
+    return (launching & IntervalSet.union_at(calls.start, calls.end, rows)).total
 
 
 def _whole(
@@ -313,10 +316,10 @@ def _whole(
     """All of a GPU's time: from the first thing that its process did, as loading data before the first kernel."""
     if looked_at is not None:
         return StepWindow("trimmed recording", int(looked_at.start[0]), int(looked_at.end[0]))
-    hosts = [
-        table.start[(table.process == process) | (process == MISSING)] for table in (activity.calls, activity.ranges)
-    ]
-    start = min(int(one.min()) for one in (operations.start, *hosts) if len(one))
+    start = int(operations.start.min())
+    for table in (activity.calls, activity.ranges):
+        own = table.of_process(process) | (process == MISSING)
+        start = int(table.start.min(where=own, initial=start))
     end = max([int(operations.end.max()), *(one.end for one in steps)])
     return StepWindow(WHOLE, min([start, *(one.start for one in steps)]), max(end, start + 1))
 
@@ -343,7 +346,7 @@ def _launched(activity: Activity, call: Integers) -> LaunchTimes:
         return LaunchTimes(np.full(len(call), MISSING), np.full(len(call), MISSING))
     is_known = call >= 0
     return LaunchTimes(
-        np.where(is_known, calls.start[call], MISSING), np.where(is_known, calls.thread[call], MISSING)
+        np.where(is_known, calls.start[call], MISSING), np.where(is_known, calls.threads_of(call), MISSING)
     )  # fmt: skip
 
 

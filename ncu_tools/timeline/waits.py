@@ -56,9 +56,9 @@ def waits_of(
     for place, row in enumerate(chosen.tolist()):
         around = None
         if place < NAMED:
-            host = threads.of(int(calls.thread[row]))
+            host = threads.of(calls.owner_of(row)[1])
             around = host.range_over(int(calls.start[row]), int(calls.end[row]))
-        key = (int(calls.name[row]), int(calls.process[row]), bool(pageable[row]), around[0] if around else None)
+        key = (int(calls.name[row]), calls.owner_of(row)[0], bool(pageable[row]), around[0] if around else None)
         groups.setdefault(key, []).append(row)
     found = []
     for (name, process, is_pageable, around_name), rows in groups.items():

@@ -18,7 +18,7 @@ from ncu_parsers.launches.launches_activity import read_launches_activity
 from ncu_parsers.launches.nsys import nsys_rep
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity import activity
-from ncu_parsers.timelines.activity.activity import MISSING, Activity
+from ncu_parsers.timelines.activity.activity import MISSING, Activity, FilledColumns, narrow, order_of
 from ncu_parsers.timelines.kineto.chrome_trace import whole_nanoseconds
 from ncu_parsers.timelines.kineto.kineto import read_activity
 from ncu_parsers.timelines.nsys.nsys_activity import read_sqlite
@@ -284,3 +284,27 @@ def test_rows_are_in_order_of_their_starts_the_longer_first() -> None:
     table = activity.columns_of(activity.Overheads, {"start": [5, 1, 1], "end": [6, 2, 9]})
     assert table.by_start().end.tolist() == [9, 2, 6]
     assert len(table.at(np.array([True, False, True]))) == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), max_size=30))
+def test_rows_are_ordered_by_start_and_the_longer_of_a_tie_is_first(pairs: list[tuple[int, int]]) -> None:
+    start = np.array([begin for begin, _ in pairs], np.int64)
+    end = start + np.array([lasts for _, lasts in pairs], np.int64)
+    order, wanted = order_of(start, end), np.lexsort((-end, start))
+    assert (np.arange(len(pairs)) if order is None else order).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([-1, 7], "int8"), ([0, 128], "int16"), ([70_000], "int32"), ([5, MISSING], "int64"), ([1 << 40], "int64")],
+)
+def test_a_narrow_column_holds_its_values_in_the_narrowest_type(values: list[int], kind: str) -> None:
+    found = narrow(np.array(values, np.int64))
+    assert (found.tolist(), found.dtype) == (values, kind)
+
+
+def test_codes_beyond_16_bits_make_their_column_wider_and_keep_those_before() -> None:
+    filled = FilledColumns(3, {"label": "i2"})
+    filled.add({"label": np.array([32_767])}, np.array([True]))
+    filled.add({"label": np.array([32_768, 1])}, np.array([True, True]))
+    assert filled.columns["label"].tolist() == [32_767, 32_768, 1]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ncu_tools.timeline import intervals
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet
 
 Pairs = list[tuple[int, int]]
@@ -72,3 +75,17 @@ def test_nothing_is_empty() -> None:
     assert NOTHING.total == 0
     assert len(NOTHING - IntervalSet.between(0, 5)) == 0
     assert NOTHING.before(np.array([3], np.int64)).tolist() == [0]
+
+
+@given(pairs, pairs, st.integers(1, 4))
+def test_sets_that_are_made_in_blocks_hold_the_same_moments(some: Pairs, others: Pairs, at_once: int) -> None:
+    start, end = (np.array([pair[side] for pair in some], np.int64) for side in (0, 1))
+    rows = np.arange(0, len(some), 2)
+    with patch.object(intervals, "AT_ONCE", at_once):
+        assert moments(IntervalSet.union_at(start, end, rows)) == moments_of(some[::2])
+        for found, wanted in (
+            (interval_set(some) & interval_set(others), moments_of(some) & moments_of(others)),
+            (interval_set(some) - interval_set(others), moments_of(some) - moments_of(others)),
+        ):
+            assert moments(found) == wanted
+            assert (found.start[1:] > found.end[:-1]).all()

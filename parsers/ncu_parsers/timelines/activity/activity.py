@@ -2,7 +2,7 @@
 
 Times are int64 nanoseconds since the zero of the recording. `MISSING` stands for what the recording does not say, in
 every integer column. What many rows have in common is numbered: a column of codes indexes a list. A column that is the
-same in every row takes the memory of one.
+same in every row takes the memory of one, and one of small numbers may be of a narrower type (`narrow`).
 """
 
 from __future__ import annotations
@@ -74,19 +74,26 @@ class _Columns:
         return self if order is None else self.at(order)
 
 
-def order_of(start: Integers, end: Integers) -> npt.NDArray[np.intp] | None:
+def order_of(start: Integers, end: Integers) -> npt.NDArray[np.int32] | None:
     """The order by start, the longer first of those that start together; None if they have it, as mostly."""
     after, same = start[1:] > start[:-1], start[1:] == start[:-1]
-    return None if (after | (same & (end[1:] <= end[:-1]))).all() else np.lexsort((-end, start))
+    if (after | (same & (end[1:] <= end[:-1]))).all():
+        return None
+    order = np.argsort(start, kind="stable").astype(np.int32)  # with the ends it would take twice the memory
+    in_turn = start[order]
+    same = in_turn[1:] == in_turn[:-1]
+    ties = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    order[ties] = order[ties][np.lexsort((-end[order[ties]], start[order[ties]]))]
+    return order
 
 
 @dataclass(frozen=True)
 class GpuOperations(_Columns):
     """What ran on GPUs, a row per kernel, copy, memset, or graph as a whole, in order of their starts.
 
-    `process` and `device` (the process's CUDA number) identify the GPU. `bytes` are those copied or set. `correlation`
-    is shared with the API call of the process that launched it. `iteration` is known of runs of our launcher where
-    their ranges are not.
+    `process` and `device` (the process's CUDA number) identify the GPU. `bytes` are those copied or set; `direction`
+    and both memories are below 0 where they are not known, and of what is no copy. `correlation` is shared with the API
+    call of the process that launched it. `iteration` is known of runs of our launcher where their ranges are not.
     """
 
     kind: Codes
@@ -108,10 +115,11 @@ class GpuOperations(_Columns):
 
     def gpus(self) -> list[tuple[int, int]]:
         """The process and device of every GPU, in order."""
-        processes, of_process = np.unique(self.process, return_inverse=True)
-        devices, of_device = np.unique(self.device, return_inverse=True)
-        pairs = np.unique(of_process * max(len(devices), 1) + of_device).tolist()
-        return [(int(processes[one // len(devices)]), int(devices[one % len(devices)])) for one in pairs]
+        return [
+            (process, device)
+            for process in np.unique(self.process).tolist()
+            for device in np.unique(self.device[self.process == process]).tolist()
+        ]
 
 
 Owner = tuple[int, int]
@@ -157,6 +165,15 @@ class _OfThreads(_Columns):
     def thread(self) -> Integers:
         """The thread of each."""
         return self._part(1)
+
+    def threads_of(self, rows: npt.NDArray[Any]) -> Integers:
+        """The thread of each of some rows; of millions, `thread` takes as much memory as their starts."""
+        found: Integers = np.array([thread for _, thread in self.owners], np.int64)[self.owner[rows]]
+        return found
+
+    def owner_of(self, row: int) -> Owner:
+        """The process and the thread of a row."""
+        return self.owners[int(self.owner[row])]
 
     def of_process(self, process: int) -> npt.NDArray[np.bool_]:
         """Which are of a process."""
@@ -377,7 +394,7 @@ def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
 class FilledColumns:
     """Columns that are filled block by block, with room for `rows`; room that stays empty takes no memory.
 
-    `kinds` are the types of the columns by name, as "i4".
+    `kinds` are the types of the columns by name, as "i8"; "i2" becomes "i4" where it does not hold the values.
     """
 
     def __init__(self, rows: int, kinds: Mapping[str, str]) -> None:
@@ -390,8 +407,10 @@ class FilledColumns:
         self.left_out += len(kept) - int(kept.sum())
         first, self._filled = self._filled, self._filled + int(kept.sum())
         for name, column in self._columns.items():
-            value = columns[name]
-            column[first : self._filled] = value[kept] if isinstance(value, np.ndarray) else value
+            value = columns[name][kept] if isinstance(columns[name], np.ndarray) else columns[name]
+            if column.dtype == np.int16 and np.max(value, initial=0) > np.iinfo(np.int16).max:
+                column = self._columns[name] = column.astype(np.int32)
+            column[first : self._filled] = value
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -406,6 +425,16 @@ def in_order(columns: dict[str, Any]) -> dict[str, Any]:
         if column.strides[0]:
             column[:] = column[order]
     return columns
+
+
+def narrow(column: Integers) -> Integers:
+    """A column in the narrowest type that holds its values; `MISSING` takes 64 bits."""
+    if not len(column) or not column.strides[0]:
+        return column
+    least, most = int(column.min()), int(column.max())
+    limits = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32, np.int64))
+    found: Integers = column.astype(next(one.dtype for one in limits if one.min <= least and most <= one.max))
+    return found
 
 
 class Numbered:

@@ -37,6 +37,7 @@ from ncu_parsers.timelines.activity.activity import (
     columns_of,
     empty,
     in_order,
+    narrow,
 )
 from ncu_parsers.timelines.nsys.database import Database, opened
 from ncu_parsers.timelines.nsys.devices import read_devices
@@ -161,10 +162,11 @@ def _recorded_time(database: Database) -> Window | None:
 
 def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations:
     """Operations without a process, as in old schemas, belong to the only one that called the API."""
-    processes = np.unique(calls.process)
-    if len(processes) != 1:
+    processes = {calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()}
+    unknown = operations.process == MISSING
+    if len(processes) != 1 or not unknown.any():
         return operations
-    return replace(operations, process=np.where(operations.process == MISSING, processes[0], operations.process))
+    return replace(operations, process=np.where(unknown, processes.pop(), operations.process))
 
 
 def _operations(database: Database, strings: dict[int, str], window: Window | None) -> tuple[GpuOperations, list[str]]:
@@ -210,17 +212,19 @@ def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int,
         {
             "kind": kinds,
             "name": name,
-            "process": process_of(joined("globalPid")),
-            "device": joined("deviceId"),
-            "context": joined("contextId"),
-            "stream": joined("streamId"),
+            "process": narrow(process_of(joined("globalPid"))),
+            "device": narrow(joined("deviceId")),
+            "context": narrow(joined("contextId")),
+            "stream": narrow(joined("streamId")),
             "start": joined("start"),
             "end": joined("end"),
             "bytes": joined("bytes"),
-            "direction": np.where(is_copy, direction, MISSING),
-            "source_memory": np.where(is_copy, _mapped(joined("srcKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), MISSING),
-            "destination_memory": np.where(
-                is_copy, _mapped(joined("dstKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), MISSING
+            "direction": narrow(np.where(is_copy, direction, -1)),
+            "source_memory": narrow(
+                np.where(is_copy, _mapped(joined("srcKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), -1)
+            ),
+            "destination_memory": narrow(
+                np.where(is_copy, _mapped(joined("dstKind"), MEMORY_OF, activity.UNKNOWN_MEMORY), -1)
             ),
             "correlation": joined("correlationId"),
             "graph_node": np.where(node == 0, MISSING, node) if node.strides[0] else node,  # old schemas: 0 for null
@@ -303,7 +307,7 @@ def _calls(database: Database, strings: dict[int, str], window: Window | None, c
     close = None if window is None else Window(window.start - AROUND_NS, window.end + AROUND_NS)
     launching = np.unique(correlation[correlation != MISSING]) if window is not None else np.zeros(0, np.int64)
     names, threads = Numbered(), Numbered()
-    kinds = {"name": "i4", "owner": "i4", "start": "i8", "end": "i8", "correlationId": "i8"}
+    kinds = {"name": "i2", "owner": "i2", "start": "i8", "end": "i8", "correlationId": "i8"}
     found = FilledColumns(sum(map(database.rows, CALLS)), kinds)
     for table in CALLS:
         condition = open_in(database, table, close)
