@@ -290,19 +290,8 @@ def test_the_manual_documents_these_names_and_no_more() -> None:
     }  # fmt: skip
     public = {name for name in dir(ncu_tools.report.notebook.profiled_run.ProfiledRun) if not name.startswith("_")}
     of_others = {
-        "name",
-        "notes",
-        "folder",
-        "load",
-        "profile",
-        "kernel",
-        "range",
-        "table",
-        "part",
-        "save",
-        "estimate",
-        "expected_times",
-    }
+        "name", "notes", "folder", "load", "profile", "kernel", "range", "table", "part", "save", "estimate", "expected_times",
+    }  # fmt: skip
     assert public | of_others == named
 
 
