@@ -43,15 +43,15 @@ TABLES = [
     ["machines"],
     ["machines", "t4"],
     ["doctor"],
-    ["completion", "bash"],
+    ["mcp", "--schema", "hotspots"],
 ]
 A_KIND_EACH = [
     ["--help"],
     ["hotspots", RAW],
     ["query", RUN, "SELECT * FROM launches"],
-    ["completion", "bash"],
+    ["mcp", "--schema", "hotspots"],
 ]
-"""Of the commands: help, a table as text, rows of a query, a script. Of gates is the next test."""
+"""Of the commands: help, a table as text, rows of a query, a schema. Of gates is the next test."""
 ESCAPE = b"\x1b"
 
 

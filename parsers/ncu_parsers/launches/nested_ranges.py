@@ -305,6 +305,6 @@ class NestedRanges:
             while above >= 0 and self.end[above] < moment:
                 above = skipped.get(above, int(self.above[above]))
             while before != above:
-                before, skipped[before] = skipped.get(before, int(self.above[before])), above
+                skipped[before], before = above, skipped.get(before, int(self.above[before]))
             place = above
         return found[::-1]

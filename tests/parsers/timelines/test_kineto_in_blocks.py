@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ncu_parsers.launches import launch_view
 from ncu_parsers.launches.host_ranges import ANNOTATION, DEEPEST, OPERATOR
@@ -196,6 +196,7 @@ def open_ranges(ranges: NestedRanges, moment: float) -> list[int]:
 
 
 @given(spans=SPANS, moments=st.lists(st.integers(0, 26), max_size=6))
+@example(spans=[(0, 10, True), (1, 4, True), (2, 12, True)], moments=[7, 12])  # never ended
 def test_the_ranges_open_at_moments_are_those_by_definition(
     spans: list[tuple[int, int, bool]], moments: list[int]
 ) -> None:
