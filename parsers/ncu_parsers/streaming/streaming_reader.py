@@ -117,7 +117,6 @@ def _write(table: pa.Table, write: Callable[[pa.Table], None], *, tidy: bool) ->
 
 def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPage], tables: LaunchTables) -> None:
     note_replaced(report, account.replaced)
-    report.notes += warnings_of_ncu(report.messages)
     if not account.is_complete:
         note_cut(report, account.reading)
     report.dialects = list(dict.fromkeys(streamed.page.dialect for streamed in pages))
@@ -125,6 +124,7 @@ def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPa
     for streamed in pages:
         report.notes += [DECIMAL_COMMAS] if streamed.votes.mark == "," else []
         report.notes += streamed.problems.notes()
+    report.notes += warnings_of_ncu(report.messages)
     _count(report, tables)
 
 
