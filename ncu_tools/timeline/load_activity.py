@@ -75,14 +75,16 @@ def load_power(path: str) -> dict[str, list[PowerReading]]:
 
 
 def sampled_timeline_in(run: str) -> Source | None:
-    """The recording of nsys that a file is, or that is in a run folder; None if it is anything else."""
-    from ncu_launch.profile.run_outcome import timelines
-    from ncu_parsers.launches.nsys.sampled_timeline import is_timeline
+    """The recording that a file is, or the only one that is in a run folder; None if it is anything else."""
     from ncu_parsers.sources.sources import Source
 
-    files = [Path(run)] if Path(run).is_file() else timelines(Path(run))
-    source = Source(str(files[0])) if len(files) == 1 else None
-    return source if source is not None and is_timeline(source) else None
+    if not Path(run).is_dir():
+        source = Source(run)
+        return source if _timeline_kind(source) is not None else None
+    try:
+        return _recording_in(Path(run))
+    except NcuBenchError:
+        return None
 
 
 def is_recording(path: str) -> bool:

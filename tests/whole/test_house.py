@@ -47,6 +47,7 @@ WINGS = {
     },
     "ncu_parsers.timelines": {
         "ncu_launch.errors",
+        "ncu_launch.files.toml_tables",
         "ncu_launch.notes",
         "ncu_parsers.report_data.protobuf_messages",
         "ncu_parsers.report_data.refusals",

@@ -1,4 +1,4 @@
-"""ncu-bench timeline --part samples: activity that nsys sampled, over time, by NVTX range or by kernel."""
+"""ncu-bench timeline --part samples: activity that a profiler sampled, over time, by NVTX range or by kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.launches.nsys.sampled_activity import rate_text
-from ncu_parsers.launches.nsys.sampled_timeline import SampledTimeline, read_sampled_timeline
+from ncu_parsers.parse.file_kinds import kind_of
+from ncu_parsers.parse.sampled_timeline import SampledTimeline, read_sampled_timeline
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.samples import rate_text, title_of_sampled
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.kernels.source.spread.sampled_gpus import groups, metrics_over_time
@@ -18,12 +19,19 @@ from ncu_tools.report.columns.registry import column, columns
 from ncu_tools.report.table import KERNEL, Column, Table
 
 COLLECT = "ncu-bench profile --tool nsys --gpu-metrics PROGRAM, or nsys profile --gpu-metrics-devices=all PROGRAM"
+COLLECT_WITH_TORCH = (
+    "torch.profiler.profile(activities=[{ProfilerActivity.CUDA: torch.profiler.ProfilerActivityConfig(profiler_configs="
+    "[torch.profiler.PerformanceMetricsConfig(metric_names=[...])])}]), of a PyTorch that has these classes"
+)
 OVER_TIME = columns("gpu title sparkline sampled.mean~0 sampled.peak~0 samples~1")
+OF_SEVERAL_UNITS = columns("gpu title sparkline mean~0 peak~0 value.unit~1 samples~1")
 MACHINE_READABLE = columns("metric duration_ns")
 SERIES = columns("times_ns values")
 OF_GROUPS = columns("gpu~2 operations~4 busy_ns~0 sampled_ns~3 samples~1")
+TORCH = "kineto"
+"""The origin of timelines of PyTorch's profiler."""
 GROUPS = {"nvtx": "range", "name": "kernel"}
-WHOLE_GPU = "sampled values are of the whole GPU, in % of a peak, and never counts: whatever ran at the time is in them"
+WHOLE_GPU = "sampled values are of the whole GPU, and never counts of a kernel: whatever ran at the time is in them"
 PIECES = (
     "means are over pieces of time of at least five samples in which nothing else ran for more than a tenth; operations"
     " less than a sample apart are one piece"
@@ -35,10 +43,10 @@ PIECES = (
 @click.option("--by", type=click.Choice(tuple(GROUPS)), help="A row per NVTX range, or per kernel.")
 @format_option
 def command(run: str, by: str | None, output_format: str) -> None:
-    """Show GPU metrics that nsys sampled over a recording, or what the GPU did while a range or kernel ran.
+    """Show GPU metrics that were sampled over a recording, or what the GPU did while a range or kernel ran.
 
-    RUN is a recording of nsys, or a run folder with one. A row is a metric over the recording, its bars go from 0 to
-    its peak; with --by it is a range or kernel with the mean of each metric.
+    RUN is a recording of nsys or of PyTorch's profiler, or a run folder with one. A row is a metric over the recording,
+    its bars go from 0 to its peak; with --by it is a range or kernel with the mean of each metric.
 
     \b
     Example:
@@ -51,8 +59,8 @@ def command(run: str, by: str | None, output_format: str) -> None:
     source = sampled_timeline_in(run)
     if source is None:
         raise NcuBenchError(
-            f"{run} is no recording of nsys.",
-            "GPU metrics over time are in no other timeline.",
+            f"{run} is no recording.",
+            "GPU metrics over time are in recordings of nsys and of PyTorch's profiler.",
             f"Of a kernel that ncu sampled: ncu-bench kernel {shlex.quote(run)} --part samples",
         )
     with progress("Reading") as reading:
@@ -65,10 +73,11 @@ def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
     """A timeline's samples over time, or `by` a key of `GROUPS`. Raises `NcuBenchError` if it has none."""
     timeline = read_sampled_timeline(source)
     if not timeline.activity.gpus:
+        kind = kind_of(source)
         raise NcuBenchError(
-            f"{source.name} holds no GPU metrics that nsys sampled.",
+            f"{source.name} holds no sampled GPU metrics.",
             " ".join(f"{note[0].upper()}{note[1:]}." for note in timeline.activity.notes),
-            f"Collect them with: {COLLECT}",
+            f"Collect them with: {COLLECT_WITH_TORCH if kind and kind.origin == TORCH else COLLECT}",
         )
     return _over_time(timeline, output_format) if by is None else _groups(timeline, output_format, by)
 
@@ -76,13 +85,14 @@ def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
 def _over_time(timeline: SampledTimeline, output_format: str) -> Table:
     rows: list[dict[str, Any]] = [asdict(one) for one in metrics_over_time(timeline)]
     more = (*MACHINE_READABLE, *SERIES) if output_format == "json" else MACHINE_READABLE
-    return Table("samples", OVER_TIME, rows, [*_rates(timeline), WHOLE_GPU], more=more)
+    shown = OVER_TIME if {row["unit"] for row in rows} <= {"%"} else OF_SEVERAL_UNITS
+    return Table("samples", shown, rows, [*_rates(timeline), WHOLE_GPU], more=more)
 
 
 def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
     found = groups(timeline, by)
     names = dict.fromkeys(name for one in found for name in one.means)
-    titles = {name: name if output_format in MACHINE_FORMATS else _title(name) for name in names}
+    titles = {name: name if output_format in MACHINE_FORMATS else title_of_sampled(name) for name in names}
     columns = [
         column("group", title=GROUPS[by], kind=KERNEL if by == "name" else "text", wide=True),
         *OF_GROUPS,
@@ -92,10 +102,6 @@ def _groups(timeline: SampledTimeline, output_format: str, by: str) -> Table:
     without = sum(not one.samples for one in found)
     notes = [f"{without} of {len(found)} have no such piece, and so no mean"] if without else []
     return Table("samples", columns, rows, [*_rates(timeline), WHOLE_GPU, PIECES, *notes])
-
-
-def _title(name: str) -> str:
-    return name.removeprefix("sampled_").removesuffix("_pct").replace("_", " ")
 
 
 def _rates(timeline: SampledTimeline) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 from ncu_launch.version import VERSION
 from ncu_parsers.timelines.activity.activity import DIRECTIONS, MEMORIES, MISSING, OPERATION_KINDS, GpuOperations
 from ncu_parsers.timelines.activity.operation_times import exclusive_times
+from ncu_parsers.timelines.activity.samples import title_of_sampled, unit_of_sampled
 
 from ncu_tools.kernels.kernel_row import names_shown
 from ncu_tools.timeline.call_kinds import kind_of_call
@@ -86,6 +87,34 @@ def _gpu_events(
             event["args"]["levers"] = titles
         yield event
     yield from _step_events(found, gpu, group, first + STEP_LANE, first + FIRST_STREAM + len(lanes))
+    yield from _sampled_events(found, gpu, group)
+
+
+def _sampled_events(found: Timeline, gpu: GpuTimeline, group: int) -> Iterator[Event]:
+    """What was sampled of a GPU, as counters: a value where it changes, and 0 where samples end."""
+    samples = found.activity.sampled.of(gpu.process, gpu.device)
+    if samples is None:
+        return
+    for name, values in samples.values.items():
+        known = np.flatnonzero(~np.isnan(values))
+        title, unit = f"~{title_of_sampled(name)}", unit_of_sampled(name) or "value"
+        last, until = 0.0, None
+        for time, end, value in zip(
+            samples.times[known].tolist(), samples.ends[known].tolist(), values[known].tolist(), strict=True
+        ):
+            if until is not None and time > until:
+                yield _counter(found, group, title, until, {unit: 0.0})
+                last = 0.0
+            if value != last:
+                yield _counter(found, group, title, time, {unit: value})
+            last, until = value, end
+        if until is not None:
+            yield _counter(found, group, title, until, {unit: 0.0})
+
+
+def _counter(found: Timeline, group: int, name: str, time: int, args: dict[str, Any]) -> Event:
+    at = (time - found.origin_ns) / NS_PER_US
+    return {"ph": "C", "name": name, "cat": "sampled", "pid": group, "ts": at, "args": args}
 
 
 def _levers_of_operations(found: Timeline) -> dict[int, list[str]]:

@@ -1,5 +1,8 @@
 """The lanes of one step of a timeline: gaps, communication, copies and streams of each GPU, and its longest gaps.
 
+What was sampled of a GPU has a lane for each metric: a sample is a piece of its time as long as the metric's share of
+its peak, so that boxes of many samples are as high as their mean.
+
 A step is shown as one GPU saw it, and what the other GPUs did meanwhile stands below. A step of another GPU is the same
 one if it has the same name and runs in the middle of this one.
 """
@@ -7,13 +10,14 @@ one if it has the same name and runs in the middle of this one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 from ncu_parsers.timelines.activity.activity import MISSING, GpuOperations
+from ncu_parsers.timelines.activity.samples import sampled_columns, title_of_sampled
 
 from ncu_tools.report.html.lane_boxes import LanePieces
 from ncu_tools.timeline.gaps import CAUSES, LongGap, ThreadsOfCalls, gaps_within, longest_gaps
@@ -22,11 +26,11 @@ from ncu_tools.timeline.launch_links import launching_calls
 from ncu_tools.timeline.steps import GpuWork, TimelineStep
 from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline
 
-KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES = range(5)
-KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", *CAUSES)
-"""What a box can be: what a GPU ran, or why it ran nothing. Hidden communication runs while a kernel computes, hidden
-copies run while anything else does."""
-FIRST_CAUSE = 5
+KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES, SAMPLED = range(6)
+KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", "sampled", *CAUSES)
+"""What a box can be: what a GPU ran, what was sampled of it, or why it ran nothing. Hidden communication runs while a
+kernel computes, hidden copies run while anything else does."""
+FIRST_CAUSE = 6
 
 GAPS, LONGEST_GAPS = "gaps", "longest gaps"
 NO_NAME = -1
@@ -151,9 +155,26 @@ class LanesOfTimeline:
                                     (HIDDEN_COMMUNICATION, communication & compute)], start),
             _lane("copies", [(COPIES, exposed_copies), (HIDDEN_COPIES, copies - exposed_copies)], start),
             *streams[:MOST_STREAMS],
+            *self._sampled(gpu, start, end),
             _of_longest(longest, start),
         ]  # fmt: skip
         return LanesOfGpu(gpu, [lane for lane in lanes if len(lane.pieces)], longest, len(streams[MOST_STREAMS:]))
+
+    def _sampled(self, gpu: GpuTimeline, start: int, end: int) -> Iterator[StepLane]:
+        """A lane for each metric, in % of its peak, that was sampled of a GPU within the window."""
+        samples = self._found.activity.sampled.of(gpu.process, gpu.device)
+        for name in sampled_columns() if samples is not None else ():
+            if samples is None or name not in samples.values:
+                continue
+            begin, until = np.maximum(samples.times, start), np.minimum(samples.ends, end)
+            share = np.clip(samples.values[name] / 100, 0, 1)
+            mine = (until > begin) & (share > 0)
+            begin = begin[mine] - start
+            lasts = np.rint((until[mine] - start - begin) * share[mine]).astype(np.int64)
+            pieces = LanePieces(
+                begin, begin + lasts, np.full(len(begin), SAMPLED), np.full(len(begin), NO_NAME)
+            )  # fmt: skip
+            yield StepLane(f"~{title_of_sampled(name)}", pieces, int(lasts.sum()))
 
     def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
         """The longest gaps within the window, longest first; of those that reach beyond it the part within."""

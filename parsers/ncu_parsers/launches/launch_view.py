@@ -26,6 +26,7 @@ from ncu_parsers.launches.nested_ranges import Context, NestedRanges
 from ncu_parsers.launches.places import places_of_calls, places_of_operators
 from ncu_parsers.launches.python_frames import PythonFrames, location_columns_of, may_be_a_location
 from ncu_parsers.launches.replayed_graphs import Captured, captured_launches, replayed, take_captured
+from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
@@ -135,6 +136,11 @@ class _LaunchView:
             np.stack([self._operations.process, self._operations.device]), axis=1, return_inverse=True
         )
         self._gpu, self._gpus = code.reshape(-1), [(int(process), int(device)) for process, device in gpus.T.tolist()]
+        self._samples = SampledColumns(found.sampled)
+        numbers = np.array([found.sampled.number(*one) for one in self._gpus], np.int64)
+        self._sampled = self._samples.columns(
+            self._operations.start, self._operations.end, numbers[self._gpu]
+        ) if self.on_gpu else []  # fmt: skip
         self._titles = {
             title for title, _, values in self._beyond(slice(0, self.rows)) if values.null_count < self.rows
         }
@@ -189,6 +195,9 @@ class _LaunchView:
             if title in self._titles:
                 columns.append(values)
                 fields.append(pa.field(title, values.type, metadata=field_metadata(unit=unit)))
+        for field, values in self._sampled:
+            columns.append(values.slice(begin, end - begin))
+            fields.append(field)
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def notes(self) -> list[str]:
@@ -219,6 +228,7 @@ class _LaunchView:
             notes.append(Note(without_shapes, NoteKind.NOT_KNOWN, "FLOPs"))
         kernels = self._operations.kind == KERNEL
         replays = int((kernels & self._replayed).sum()) if self.on_gpu else 0
+        notes += self._samples.notes()
         return [*notes, *graph_captures.replay_notes(self.rows, replays, len(self._captured), self._capture)]
 
     def _identity(self, rows: slice) -> dict[str, pa.Array]:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.launches.nsys import gpu_metrics
-from ncu_parsers.launches.nsys.gpu_metrics import read_samples, sampled_columns
 from ncu_parsers.launches.nsys.nsys_sqlite import read_export
 from ncu_parsers.schema.tables import field_entries
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.samples import sampled_columns
+from ncu_parsers.timelines.nsys import gpu_metrics
+from ncu_parsers.timelines.nsys.gpu_metrics import read_samples
 
 from tests.support.timelines import (
     CALLS,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.launches.nsys.sampled_activity import LEAST_PERIODS, GpuSamples, merged, rate_text, time_within
+from ncu_parsers.timelines.activity.samples import LEAST_PERIODS, GpuSamples, merged, rate_text, time_within
 
 PERIOD = 100
 

@@ -44,7 +44,7 @@ class _Series(NamedTuple):
 def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """RUN, NAME, --launch and what selects launches, of which the command gets NAME as a further --kernel.
 
-    Raises `WrongUsage` for a recording of nsys, which samples whole GPUs.
+    Raises `WrongUsage` for a timeline, whose samples are of whole GPUs.
     """
 
     @wraps(command)
@@ -53,8 +53,8 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         if sampled_timeline_in(run) is not None:
             raise WrongUsage(
-                f"{run} is a recording of nsys, and holds no samples of one kernel.",
-                advice=f"What nsys sampled of the GPU: ncu-bench timeline {shlex.quote(run)} --part samples",
+                f"{run} is a timeline, and holds no samples of one kernel.",
+                advice=f"What was sampled of the whole GPU: ncu-bench timeline {shlex.quote(run)} --part samples",
             )
         if name is not None:
             from ncu_tools.runs.selection import Selection, pattern_of
@@ -133,7 +133,7 @@ def _chosen(series: _Series, only: Selection | None, launch: int | None, run: st
 
         raise NcuBenchError(
             f"{run} holds no samples over time.",
-            "They are collected by PM sampling, and only binary reports hold them.",
+            "They are collected by PM sampling: of a kernel in binary reports of ncu, of the whole GPU in timelines.",
             why_no_ncu_in(run)
             or f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --part balance.",
         )

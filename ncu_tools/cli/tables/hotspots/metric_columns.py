@@ -193,7 +193,7 @@ def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str], why_no_nc
     for one in lacking:
         if one.collect:
             by_command.setdefault(one.collect, []).append(one.name)
-    too_short = f"empty, since {{}} is not among nsys's samples, or {TOO_SHORT}"
+    too_short = f"empty, since {{}} is not among the samples, or {TOO_SHORT}"
     notes = [
         too_short.format(" or ".join(names)) if SAMPLES in in_run else
         f"not in the run, so empty: {', '.join(names)}; collect with: {way}"

@@ -1,4 +1,4 @@
-"""Activity that nsys sampled on GPUs: over the time of a recording, and its means while a range or kernel ran."""
+"""Activity that a profiler sampled on GPUs: over the time of a recording, and its means while a range or kernel ran."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.launches.nsys.gpu_metrics import SAMPLED_GPU, sampled_columns
-from ncu_parsers.launches.nsys.sampled_activity import LEAST_PERIODS, GpuSamples, Integers, merged, time_within
-from ncu_parsers.launches.nsys.sampled_timeline import SampledTimeline
+from ncu_parsers.launches.sampled_columns import SAMPLED_GPU
+from ncu_parsers.parse.sampled_timeline import SampledTimeline
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
+from ncu_parsers.timelines.activity.samples import (
+    LEAST_PERIODS,
+    GpuSamples,
+    Integers,
+    merged,
+    sampled_columns,
+    time_within,
+    title_of_sampled,
+    unit_of_sampled,
+)
 
 from ncu_tools.kernels.source.spread.over_time import SPARKLINE_WIDTH, sparkline
 
@@ -22,7 +31,10 @@ MOST_OF_OTHERS = 0.1
 
 @dataclass(frozen=True)
 class SampledMetric:
-    """A metric of a GPU over a recording, in % of its peak: mean and peak of its samples, and its course as a text."""
+    """A metric of a GPU over a recording: mean and peak of its samples, and its course as a text.
+
+    It is in % of its peak, or as the tool named it, in a `unit` that is "" where the name does not say it.
+    """
 
     gpu: int
     metric: str
@@ -58,7 +70,7 @@ def metrics_over_time(timeline: SampledTimeline, width: int = SPARKLINE_WIDTH) -
     return [
         _over_time(gpu, name, samples, width)
         for gpu, samples in sorted(timeline.activity.gpus.items())
-        for name in sampled_columns()
+        for name in (*sampled_columns(), *(own for own in samples.values if own not in sampled_columns()))
         if name in samples.values and not np.isnan(samples.values[name]).all()
     ]
 
@@ -70,8 +82,8 @@ def _over_time(gpu: int, name: str, samples: GpuSamples, width: int) -> SampledM
     return SampledMetric(
         gpu=gpu,
         metric=name,
-        title=name.removeprefix("sampled_").removesuffix("_pct").replace("_", " "),
-        unit="%",
+        title=title_of_sampled(name),
+        unit=unit_of_sampled(name),
         mean=float(np.nanmean(values)),
         peak=float(np.nanmax(values)),
         samples=int((~np.isnan(values)).sum()),

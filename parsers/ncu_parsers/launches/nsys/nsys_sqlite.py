@@ -22,7 +22,7 @@ import pyarrow as pa
 from ncu_launch.notes import Note, NoteKind
 from ncu_launch.operators.user_formulas import formulas_in
 
-from ncu_parsers.launches.nsys import cuda_graphs, gpu_metrics, nvtx, python_backtraces
+from ncu_parsers.launches.nsys import cuda_graphs, nvtx, python_backtraces
 from ncu_parsers.launches.nsys.api_calls import CALLS, ApiCallIndex, LaunchingCalls
 from ncu_parsers.launches.nsys.launch_table import CAPTURED_IN, SOURCE, CallSites, launch_table
 from ncu_parsers.launches.nsys.nvtx import (
@@ -45,6 +45,7 @@ from ncu_parsers.launches.nsys.operations import (
     Operations,
     elapsed,
 )
+from ncu_parsers.launches.sampled_columns import SampledColumns
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report, StreamedReport
@@ -55,9 +56,11 @@ from ncu_parsers.sources.reading_ahead import one_ahead
 from ncu_parsers.sources.settings import Settings
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.operation_times import BusyAccount, impossible_notes, lost_note
+from ncu_parsers.timelines.activity.samples import SampledActivity
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys.devices import TABLE as DEVICES
 from ncu_parsers.timelines.nsys.devices import Devices, read_devices
+from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics
 
 DIALECT = "nsys sqlite"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
@@ -200,8 +203,7 @@ class _Timeline:
         self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
         self._nodes = cuda_graphs.GraphNodes(database)
         self._devices = read_devices(database)
-        samples = gpu_metrics.read_gpu_metrics(database) if ranges else gpu_metrics.SampledActivity({})
-        self._samples = gpu_metrics.SampledColumns(samples, self._devices)
+        self._samples = SampledColumns(read_gpu_metrics(database) if ranges else SampledActivity())
         self._locations = python_backtraces.locations_of_backtraces(database, strings) if ranges else {}
 
     @contextmanager
@@ -222,7 +224,9 @@ class _Timeline:
             self.account.add(batch.operations, origins, batch.call.is_known)
             kept = () if rows is None else self._kept
             table = launch_table(name, batch.operations, origins, self._devices, kept, self._own)
-            yield self._samples.beside(self._with_locations(table, batch.call), batch.operations)
+            columns = batch.operations.columns
+            place = self._devices.places(batch.operations.processes, columns["deviceId"])
+            yield self._samples.beside(self._with_locations(table, batch.call), columns["start"], columns["end"], place)
         if not self.account.rows:
             raise _no_gpu_work(self._database, name, self._ranges)
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ncu_parsers.schema.vendors import Vendor
+from ncu_parsers.timelines.activity.samples import SampledActivity
 
 Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
@@ -302,7 +303,7 @@ class Activity:
     place of each operation's among them; None where the reader says none. `as_written` are the rows of `operations` in
     the order of the file, None for that of their starts. `broken` events and `others`, of no use here, were left out.
     `session` is what the recording says of itself, `rank` that of its process in a distributed run. `recorded_with` is
-    how to record the like.
+    how to record the like. `sampled` is what its tool sampled of whole GPUs beside that.
     """
 
     name: str
@@ -328,6 +329,7 @@ class Activity:
     session: Mapping[str, str] = field(default_factory=dict)
     rank: int | None = None
     recorded_with: str = ""
+    sampled: SampledActivity = field(default_factory=SampledActivity)
 
 
 def plain_name(name: str) -> str:

@@ -35,6 +35,7 @@ from ncu_parsers.timelines.activity.activity import (
     columns_of,
 )
 from ncu_parsers.timelines.activity.operation_times import broken_note, lost_note
+from ncu_parsers.timelines.activity.samples import SampledActivity
 from ncu_parsers.timelines.kineto.chrome_trace import (
     EXACT_UNTIL,
     SINCE_1970,
@@ -82,7 +83,7 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
     Raises `NotAReport` where it holds no event of PyTorch's profiler, `NcuBenchError` when it cannot be opened.
     """
     events = TracedEvents(source, functions)
-    if not any(len(one["start"]) for one in (events.work, events.calls, events.ranges)):
+    if not (len(events.counters) or any(len(one["start"]) for one in (events.work, events.calls, events.ranges))):
         raise _refusal(source, events)
     owners = _owners(events.threads)
     process, ambiguous = _launching_processes(events, owners)
@@ -110,7 +111,17 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
         session={key: str(value) for key, value in header.items() if isinstance(value, str | int | float)},
         rank=event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31),
         recorded_with=RECORDED_WITH if {one.vendor for one in devices.values()} <= {None, Vendor.NVIDIA} else "",
+        sampled=_sampled(events, operations, calls, ranges),
     )  # fmt: skip
+
+
+def _sampled(events: TracedEvents, *recorded: GpuOperations | ApiCalls | HostRanges) -> SampledActivity:
+    """The samples of GPUs in the time in which anything else was recorded."""
+    if not len(events.counters):
+        return SampledActivity()
+    times = [(int(table.start.min()), int(table.end.max())) for table in recorded if len(table)]
+    return events.counters.sampled(min(one for one, _ in times) if times else None,
+                                   max(end for _, end in times) if times else None)  # fmt: skip
 
 
 def _owners(threads: Mapping[Thread, int]) -> list[Owner]:

@@ -35,6 +35,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     event_whole,
     is_call,
 )
+from ncu_parsers.timelines.kineto.gpu_counters import COUNTER, CounterEvents
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
@@ -187,9 +188,9 @@ class TracedEvents:
     """What a trace holds, by what it is for, as columns with times in microseconds.
 
     `launched` are the distinct operations that `work` has the places of, `labels` those of `ranges`; calls name
-    `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `broken` counts
-    events that could not be read, `others` those of no use here. `externals` are the ids of operators by thread. Of
-    Python's functions only modules and those `is_kept` are taken.
+    `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `counters` are
+    samples of GPUs. `broken` counts events that could not be read, `others` those of no use here. `externals` are the
+    ids of operators by thread. Of Python's functions only modules and those `is_kept` are taken.
     """
 
     def __init__(self, source: Source, is_kept: Callable[[str], bool]) -> None:
@@ -200,6 +201,7 @@ class TracedEvents:
         self.kernels: dict[CalledKernel, int] = {}
         self.collectives: dict[int, WorkArguments] = {}
         self.broken = self.others = 0
+        self.counters = CounterEvents()
         self._is_kept = is_kept
         work = _Columns(
             launched="i", start="d", duration="d", correlation="q", device="q", context="q", stream="q", bytes="q",
@@ -227,20 +229,25 @@ class TracedEvents:
             for batch in events.batches():
                 self._take(batch)
         self.header, self.damage, self.is_cut = events.header, events.damage, events.cut
-        self.broken += events.broken
+        self.broken += events.broken + self.counters.broken
         self.work, self.calls, self.ranges = work.taken(), calls.taken(), ranges.taken()
         self.externals, self.overheads = externals.taken(), overheads.taken()
 
     def _take(self, batch: list[TraceEvent]) -> None:
+        counters: list[TraceEvent] = []
         for event in batch:
             category = event.cat or ""
             take = self._takers.get(category) if event.ph == "X" else None
             if take is None and event.ph == "X" and is_call(category):
                 take = self._takers[category] = self._take_call
-            if take is None:
-                self.others += 1
-            else:
+            if take is not None:
                 take(event)
+            elif event.ph == COUNTER:
+                counters.append(event)
+            else:
+                self.others += 1
+        if counters:
+            self.others += self.counters.take(counters)
 
     def _take_work(self, event: TraceEvent) -> None:
         if event.name is None or not event.is_timed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,10 @@ class Devices:
         places = [self._place(one, number) for one, number in pairs.T.tolist()]
         known = np.array([place if place in self.gpus else MISSING for place in places], np.int64)
         return known[code.reshape(-1)]
+
+    def numbers(self, gpus: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
+        """The GPU's id of each process and CUDA device number."""
+        return {gpu: self._place(*gpu) for gpu in gpus}
 
     def _place(self, process: int, device: int) -> int:
         return self.by_process.get((process, device), self.by_cuda_number.get(device, device))

@@ -41,6 +41,7 @@ from ncu_parsers.timelines.activity.activity import (
 )
 from ncu_parsers.timelines.nsys.database import Database, opened
 from ncu_parsers.timelines.nsys.devices import read_devices
+from ncu_parsers.timelines.nsys.gpu_metrics import read_gpu_metrics
 from ncu_parsers.timelines.nsys.nsys_ranges import OS_CALLS, RANGES, open_in, owners_of, process_of, read_ranges
 
 TOOL = "nsys"
@@ -121,7 +122,8 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
     ranges = read_ranges(database, strings, last, window, whole_names=whole_names)
     overheads = _overheads(database, window)
     gpus = operations.gpus()
-    known = read_devices(database).of(*np.array(gpus, np.int64).reshape(-1, 2).T)
+    every = read_devices(database)
+    known = every.of(*np.array(gpus, np.int64).reshape(-1, 2).T)
     codes = known.code.tolist()
     return Activity(
         name, TOOL, operations, calls, ranges, overheads,
@@ -129,6 +131,7 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
         uuids={gpu: uuid for gpu, code in zip(gpus, codes, strict=True) if (uuid := known.uuids[code])},
         missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
         utc_ns=_began(database), notes=notes, recorded_with=RECORDED_WITH,
+        sampled=replace(read_gpu_metrics(database), numbers=every.numbers(gpus)),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.launches.nsys.gpu_metrics import sampled_columns
+from ncu_parsers.timelines.activity.samples import sampled_columns
 
 from ncu_tools.kernels.view.columns.column_names import sets, short_names
 from tests.support.ran import ran
@@ -57,7 +57,8 @@ def test_the_rate_and_the_time_of_the_samples_are_said_beside_the_table(timeline
     notes = "\n".join(shown(timeline, "--columns", "sampled")["notes"])
     assert "sampled by nsys at 10 kHz: 40 samples over 0.004 s" in notes
     assert (
-        "empty, since sampled_issue or sampled_tensor or sampled_dram_write is not among nsys's samples, or " in notes
+        "empty, since sampled_issue or sampled_tensor or sampled_dram or sampled_dram_write is not among the samples, or "
+        in notes
     )
     assert "ncu --set full" not in notes
 

@@ -1,17 +1,21 @@
 """Activity of GPUs, sampled at a steady rate, and its means over the times of kernels and ranges.
 
 A sample is a mean over its period and over the whole GPU: of everything that ran then, not of one kernel. It holds from
-its timestamp until that of the next one, as NVIDIA's recipe gpu_metric_util_map reads it (Nsight Systems 2023.3).
+its timestamp until that of the next one, as NVIDIA's recipe gpu_metric_util_map reads it (Nsight Systems 2023.3) and as
+PyTorch's profiler writes it (a start, and no end). How long a sample is follows from the distance to the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ncu_launch.files.toml_tables import table_beside
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,7 +44,10 @@ class Means:
 
 @dataclass(frozen=True)
 class GpuSamples:
-    """The samples of one GPU: `times` in ns, ascending, and `values` in % by metric (float64; NaN: not known)."""
+    """The samples of one GPU: `times` in ns, ascending, and `values` by metric (float64; NaN: not known).
+
+    A metric is a column of `sampled_columns`, in % of its peak, or has the name and the unit that the tool gave it.
+    """
 
     times: Integers
     values: Mapping[str, Floats]
@@ -71,6 +78,10 @@ class GpuSamples:
     def lost_ns(self) -> float:
         """The time between the first and the last sample for which there is none."""
         return float(self.ends[-1] - self.times[0]) - self.covered_ns if len(self.times) else 0.0
+
+    def only(self, metrics: Container[str]) -> GpuSamples:
+        """The samples of some metrics alone."""
+        return GpuSamples(self.times, {name: values for name, values in self.values.items() if name in metrics})
 
     def amounts(self, metric: str, start: Integers, end: Integers) -> tuple[Floats, Floats]:
         """A metric over times from `start` to `end` (ns): the sum of value x ns, and the ns of it that are known."""
@@ -120,6 +131,59 @@ class _Integral:
         inside = np.maximum(place, 0)
         within = np.minimum(moments, self.ends[inside]) - self.times[inside]
         return np.where(place >= 0, self.sums[inside] + self.values[inside] * within, 0.0)
+
+
+@dataclass(frozen=True)
+class SampledActivity:
+    """The samples of each GPU by its number in the recording, and notes on what was left out.
+
+    `numbers` are those of GPUs that a process calls by another device number. `sampled_by` is the tool, and `finer` how
+    it is told to sample more often.
+    """
+
+    gpus: Mapping[int, GpuSamples] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    sampled_by: str = ""
+    finer: str = ""
+
+    def number(self, process: int, device: int) -> int:
+        """The number of the GPU that a process calls `device`."""
+        return self.numbers.get((process, device), device)
+
+    def of(self, process: int | None, device: int | None) -> GpuSamples | None:
+        """The samples of the GPU that a process calls `device`; None where there are none."""
+        return self.gpus.get(self.number(-1 if process is None else process, -1 if device is None else device))
+
+
+def sampled_columns() -> dict[str, dict[str, Any]]:
+    """The columns that sampled metrics make: what tools call each, and its meaning."""
+    return table_beside(__file__, "sampled_columns")
+
+
+_OF_PEAK = re.compile(r"\.avg\.pct_of_peak_sustained_elapsed$")
+"""How the name of a metric ends whose samples are means over their whole time in % of a peak, as CUPTI writes it."""
+
+
+def column_of_trace(name: str) -> str:
+    """The column that PyTorch's profiler means by the name or label of a metric; the name itself if it is none."""
+    of_peak = _OF_PEAK.search(name)
+    base = name[: of_peak.start()].rpartition(".")[2] if of_peak else None  # a domain may stand in front of it
+    for column, entry in sampled_columns().items():
+        if name in entry.get("labels", ()) or base in entry.get("metrics", ()):
+            return column
+    return name
+
+
+def title_of_sampled(name: str) -> str:
+    """How people see the name of a sampled metric."""
+    short = name.removeprefix("sampled_").removesuffix("_pct").replace("_", " ")
+    return short if name in sampled_columns() else name
+
+
+def unit_of_sampled(name: str) -> str:
+    """The unit of a sampled metric by its name: % of a peak; "" where the name does not say it."""
+    return "%" if name in sampled_columns() or "pct" in name or name.endswith("(%)") else ""
 
 
 def merged(start: Integers, end: Integers, gap_ns: float) -> tuple[Integers, Integers]:

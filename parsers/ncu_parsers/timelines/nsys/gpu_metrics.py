@@ -10,44 +10,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from ncu_launch.files.toml_tables import table_beside
 
-from ncu_parsers.launches.nsys.operations import Operations
-from ncu_parsers.launches.nsys.sampled_activity import LEAST_PERIODS, Floats, GpuSamples, rate_text
-from ncu_parsers.schema import arrays
-from ncu_parsers.schema.tables import field_metadata
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.activity.samples import Floats, GpuSamples, SampledActivity, sampled_columns
 from ncu_parsers.timelines.nsys.database import MISSING, Database, Integers, opened
-from ncu_parsers.timelines.nsys.devices import Devices
 
 TABLE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 OLD_TYPES = "GENERIC_EVENT_TYPES"
 COLUMNS = ("timestamp", "typeId", "metricId", "value")
-SAMPLES, SAMPLED_GPU = "sampled_samples", "sampled_gpu"
 GPU_BITS = 0xFF
 MOST_ROWS = 20_000_000
 """Rows of a table that are read: 100 s of twenty metrics at 10 kHz. Of more, none is."""
 PERCENT = re.compile(r"\s*\[Throughput %\]$", re.IGNORECASE)
 """The unit that newer versions append to a name; with any other unit it is another metric."""
 NAMED = 4
-
-
-@dataclass(frozen=True)
-class SampledActivity:
-    """The samples of each GPU by its id in the export, and notes on what was left out."""
-
-    gpus: Mapping[int, GpuSamples]
-    notes: tuple[str, ...] = ()
-
-
-def sampled_columns() -> dict[str, dict[str, Any]]:
-    """The columns that sampled metrics make: names, parts and meaning of each."""
-    return table_beside(__file__, "gpu_metrics")
+FINER = "profile --gpu-metrics 200000 samples as finely as nsys can"
 
 
 def read_samples(source: Source, name: str) -> SampledActivity:
@@ -82,7 +61,7 @@ def read_gpu_metrics(database: Database) -> SampledActivity:
         if found is not None:
             gpus.setdefault(kind & GPU_BITS, found)
     notes = [f"{left_out} rows of {TABLE} have no time, or a value that is no integer, and were left out"]
-    return SampledActivity(gpus, tuple(notes if left_out else []))
+    return SampledActivity(gpus, tuple(notes if left_out else []), sampled_by="nsys", finer=FINER)
 
 
 def _not_read(why: str) -> SampledActivity:
@@ -129,87 +108,3 @@ def _old_events(database: Database) -> list[str]:
         f"GPU metrics are in the file as generic events, as nsys exported them before it had {TABLE}, and are not "
         "read; export the report with a newer nsys"
     ]
-
-
-# --------------------------------------------------------------------------------------------- beside the operations
-
-
-class SampledColumns:
-    """The columns of sampled metrics, in % of their peak, for the operations of a timeline as they come in parts.
-
-    An operation has the mean of the GPU's samples over its time, weighted by their overlap; null if it takes fewer than
-    five periods of sampling, if samples cover less than 90 % of it, or if its GPU is not known. `sampled_samples` is
-    the number of samples in that mean, 0 for none.
-    """
-
-    def __init__(self, activity: SampledActivity, devices: Devices) -> None:
-        self._activity, self._devices = activity, devices
-        self._operations = self._of_gpus = self._without = 0
-
-    def beside(self, table: pa.Table, operations: Operations) -> pa.Table:
-        """The table of some operations with their columns; as it is where no GPU was sampled."""
-        gpus = self._activity.gpus
-        if not gpus:
-            return table
-        rows = len(operations)
-        start, end = operations.columns["start"], operations.columns["end"]
-        timed = ~np.isnan(operations.durations)
-        place = self._devices.places(operations.processes, operations.columns["deviceId"])
-        values = {name: np.full(rows, np.nan) for name in sampled_columns()}
-        samples = np.full(rows, MISSING)
-        for gpu, own in gpus.items():
-            mine = np.flatnonzero(timed & (place == gpu))
-            found = own.means(start[mine], end[mine])
-            samples[mine] = found.samples
-            for name, means in found.values.items():
-                values[name][mine] = means
-        self._operations += rows
-        self._of_gpus += int((samples != MISSING).sum())
-        self._without += int((samples == 0).sum())
-        for name, entry in sampled_columns().items():
-            if any(name in own.values for own in gpus.values()):
-                meaning = f"sampled on the whole GPU while it ran, not counted: {entry['means']}"
-                metadata = field_metadata(unit="%", meaning=meaning)
-                table = table.append_column(
-                    pa.field(name, pa.float64(), metadata=metadata), arrays.floats(values[name])
-                )
-        sampled_gpu = np.where(samples == MISSING, MISSING, place)
-        for name, numbers, meaning in (
-            (SAMPLES, samples, "samples in the means of the sampled columns, 0 for none"),
-            (SAMPLED_GPU, sampled_gpu, "the GPU that these are of, by its number in the timeline"),
-        ):
-            known = [None if number == MISSING else number for number in numbers.tolist()]
-            column = pa.field(name, pa.int64(), metadata=field_metadata(unit="", meaning=meaning))
-            table = table.append_column(column, arrays.integers(known, pa.int64()))
-        return table
-
-    def notes(self) -> list[str]:
-        """Notes on what was left out, on the samples of each GPU, and on operations without any."""
-        notes = [*self._activity.notes, *_notes_on_gpus(self._activity)]
-        if self._without:
-            notes.append(
-                f"{self._without} of {self._of_gpus} operations have no sampled values: they take fewer than "
-                f"{LEAST_PERIODS} samples, or samples were lost; profile --gpu-metrics 200000 samples as finely as "
-                "nsys can"
-            )
-        unplaced = self._operations - self._of_gpus
-        if unplaced:
-            notes.append(
-                f"{unplaced} operations have no sampled values, because their GPU or time is not known or sampled"
-            )
-        return notes
-
-
-def _notes_on_gpus(activity: SampledActivity) -> list[str]:
-    notes = []
-    for gpu, own in sorted(activity.gpus.items()):
-        if len(own) < 2:
-            notes.append(f"GPU {gpu} has a single sample of GPU metrics, too few for a mean")
-            continue
-        lost = f"; {own.lost_ns / 1e9:.2g} s between them have none" if own.lost_ns > 0 else ""
-        notes.append(
-            f"activity of GPU {gpu} was sampled by nsys at {rate_text(own.period_ns)}: {len(own):,} samples over "
-            f"{own.covered_ns / 1e9:.3g} s{lost}; a sampled value is a mean of the whole GPU while a kernel ran, and "
-            "never a count"
-        )
-    return notes
