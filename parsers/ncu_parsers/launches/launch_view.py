@@ -1,10 +1,9 @@
 """The launches of an `Activity`: one row per GPU operation, with the host ranges open at the call that launched it.
 
-This is the whole way from a trace format to a table: a reader returns an `Activity`, and this makes its report. Ranges
-of the main thread are not around the kernels of the backward pass, which runs on threads of its own. FLOPs and least
-bytes are estimates from the shapes of operators (`derived.operators.work_from_shapes`). Without any GPU work the rows
-are the operators themselves, each with the time that it did not spend in operators which it called. What rows have in
-common is made once; a part of the rows takes it by its codes.
+A trace format needs no more than a reader that returns an `Activity`; this module makes the report. Ranges of the main
+thread do not enclose kernels of the backward pass, which runs on its own threads. FLOPs and least bytes are estimates
+from operator shapes (`derived.operators.work_from_shapes`). Without GPU work the rows are the operators themselves,
+each with its time outside the operators that it calls. Values shared by rows are stored once; rows hold their index.
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ Extra = tuple[str, str, pa.Array]
 
 @lru_cache(maxsize=8)
 def for_launches(read: Callable[..., Activity]) -> Callable[[Source], Activity]:
-    """A reader that leaves out functions of Python which are no location of a launch; the same one for the same."""
+    """`read` without Python functions that cannot be a launch's location; cached, so equal readers are one object."""
     return partial(read, functions=may_be_a_location)
 
 
 def report_of(source: Source, read: Callable[[Source], Activity], origin: str) -> Report:
-    """Read one recording, and make its launches. `origin` is their `source`.
+    """Read one recording and make its launches. `origin` is their `source`.
 
-    Raises `NotAReport` where nothing ran on a GPU and no operators are known, and what `read` raises.
+    Raises `NotAReport` if nothing ran on a GPU and no operators are known, and whatever `read` raises.
     """
     result = Report(source.name)
     view = _view(source, read, origin, result)
@@ -77,7 +76,7 @@ def report_of(source: Source, read: Callable[[Source], Activity], origin: str) -
 def stream_of(
     source: Source, write: Callable[[pa.Table], None], read: Callable[[Source], Activity], origin: str
 ) -> StreamedReport:
-    """Read one recording, and give its launches to `write` in tables that follow each other. Raises as `report_of`."""
+    """Read one recording and pass its launches to `write` in consecutive tables. Raises as `report_of`."""
     result = StreamedReport(source.name)
     view = _view(source, read, origin, result)
     result.streamed_rows = view.rows
@@ -88,7 +87,7 @@ def stream_of(
 
 
 def _view(source: Source, read: Callable[[Source], Activity], origin: str, result: Report) -> _LaunchView:
-    """The launches of a recording; what is known of it beside these is put into `result`."""
+    """The launches of a recording; fills `result` with session, line counts and notes."""
     found = read(source)
     view = _LaunchView(found, origin, source, read)
     if not view.rows:
@@ -113,7 +112,7 @@ def _view(source: Source, read: Callable[[Source], Activity], origin: str, resul
 
 
 class _LaunchView:
-    """The columns of launches, from the operations of a recording and the ranges of the host around their calls."""
+    """The columns of launches, from the operations of a recording and the host ranges around their calls."""
 
     def __init__(self, found: Activity, origin: str, source: Source, read: Callable[[Source], Activity]) -> None:
         self._found, self._origin = found, origin
@@ -146,7 +145,7 @@ class _LaunchView:
         }
 
     def _take_operations(self, read: Callable[[Source], Activity]) -> None:
-        """Let the rows be operations of GPUs, in the order of the file."""
+        """Make the rows GPU operations, in the order of the file."""
         found = self._found
         operations, self._impossible = without_impossible_ends(found.operations)
         fact: Codes = np.zeros(len(operations), np.int8) if found.fact is None else found.fact
@@ -166,7 +165,7 @@ class _LaunchView:
             )  # fmt: skip
 
     def _take_operators(self) -> Integers:
-        """Let the rows be the operators of the host, each with its own time; their places."""
+        """Make the rows host operators, each with its own time; return their indices."""
         ranges = self._ranges
         operators = np.flatnonzero(ranges.is_kind(OPERATOR))
         operators = operators[np.argsort(ranges.start[operators], kind="stable")]
@@ -182,7 +181,7 @@ class _LaunchView:
         return operators
 
     def part(self, begin: int, end: int) -> pa.Table:
-        """The table of the rows from `begin` to before `end`: the contract's columns, then those that timelines have.
+        """The table of rows `begin` to `end` (exclusive): the contract's columns, then those of timelines.
 
         Every part has the same columns.
         """
@@ -201,7 +200,7 @@ class _LaunchView:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def notes(self) -> list[str]:
-        """What in the rows cannot be right, which operations overlap, and what is not known of the rows."""
+        """Notes on impossible values, overlapping operations and missing facts."""
         notes, places, found = list(self._impossible), self._places, self._found
         if self.on_gpu:
             notes += _overlap(self._operations, self._durations)
@@ -232,7 +231,7 @@ class _LaunchView:
         return [*notes, *graph_captures.replay_notes(self.rows, replays, len(self._captured), self._capture)]
 
     def _identity(self, rows: slice) -> dict[str, pa.Array]:
-        """The columns that say what ran, and on which device."""
+        """The columns that identify the kernel and its device."""
         operations, fact, facts, found = self._operations.at(rows), self._fact[rows], self._facts, self._found
         count, gpu, gpus = len(operations), self._gpu[rows], self._gpus
         stream, of_stream = np.unique(operations.stream, return_inverse=True)
@@ -256,7 +255,7 @@ class _LaunchView:
         }
 
     def _short_names(self, operations: GpuOperations) -> pa.Array:
-        """The functions' names; a copy's name is whole as it is, and an operator's goes without its namespace."""
+        """Function names; a copy keeps its whole name, and an operator loses its namespace."""
         names = operations.names
         if not self.on_gpu:
             return arrays.recoded(operations.name, [one.partition("::")[2] or one for one in names])
@@ -264,7 +263,7 @@ class _LaunchView:
         return arrays.recoded(operations.name + len(names) * (operations.kind == KERNEL), shorts)
 
     def _position(self, rows: slice) -> dict[str, pa.Array]:
-        """The columns that say which part of the program a row belongs to: by its own scopes, else by host ranges."""
+        """Program-position columns of each row: from its own scopes, else from host ranges."""
         contexts = self._ranges.contexts.known
         pairs, code = np.unique(
             self._places.context[rows].astype(np.int64) * len(self._facts) + self._fact[rows], return_inverse=True
@@ -284,7 +283,7 @@ class _LaunchView:
         }
 
     def _beyond(self, rows: slice) -> Iterator[Extra]:
-        """Columns beyond the contract. Shapes and types are JSON lists, one entry per argument."""
+        """Columns outside the contract. Shapes and types are JSON lists, one entry per argument."""
         operations, facts, fact = self._operations.at(rows), self._facts, self._fact[rows]
         calls, call = self._ranges.calls, self._places.call[rows]
         yield "start_ns", "ns", arrays.whole(operations.start)
@@ -322,14 +321,14 @@ class _LaunchView:
         return None if vendor is None else vendor.value
 
     def _operators(self, call: Codes, fact: Codes) -> pa.Array:
-        """The operator that each operation names itself, else the innermost one around its call."""
+        """The operator that each operation names itself, else the innermost operator around its call."""
         names = [*(one.operator for one in self._facts), *(call.name for call in self._ranges.calls)]
         own = np.array([one.operator is not None for one in self._facts], np.bool_)[fact]
         return arrays.recoded(np.where(own, fact, np.where(call >= 0, call + len(self._facts), -1)), names)
 
 
 def _overlap(operations: GpuOperations, durations: npt.NDArray[np.float64]) -> list[str]:
-    """Which operations overlap; times count from the first, so that doubles hold them exactly for a hundred days."""
+    """Notes on overlapping operations. Times count from the first: doubles hold them exactly for a hundred days."""
     busy = BusyAccount()
     start = (operations.start - operations.start.min()).astype(np.float64)
     busy.add(operations.process, operations.device, start, durations)
@@ -337,7 +336,7 @@ def _overlap(operations: GpuOperations, durations: npt.NDArray[np.float64]) -> l
 
 
 def iterations_at(moments: Integers, steps: list[tuple[int, int, int]]) -> Integers:
-    """The step in which each moment lies, `MISSING` outside of all."""
+    """The number of the step that contains each moment, `MISSING` outside all steps."""
     if not steps:
         return np.full(len(moments), MISSING)
     starts, ends, numbers = (np.array(column) for column in zip(*steps, strict=True))
@@ -346,7 +345,7 @@ def iterations_at(moments: Integers, steps: list[tuple[int, int, int]]) -> Integ
 
 
 def _path(context: Context | None, facts: LaunchFacts) -> tuple[str, ...] | None:
-    """The host's ranges, then the scopes that the operation names; None where neither is known."""
+    """The host's ranges, then the scopes of the operation itself; None if neither is known."""
     return None if context is None and not facts.path else (*(context.annotations if context else ()), *facts.path)
 
 
@@ -355,16 +354,16 @@ def _module(context: Context | None) -> str | None:
 
 
 def _as_text(value: object) -> str | None:
-    """A list of shapes or types as JSON; None for anything that is no list."""
+    """A list of shapes or types as JSON; None for any other value."""
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else None
 
 
 def _wholes(values: Integers, kind: pa.DataType) -> pa.Array:
-    """int32 or int64; null for negative numbers and those that do not fit."""
+    """Integers as int32 or int64; null if negative or too large."""
     most = np.iinfo(np.int32 if kind == pa.int32() else np.int64).max
     return arrays.wholes(np.where((values >= 0) & (values <= most), values, -1), kind)
 
 
 def _triples(codes: Codes, values: Sequence[tuple[int, int, int] | None]) -> pa.Array:
-    """Grids or blocks from the place of each."""
+    """Grids or blocks by index."""
     return arrays.triples(np.array([one or (-1,) * 3 for one in values], np.int32)[codes])

@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of the rows of a trace, from the shapes of the operators that launched or are them."""
+"""FLOPs and least bytes of a trace's rows, from the shapes of the launching operator, or of the row's own operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, GpuOperatio
 
 
 def work_of_operators(ranges: NestedRanges, operators: Integers, own: Mapping[str, Formula]) -> WorkOfLaunches:
-    """The work of operators on the CPU, which are the rows. `own` are the user's formulas."""
+    """The work of CPU operators, one per row. `own` are the user's formulas."""
     calls = ranges.call[operators].astype(np.int64)
     has_shapes = np.array([bool(call.inputs.shapes) for call in ranges.calls], np.bool_)[calls]
     nodes = np.where(has_shapes, -1, ranges.node_around(operators))
@@ -46,7 +46,7 @@ def work_of_launches(
     operations: GpuOperations, replayed: Mask, ranges: NestedRanges, places: Places, captured: Captured,
     own: Mapping[str, Formula],
 ) -> WorkOfLaunches:  # fmt: skip
-    """The work of what ran on a GPU. A kernel of a graph that was `replayed` has work where its capture is known."""
+    """The work of GPU operations. A kernel of a graph that was `replayed` has work only if its capture is known."""
     names, numbers = operations.names, _CallNumbers(ranges, places)
     rows: list[LaunchingOperator | None] = [None] * places.rows
     columns = (operations.kind, operations.name, replayed, operations.correlation, places.operator)
@@ -62,7 +62,7 @@ def work_of_launches(
 
 
 class _CallNumbers:
-    """Numbers of operator calls, in the order in which rows name them; each replay has those of its capture anew."""
+    """Numbers of operator calls, in order of first use; each replay of a capture gets new numbers."""
 
     def __init__(self, ranges: NestedRanges, places: Places) -> None:
         self._ranges, self._places = ranges, places
@@ -83,7 +83,7 @@ class _CallNumbers:
         return LaunchingOperator(number, call.name, call.inputs, tuple(above), kernel)
 
     def of_row(self, row: int, kernel: str) -> LaunchingOperator:
-        """The innermost operator around a row's call; rows of the same one share what is known of it."""
+        """The innermost operator around a row's call; rows of the same operator share the object."""
         place = int(self._places.operator[row])
         found = None if row in self._places.paths else self._known.get(place)
         if found is None:
@@ -104,7 +104,7 @@ class _CallNumbers:
         return self._count - 1
 
     def _forward(self, around: list[int]) -> tuple[str, RecordedInputs] | None:
-        """Name and inputs of the forward operator of the innermost node of the backward pass among operators."""
+        """Name and inputs of the forward operator that belongs to the innermost backward node in `around`."""
         nodes = [place for place in around if MISSING < self._ranges.number[place] < -1]
         found = int(self._ranges.forward_of(-2 - self._ranges.number[nodes[-1:]])[0]) if nodes else -1
         if found < 0:

@@ -1,6 +1,6 @@
-"""The GPU operations of a table of launches that came from a timeline: of `parse`, or of a run folder.
+"""The GPU operations of a launch table that came from a timeline: of `parse`, or of a run folder.
 
-Such a table has no API calls and no ranges with their times, so causes of gaps are not known from it.
+Such a table has no API calls and no timed ranges, so causes of gaps are unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEEDED = (
     "source", "process_id", "device_id", "device_name", "context", "stream", "kernel_name", "iteration", "duration_ns",
     "operation", "start_ns", "end_ns", "bytes", "correlation_id", "launch_id", "graph_node_id", VENDOR_COLUMN,
 )  # fmt: skip
-"""The columns that are read, where a table has them."""
+"""Columns that are read if the table has them."""
 
 NSYS_WORDS = {
     "Host-to-Device": 1, "Device-to-Host": 2, "Host-to-Array": 3, "Array-to-Host": 4, "Array-to-Array": 5,
@@ -45,7 +45,7 @@ NSYS_WORDS = {
 def read_launches_activity(name: str, table: pa.Table) -> Activity:
     """The operations of a table with the times of a timeline.
 
-    Raises `NcuBenchError` for a table without times, as those of ncu alone are.
+    Raises `NcuBenchError` for a table without start times, such as one from ncu alone.
     """
     start = _integers(table, "start_ns")
     known = (start > -FARTHEST) & (start < FARTHEST)
@@ -118,7 +118,7 @@ def _texts(table: pa.Table, column: str) -> list[str | None]:
 
 
 def _direction(name: str) -> int:
-    """The direction of a copy from its name, as nsys or Kineto write it."""
+    """CUPTI's number for a copy's direction, from its name as nsys or Kineto write it."""
     for words, codes in ((NSYS_WORDS, DIRECTION_OF), (COPY_WORDS, None)):
         for word, number in words.items():
             if word in name:

@@ -1,6 +1,6 @@
-"""Ranges of host threads within each other: which are around each, and what they say of the place in the program.
+"""Nested ranges of host threads: the parents of each range, and the program position that they give.
 
-A range costs some 50 bytes: what it is, its name and inputs, is stored once for all ranges alike.
+A range takes about 50 bytes: its kind, name and inputs are stored once for all equal ranges.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 STEP_PREFIX = "ProfilerStep#"
 
 OUTSIDE, CUT = 0, -2
-"""Codes of contexts: around nothing, and one that is not that of all ranges above, since only `DEEPEST` are kept."""
+"""Codes of contexts: outside all ranges, and a context cut to the innermost `DEEPEST` ranges."""
 
 
 class HostCall(NamedTuple):
-    """What a range is: an operator, with its inputs, an annotation of the user's or a module."""
+    """Meaning of a range: an operator with its inputs, a user's annotation, or a module."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class HostCall(NamedTuple):
 
 
 def host_call(label: RangeLabel) -> HostCall | None:
-    """What a range says of the launches in it; None for one that says nothing, as most of Python's functions."""
+    """The call that a range stands for; None if it says nothing about launches, as most Python functions."""
     if label.kind == activity.OPERATOR:
         return HostCall(OPERATOR, label.name, RecordedInputs(*(label.inputs or ())))
     if label.kind in (activity.NVTX, activity.ANNOTATION):
@@ -48,7 +48,7 @@ def host_call(label: RangeLabel) -> HostCall | None:
 
 
 class Context(NamedTuple):
-    """What the ranges around a row say of its place in the program, outermost first."""
+    """Program position of a row from the ranges around it, outermost first."""
 
     annotations: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Context(NamedTuple):
         return self._replace(is_backward=self.is_backward or call.name.startswith(BACKWARD_PREFIX))
 
     def phase(self) -> str | None:
-        """Forward, backward or optimizer, where a range says so; modules that the backward pass recomputes are its."""
+        """Forward, backward or optimizer, if a range says so; modules recomputed for the backward pass are backward."""
         if any(name.startswith(OPTIMIZER_PREFIX) for name in self.annotations):
             return "optimizer"
         if self.is_backward:
@@ -75,14 +75,14 @@ class Context(NamedTuple):
 
 
 class Contexts:
-    """Every context once; its code is its place in `known`."""
+    """Every distinct context once; its code is its index in `known`."""
 
     def __init__(self) -> None:
         self.known = [Context()]
         self._codes = {Context(): OUTSIDE}
 
     def code(self, context: Context) -> int:
-        """The code of a context, a new one if need be."""
+        """The code of a context; adds it if new."""
         found = self._codes.setdefault(context, len(self.known))
         if found == len(self.known):
             self.known.append(context)
@@ -90,11 +90,12 @@ class Contexts:
 
 
 class Nesting:
-    """How ranges of one thread nest, sorted by start and longer ones first: the `parent` of each, and its `levels`.
+    """Nesting of one thread's ranges, sorted by start, longer first: `parent` of each (index, -1 for none), and
+    `levels`.
 
-    The parent is the innermost range that had begun and not ended at the start, -1 for none; where ranges overlap
-    without nesting, a range that began before one which is still open counts as open too, so that the parents of the
-    innermost range open at a moment hold all that are open then. A level are the ranges with as many above them.
+    The parent is the innermost range open at the start. If ranges overlap without nesting, a range that began before a
+    still open one counts as open too, so the parents of the innermost open range always include all open ranges.
+    `levels[d]` holds the indices of ranges with d ancestors.
     """
 
     def __init__(self, start: Integers, end: Integers) -> None:
@@ -125,7 +126,7 @@ class Nesting:
 
 
 def innermost(start: Integers, end: Integers, parent: Codes, moments: Integers) -> Integers:
-    """The place of the innermost range open at each moment, its first and last instant included; -1 for none."""
+    """Index of the innermost range open at each moment, start and end included; -1 for none."""
     found = np.searchsorted(start, moments, "right") - 1
     left = np.flatnonzero(found >= 0)
     while len(left):
@@ -136,18 +137,18 @@ def innermost(start: Integers, end: Integers, parent: Codes, moments: Integers) 
 
 
 def _by_depth(depth: Integers) -> list[npt.NDArray[np.intp]]:
-    """The places of each depth, in order."""
+    """The indices of each depth, in order."""
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 1)))
 
 
 class NestedRanges:
-    """Columns of the ranges that say something of launches, thread after thread, those around others first; ns.
+    """Columns of the ranges that have a meaning for launches, sorted by thread, then outer ranges first; times in ns.
 
-    `calls` are what labels say. `above` is the place of the innermost range that one starts in, `operator` that of the
-    innermost operator that it is or starts in, -1 for none; `context` is the code of what is around it, itself
-    included; `reach` the time at which the first of it and those above ends. `begins` are the places where `owners`
-    begin, and the end of the last one. Raises `memory.TooBig`, naming the recording `name`, beyond the memory limit.
+    `calls` are the meanings of labels. `above` is the index of the parent range, `operator` the index of the innermost
+    operator that is or encloses the range, -1 for none; `context` is the code of the enclosing context, the range
+    included; `reach` is the earliest end of the range and its ancestors. Thread i of `owners` has the ranges from
+    `begins[i]` to `begins[i + 1]`. Raises `memory.TooBig`, naming the recording `name`, beyond the memory limit.
     """
 
     def __init__(self, ranges: HostRanges, name: str = "the trace") -> None:
@@ -173,7 +174,7 @@ class NestedRanges:
         return len(self.start)
 
     def _nest(self, thread: slice) -> None:
-        """Fill the columns on nesting for a thread."""
+        """Fill the nesting columns of one thread."""
         if thread.start == thread.stop:
             return
         base, nesting = thread.start, Nesting(self.start[thread], self.end[thread])
@@ -199,29 +200,29 @@ class NestedRanges:
         return self.contexts.code(self.contexts.known[context].within(self.calls[code]))
 
     def call_code(self, call: HostCall) -> int:
-        """The code of a call that another trace has, for as long as that is in memory."""
+        """The code of a call from another trace; valid while that trace is in memory."""
         found = self._given.setdefault(id(call), len(self.calls))
         if found == len(self.calls):
             self.calls.append(call)
         return found
 
     def owner_of(self, places: Codes) -> Integers:
-        """The numbers of the threads of ranges."""
+        """The thread index of each range."""
         return np.searchsorted(self.begins, places, side="right") - 1
 
     def is_kind(self, kind: str) -> npt.NDArray[np.bool_]:
-        """Which ranges are of a kind."""
+        """Mask of the ranges of a kind."""
         found: npt.NDArray[np.bool_] = np.array([call.kind == kind for call in self.calls], np.bool_)[self.call]
         return found
 
     def forward_of(self, numbers: Integers) -> Integers:
-        """For the sequence numbers of nodes of the backward pass the places of their forward operators; -1: unknown."""
+        """Index of the forward operator for each sequence number of a backward node; -1 if unknown."""
         if self._forward is None:
             self._forward = ForwardOperators(self.number, self.owner_of(np.arange(len(self))), self.start)
         return self._forward.behind(numbers)
 
     def node_around(self, places: Codes) -> Integers:
-        """The innermost node of the backward pass that each range is or starts in, within `DEEPEST`; -1 for none."""
+        """Index of the innermost backward node that is or encloses each range, within `DEEPEST`; -1 for none."""
         found, at = np.full(len(places), -1), places.astype(np.int64)
         for _ in range(DEEPEST):
             looking = np.flatnonzero((at >= 0) & (found < 0))
@@ -233,17 +234,17 @@ class NestedRanges:
         return found
 
     def is_node(self, places: Codes) -> npt.NDArray[np.bool_]:
-        """Which ranges are nodes of the backward pass."""
+        """Mask of the ranges that are nodes of the backward pass."""
         number = self.number[places]
         found: npt.NDArray[np.bool_] = (number < -1) & (number != MISSING)
         return found
 
     def operator_above(self) -> npt.NDArray[np.int32]:
-        """The place of the innermost operator around each range, not itself; -1 for none."""
+        """Index of the innermost operator that encloses each range, itself excluded; -1 for none."""
         return np.where(self.above >= 0, self.operator[self.above], -1) if len(self) else self.above
 
     def own_times(self) -> Integers:
-        """Duration of each range minus operators that it directly encloses, at least 0, in ns."""
+        """Duration of each range minus its directly enclosed operators, at least 0, in ns."""
         left = self.end - self.start
         around = self.operator_above()
         inner = np.flatnonzero(self.is_kind(OPERATOR) & (around >= 0))
@@ -253,7 +254,7 @@ class NestedRanges:
         return own
 
     def path_to(self, place: int) -> list[int]:
-        """The places of the ranges around one, and its own, outermost first; only the innermost `DEEPEST`."""
+        """The indices of a range's ancestors and itself, outermost first; only the innermost `DEEPEST`."""
         found: list[int] = []
         while place >= 0 and len(found) < DEEPEST:
             found.append(place)
@@ -261,14 +262,14 @@ class NestedRanges:
         return found[::-1]
 
     def context_of(self, path: Sequence[int]) -> int:
-        """The code of the context within ranges, outermost first."""
+        """The code of the context of a path, outermost first."""
         context = Context()
         for place in path:
             context = context.within(self.calls[self.call[place]])
         return self.contexts.code(context)
 
     def steps(self) -> list[tuple[int, int, int]]:
-        """Start, end and number of every step that the profiler was told of. Steps hold for all threads."""
+        """Start, end and number of every profiler step. Steps hold for all threads."""
         numbers = {}
         for code, (kind, name, _) in enumerate(self.calls):
             number = name.removeprefix(STEP_PREFIX)
@@ -278,10 +279,10 @@ class NestedRanges:
         return sorted((int(self.start[at]), int(self.end[at]), numbers[self.call[at]]) for at in places)
 
     def open_at(self, owner: int, moments: Integers) -> tuple[Integers, dict[int, list[int]]]:
-        """The place of the innermost range open on a thread at each moment, first and last instant included; or -1.
+        """Index of the innermost range open on a thread at each moment, start and end included; -1 for none.
 
-        By moment the ranges open then, outermost first and one more than `DEEPEST` at most, where these are not all
-        that are above the innermost. `moments` ascend.
+        The dictionary maps an index into `moments` to the open ranges, outermost first and at most `DEEPEST` + 1, where
+        these are not all ancestors of the innermost one. `moments` ascend.
         """
         thread = slice(*self.begins[owner : owner + 2].tolist())
         parent = np.maximum(self.above[thread] - thread.start, -1)
@@ -294,9 +295,9 @@ class NestedRanges:
         return found, {at: self._path_at(int(found[at]), int(moments[at]), skipped) for at in unlike.tolist()}
 
     def _path_at(self, place: int, moment: int, skipped: dict[int, int]) -> list[int]:
-        """The open ranges among one and those above it, outermost first.
+        """The open ranges among one and its ancestors, outermost first.
 
-        `skipped` leads past ranges that have ended, for all later moments.
+        `skipped` caches jumps past ranges that have ended, for all later moments.
         """
         found: list[int] = []
         while place >= 0 and len(found) <= DEEPEST:

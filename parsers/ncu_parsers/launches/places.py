@@ -1,4 +1,4 @@
-"""Where on the host the rows of a trace come from: the ranges open around the call that launched each, or around it."""
+"""Host origin of a trace's rows: the ranges open around the launching call, or around the operator that is the row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ncu_parsers.timelines.activity.activity import MISSING, ApiCalls, Integers
 
 @dataclass
 class Places:
-    """A value per row: thread and moment of its call (-1 and `MISSING` where it is not known), and the context there.
+    """One value per row: thread and time in ns of its call (-1 and `MISSING` if unknown), and the context there.
 
-    Threads are numbered as the owners of ranges; a thread without ranges has a number beyond those. Moments are ns.
-    `operator` is the place of the innermost operator among the ranges, `call` what that is; -1 for none. `paths` lists
-    the ranges around rows around which not all ranges above the innermost are meant.
+    Threads are indices into the owners of ranges; a thread without ranges has a higher number. `operator` is the index
+    of the innermost operator among the ranges, `call` its call; -1 for none. `paths` lists the open ranges of rows for
+    which these are not all ancestors of the innermost range.
     """
 
     rows: int
@@ -36,7 +36,7 @@ class Places:
         self.moment = np.full(self.rows, MISSING)
 
     def put_path(self, row: int, path: list[int], ranges: NestedRanges) -> None:
-        """Say that the ranges around a row are these, outermost first, of which the innermost `DEEPEST` are kept."""
+        """Set the ranges around a row, outermost first; the innermost `DEEPEST` are kept."""
         self.too_deep += len(path) > DEEPEST
         self.paths[row] = path = path[-DEEPEST:]
         self.context[row] = ranges.context_of(path)
@@ -44,7 +44,7 @@ class Places:
         self.operator[row] = operators[-1] if operators else -1
 
     def operators_around(self, row: int, ranges: NestedRanges) -> list[int]:
-        """The places of the operators around a row, outermost first."""
+        """Indices of the operators around a row, outermost first."""
         if row in self.paths:
             return [place for place in self.paths[row] if ranges.operator[place] == place]
         found = []
@@ -57,7 +57,7 @@ class Places:
 
 
 def places_of_calls(calls: ApiCalls, ranges: NestedRanges, call: Integers) -> Places:
-    """Where the calls were made that launched each row; of each row the place of its call, -1 for none."""
+    """The places of the calls that launched each row; `call` is the index of a row's call, -1 for none."""
     places = Places(len(call))
     numbers = {owner: number for number, owner in enumerate(ranges.owners)}
     number_of = np.array([numbers.setdefault(owner, len(numbers)) for owner in calls.owners], np.int64)
@@ -77,7 +77,7 @@ def places_of_calls(calls: ApiCalls, ranges: NestedRanges, call: Integers) -> Pl
 
 
 def places_of_operators(ranges: NestedRanges, operators: Integers) -> Places:
-    """The places of operators that are rows themselves: each stands in the ranges around it, and in itself."""
+    """The places of operators that are rows themselves: inside the ranges around them, and inside themselves."""
     places = Places(len(operators))
     places.thread, places.moment = ranges.owner_of(operators), ranges.start[operators]
     places.context, places.operator[:] = ranges.context[operators], operators

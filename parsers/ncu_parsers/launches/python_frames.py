@@ -18,12 +18,12 @@ from ncu_parsers.timelines.activity.activity import PYTHON, HostRanges, Integers
 
 
 def may_be_a_location(function: str) -> bool:
-    """Whether a function of Python, as PyTorch's profiler names it, can be where a launch comes from."""
+    """True if a Python function, as PyTorch's profiler names it, can be a launch's location."""
     return location_in(function) is not None
 
 
 class PythonFrames:
-    """The Python functions among ranges that can be a location. Those of one thread nest like calls."""
+    """Python functions among the ranges that can be a location. Functions of one thread nest like calls."""
 
     def __init__(self, ranges: HostRanges) -> None:
         self.locations = [location_in(label.name) if label.kind == PYTHON else None for label in ranges.labels]
@@ -34,7 +34,7 @@ class PythonFrames:
         return len(self._frames)
 
     def innermost(self, owner: Integers, moment: Integers) -> Integers:
-        """The innermost function open on each thread at each moment, first and last instant included; -1: none."""
+        """Index of the innermost function open on each thread at each moment, start and end included; -1: none."""
         found, frames = np.full(len(owner), -1), self._frames
         for one in np.unique(frames.owner):
             mine, rows = np.flatnonzero(frames.owner == one), np.flatnonzero(owner == one)
@@ -49,7 +49,7 @@ class PythonFrames:
         return self.locations[self._frames.label[frame]] if frame >= 0 else None
 
     def began(self, frames: Integers) -> Integers:
-        """When functions began."""
+        """Start times of functions."""
         return self._frames.start[frames]
 
 
@@ -61,10 +61,10 @@ def location_columns_of(frames: PythonFrames, places: Places, ranges: NestedRang
 def locations_of(
     frames: PythonFrames, places: Places, ranges: NestedRanges
 ) -> tuple[list[Location | None], list[str | None]]:
-    """The location of each row by its place on the host, and what it is that of (`LOCATION_BASIS`).
+    """The location of each row by its place on the host, and the location's basis (`LOCATION_BASIS`).
 
-    A row of the backward pass has the location of its forward operator, where that is known; but where Python ran
-    within the node of the backward pass, as a function of the user's or a recomputed forward, the location is there.
+    A row of the backward pass gets the location of its forward operator, if known, unless Python ran inside the
+    backward node itself (a user's function, a recomputed forward): then the location is that function.
     """
     own = frames.innermost(places.thread, places.moment)
     nodes = ranges.node_around(places.operator)

@@ -1,4 +1,4 @@
-"""Kernels of replayed graphs with the operators and modules of the capture whose trace the user named."""
+"""Give kernels of replayed graphs the operators and modules of the capture whose trace the user named."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import KERNEL, MISSING, Activity, GpuOperations
 
 GRAPH_LAUNCH = "GraphLaunch"
-"""In the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
+"""Part of the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
 
 Mask = npt.NDArray[np.bool_]
 Captured = dict[int, list[tuple[int, HostCall]]]
-"""Row of a kernel -> place in the capture's trace, and call, of each operator around its launch, outermost first."""
+"""Row of a kernel -> (index in the capture's trace, call) of each operator around its launch, outermost first."""
 
 
 def replayed(found: Activity, operations: GpuOperations) -> Mask:
-    """Which operations ran as part of a graph that was captured before."""
+    """Mask of operations that ran as part of a previously captured graph."""
     is_graph = np.array([GRAPH_LAUNCH in name for name in found.calls.names], np.bool_)
     graphs = found.calls.correlation[is_graph[found.calls.name]]
     by_number = np.isin(operations.correlation, graphs[graphs != MISSING])
@@ -35,9 +35,9 @@ def take_captured(
     operations: GpuOperations, grids: Callable[[int], graph_captures.Grid], is_replayed: Mask, ranges: NestedRanges,
     places: Places, capture: Callable[[], CapturedLaunches],
 ) -> Captured:  # fmt: skip
-    """Give kernels of replayed graphs the operators and modules of their capture; where these were found.
+    """Give kernels of replayed graphs the operators and modules of their capture; returns the operators found.
 
-    `grids` gives the grid of an operation. Raises `NcuBenchError` if the capture cannot be read.
+    `grids` returns the grid of an operation. Raises `NcuBenchError` if the capture cannot be read.
     """
     captured: Captured = {}
     graphs: dict[int, list[int]] = {}
@@ -76,7 +76,7 @@ class CapturedLaunches(graph_captures.Capture):
         super().__init__([names[one] for one in first], [self._text(one) for one in range(len(first))])
 
     def _text(self, launch: int) -> object:
-        """The operator of a launch, as far as launches of other layers have the same."""
+        """The operator of a launch, without details that differ between repeated layers."""
         place = int(self.where.operator[launch])
         if place < 0:
             return None
@@ -85,7 +85,7 @@ class CapturedLaunches(graph_captures.Capture):
         return call.name, call.inputs, number if MISSING < number < -1 else None
 
     def give(self, launches: list[int], row: int, places: Places, ranges: NestedRanges) -> list[tuple[int, HostCall]]:
-        """Put a row where its kernel was launched, with the annotations around its replay; the operators there."""
+        """Place a row at its kernel's launch in the capture, with the replay's annotations; returns the operators."""
         mine, contexts = self._ranges, self._ranges.contexts.known
         codes = [int(self.where.context[one]) for one in launches]
         there = contexts[codes[0]]
@@ -101,5 +101,5 @@ class CapturedLaunches(graph_captures.Capture):
 
 @lru_cache(maxsize=2)
 def captured_launches(path: str, read: Callable[[Source], Activity]) -> CapturedLaunches:
-    """The launches of a capture. Raises `NcuBenchError` where the file cannot be read."""
+    """The launches of a capture. Raises `NcuBenchError` if the file cannot be read."""
     return CapturedLaunches(read(Source(path)))

@@ -1,7 +1,7 @@
 """Timelines of GPUs: readers of nsys, PyTorch, rocprofv3 and XLA, one `Activity` for all. README.md has an example.
 
-Of the rest of the project they import files, errors, notes, arrays, vendors and messages of protobuf (`WINGS` of
-`tests/whole/test_house.py`). A name is imported when it is used first, since each reader needs a library of its own.
+From the rest of the project they import files, errors, notes, arrays, vendors and protobuf messages (`WINGS` of
+`tests/whole/test_house.py`). Names are imported on first use, since each reader needs its own library.
 """
 # ruff: noqa: F401  a face has names for others
 

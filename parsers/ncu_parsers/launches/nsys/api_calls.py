@@ -1,7 +1,7 @@
 """Match GPU operations of an nsys timeline with the API calls that launched them, by process and correlation id.
 
-A timeline holds millions of calls, and an operation may run long after its call. So all calls are read once for an
-index of which correlation ids the rows of a block hold, and blocks again when operations with such ids come.
+A timeline holds millions of calls, and an operation may run long after its call. So one pass indexes the range of
+correlation ids of each block of rows, and blocks are read again when operations with such ids come.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 FIELDS = ("start", "globalTid", "correlationId")
 BACKTRACE = "callchainId"
 BLOCKS_KEPT = 16
-"""Operations that follow each other need the same blocks."""
+"""Blocks kept in memory; consecutive operations need the same blocks."""
 
 
 class LaunchingCalls(NamedTuple):
-    """Start in ns, serialised thread id and backtrace of the call of each operation (int64), `MISSING` without one."""
+    """Call of each operation (int64): start in ns, serialised thread id and backtrace; `MISSING` without a call."""
 
     start: Integers
     thread: Integers
@@ -78,7 +78,7 @@ class ApiCallIndex:
 
 
 def _spans(calls: dict[str, Integers]) -> dict[int, tuple[int, int]]:
-    """The least and the greatest correlation id of each process."""
+    """The smallest and largest correlation id of each process."""
     groups = rows_by_key(process_of(calls["globalTid"]), np.arange(len(calls["globalTid"])))
     ids = {process: calls["correlationId"][rows] for process, rows in groups.items()}
     return {process: (int(some.min()), int(some.max())) for process, some in ids.items()}

@@ -38,7 +38,7 @@ class Origins:
 
 
 class GraphNodes:
-    """Which node was copied from which, and when and where each was created. Read when first asked for a node."""
+    """Copy relations of graph nodes, and time and thread at which each was created. Read on first use."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -30,11 +30,11 @@ CAPTURED_IN = "capture_nvtx_path"
 
 @dataclass
 class CallSites:
-    """Where operations come from, each from the place of the same index.
+    """Where operations come from, one entry per operation.
 
-    `thread`: serialised id of the thread whose call launched it (`MISSING`: unknown). `path` and `capture` index the
-    two lists of `paths` (int64; -1: unknown): the ranges open around the call, and those where its node was captured.
-    `operators`: those around the call, or the capture of a node; None without ranges.
+    `thread`: serialised id of the launching thread (`MISSING`: unknown). `path` and `capture` index the two lists of
+    `paths` (int64; -1: unknown): the ranges open around the call, and the ranges in which the graph node was captured.
+    `operators`: operators around the call, or around a node's capture; None without ranges.
     """
 
     thread: Integers
@@ -45,12 +45,12 @@ class CallSites:
 
     @property
     def labels(self) -> list[Label]:
-        """Domain and name of every range in the paths, and of others."""
+        """Domain and name of every range, the ranges in the paths included."""
         return [] if self.operators is None else self.operators.ranges.labels
 
     @property
     def captured(self) -> int:
-        """Number of operations with ranges of a capture."""
+        """Number of operations whose capture has ranges."""
         return int((self.capture >= 0).sum())
 
 
@@ -58,9 +58,9 @@ def launch_table(
     name: str, operations: Operations, origins: CallSites, devices: Devices, kept: Sequence[str] = (),
     formulas: Mapping[str, Formula] = NONE_OWN,
 ) -> pa.Table:  # fmt: skip
-    """Build the table of operations: the contract's columns, then those that only timelines have.
+    """Build the table of operations: the contract's columns, then the columns of timelines.
 
-    Columns of operators without a value are left out, but for those in `kept`. `formulas` are the user's own.
+    Operator columns without a value are left out, except the columns in `kept`. `formulas` are the user's own.
     """
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
@@ -110,7 +110,7 @@ def _short(name: str) -> str:
 def _work_done(
     operations: Operations, operators: OpenOperators | None, formulas: Mapping[str, Formula]
 ) -> WorkOfLaunches | None:
-    """FLOPs of the operations, from the sizes in the names of ranges around them; None where no range has one.
+    """FLOPs of the operations, from the sizes in the names of enclosing ranges; None if no range has sizes.
 
     A graph's node calls its operator again at every launch of the graph.
     """
@@ -177,7 +177,7 @@ def _own_columns(operations: Operations, origins: CallSites) -> list[tuple[str, 
 
 
 def _attribution(origins: CallSites) -> dict[str, pa.Array]:
-    """The NVTX path of each operation, and the phase, module and iteration that ranges of our launcher name."""
+    """The NVTX path of each operation, and the phase, module and iteration from ranges of our launcher."""
     paths, captures = origins.paths
     if not (paths or captures):
         return {}
@@ -202,7 +202,7 @@ def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
 
 
 def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:
-    """Texts by the first index if that has a text, else by the second."""
+    """Texts by the first index if that entry has a text, else by the second."""
     first, second = codes
     named = np.array([name is not None for name in names] or [False])
     has_first = (first >= 0) & named[np.maximum(first, 0)]
@@ -210,7 +210,7 @@ def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: li
 
 
 def _placed(path: tuple[Label, ...], *, is_ours: bool) -> Launch:
-    """A launch with this path, and with phase, module and iteration if the path has ranges of our launcher."""
+    """A launch with this path; phase, module and iteration are set if the path has ranges of our launcher."""
     launch = Launch("", nvtx_path=tuple(name for _, name in path))
     if is_ours and any(domain == DOMAIN for domain, _ in path):
         place(launch, list(path))

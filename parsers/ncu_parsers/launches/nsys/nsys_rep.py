@@ -24,19 +24,19 @@ NSYS = "nsys"
 DIALECT = "nsys report"
 
 EXPORT_THERE = "nsys export --type sqlite REPORT.nsys-rep, then name the .sqlite file here"
-"""Advice for the machine that recorded the report: an nsys that wrote a report can read it."""
+"""Advice for the machine that recorded the report: the nsys that wrote a report can read it."""
 
 _MADE_BY_NEWER = re.compile(r"created in Nsight Systems version \(?(20\d\d[\w.]*)")
 _IN_FIRST_LINE = re.compile(rb"Report (20\d\d)@(\d{1,4})@(\d{1,4})@")
 _AT_THE_END = re.compile(rb"(20\d\d)\.(\d{1,4})\.(\d{1,4})\.\d+-\d+v\d")
 _END_BYTES = 65_536
-"""Where the version stands: since 2025 in the first line; at the end, as `2023.1.2.43-32377213v0`, in all."""
+"""Bytes searched for the version: since 2025 in the first line, always at the end (`2023.1.2.43-32377213v0`)."""
 
 
 def read_report(source: Source) -> Report:
     """Read one report through `nsys export` into a temporary folder.
 
-    Raises what `exported` and `nsys_sqlite.read_report` raise.
+    Raises as `exported` and `nsys_sqlite.read_report`.
     """
     with exported(source) as export:
         result = read_export(export, source.name)
@@ -45,7 +45,7 @@ def read_report(source: Source) -> Report:
 
 
 def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read one report as `read_report` does, and give its launches to `write` in tables that follow each other."""
+    """Read one report like `read_report`, and pass its launches to `write` in consecutive tables."""
     with exported(source) as export:
         result = stream_export(export, source.name, write)
     result.dialects = [DIALECT]
@@ -53,7 +53,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read one report as `stream_report` does, without API calls and ranges."""
+    """Read one report like `stream_report`, without API calls and ranges."""
     with exported(source) as export:
         result = stream_export(export, source.name, write, ranges=False)
     result.dialects = [DIALECT]
@@ -61,14 +61,14 @@ def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> Stream
 
 
 def read_activity(source: Source, *, trim: Window | None = None, whole_names: bool = False) -> Activity:
-    """Read one report as what happened; `trim` and `whole_names` are those of `nsys_activity.read_sqlite`."""
+    """Read one report as an `Activity`; `trim` and `whole_names` as in `nsys_activity.read_sqlite`."""
     with exported(source) as export:
         return read_sqlite(export, source.name, trim=trim, whole_names=whole_names)
 
 
 @contextmanager
 def exported(source: Source) -> Iterator[Source]:
-    """Within the block, the SQLite export of a report. Raises `NcuBenchError` if nsys is missing or cannot make it."""
+    """The SQLite export of a report, for the block. Raises `NcuBenchError` if nsys is missing or the export fails."""
     nsys = find_tool(NSYS)
     if nsys is None:
         raise NcuBenchError(
@@ -92,7 +92,7 @@ def read_with() -> str:
 
 
 def version_of(report: Path) -> str | None:
-    """The version of the nsys that made a report (`2023.1.2`), as it stands in the file; None if it does not."""
+    """The version of the nsys that made a report (`2023.1.2`), read from the file; None if absent."""
     with report.open("rb") as stream:
         first = stream.read(len(MAGIC) + 64)
         stream.seek(max(0, report.stat().st_size - _END_BYTES))
@@ -101,7 +101,7 @@ def version_of(report: Path) -> str | None:
 
 
 def _not_exported(name: str, nsys: Tool, printed: str | None, made_by: str | None) -> NcuBenchError:
-    """Why nsys wrote no database: it is older than the report, the report is damaged, or nsys hung."""
+    """The error if nsys wrote no database: nsys is older than the report, the report is damaged, or nsys hung."""
     if printed is None:
         return NcuBenchError(
             f"{name} could not be exported: nsys {nsys.version_text} did not end.",
@@ -125,12 +125,12 @@ def _not_exported(name: str, nsys: Tool, printed: str | None, made_by: str | Non
 
 
 def _order(version: str) -> tuple[int, ...]:
-    """The first three numbers of a version, to compare by."""
+    """The first three numbers of a version, for comparison."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _reason(printed: str) -> str:
-    """What nsys says of its failure: its exception, where it prints one, else the last line that is no progress bar."""
+    """The failure that nsys printed: its exception if there is one, else the last line that is not a progress bar."""
     lines = [line.strip() for line in printed.replace("\r", "\n").splitlines()]
     lines = [line[:300] for line in lines if line and not line.endswith("]")]
     exceptions = [line for line in lines if line.startswith(("Exportation error", "Dynamic exception type"))]

@@ -1,9 +1,9 @@
 """Read SQLite exports of Nsight Systems as tables of GPU operations: kernels, copies, memsets, CUDA graphs.
 
-Times are those of an undisturbed program: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges
-open at the time of the API call that launched it, on the calling thread; both are matched by process and correlation
-id. A kernel of a CUDA graph also has the ranges in which the graph was captured, if nsys recorded that; its phase and
-module come from there if the graph was launched outside any. nsys packs ids as
+Times are from an undisturbed program: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges open
+at the time of the API call that launched it, on the calling thread; both are matched by process and correlation id. A
+kernel of a CUDA graph also gets the ranges in which the graph was captured, if nsys recorded them; its phase and module
+come from the capture if the graph was launched outside any range. nsys packs ids as
 <hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread identifiers" in NVIDIA's Nsight Systems
 documentation).
 """
@@ -91,7 +91,7 @@ def read_report(source: Source) -> Report:
 
 
 def read_export(source: Source, name: str) -> Report:
-    """Read the export at `source` as a report called `name`. Raises what `read_report` raises."""
+    """Read the export at `source` as a report called `name`. Raises as `read_report`."""
     with opened(source, name) as database:
         timeline = _Timeline(database, source.settings)
         with timeline.explaining_the_limit():
@@ -102,14 +102,14 @@ def read_export(source: Source, name: str) -> Report:
 
 
 def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read one export, and give its launches to `write` in tables that follow each other. Raises as `read_report`."""
+    """Read one export and pass its launches to `write` in consecutive tables. Raises as `read_report`."""
     return stream_export(source, source.name, write)
 
 
 def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """As `stream_report`, without API calls and ranges: threads, NVTX paths, phases and modules are null.
+    """Like `stream_report`, without API calls and ranges: threads, NVTX paths, phases and modules are null.
 
-    Ranges with the sizes of operators are read where a look finds some, since those give FLOPs.
+    Ranges that hold operator sizes are read all the same, because sizes give FLOPs.
     """
     return stream_export(source, source.name, write, ranges=False)
 
@@ -117,7 +117,7 @@ def stream_gpu_work(source: Source, write: Callable[[pa.Table], None]) -> Stream
 def stream_export(
     source: Source, name: str, write: Callable[[pa.Table], None], *, ranges: bool = True
 ) -> StreamedReport:
-    """Read the export at `source` as a report called `name`, as `stream_report` does, or `stream_gpu_work`."""
+    """Read the export at `source` as a report called `name`, like `stream_report`, or like `stream_gpu_work`."""
     with opened(source, name) as database:
         timeline = _Timeline(database, source.settings, ranges=ranges)
         with one_heap(), timeline.explaining_the_limit():
@@ -132,7 +132,7 @@ def stream_export(
 
 @dataclass
 class _Account:
-    """What is known of all operations so far."""
+    """Totals over all operations so far."""
 
     kinds: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0))
     nodes: int = 0
@@ -140,7 +140,7 @@ class _Account:
     without_call: int = 0
     without_time: int = 0
     cut_to: int | None = None
-    """How many of the innermost ranges are kept, where a path is as long."""
+    """Number of innermost ranges that are kept if a path is longer."""
     has_operators: bool = False
     has_sizes: bool = False
     first: Integers | None = None
@@ -178,7 +178,7 @@ class _Account:
 
 
 class _Batch(NamedTuple):
-    """Operations with their calls, where their graph nodes were made, and the ranges open then; None without NVTX."""
+    """Operations with their calls, the origins of their graph nodes, and the ranges open then; None without NVTX."""
 
     operations: Operations
     call: LaunchingCalls
@@ -197,7 +197,7 @@ class _Timeline:
         operators = sampled_operators(database, strings)
         self._kept = ("operator",) if operators else ()
         self.has_sizes = any(call.inputs.shapes for call in operators)
-        """Sizes give FLOPs. Those of a call are worked out over all its launches, which two tables may hold."""
+        """Sizes give FLOPs. The FLOPs of a call are computed from all its launches, which two tables may hold."""
         self._with_ranges = ranges or self.has_sizes
         self._ranges = read_ranges(database, strings) if self._with_ranges else None
         self.has_sizes |= self._ranges is not None and self._ranges.has_sizes
@@ -208,14 +208,14 @@ class _Timeline:
 
     @contextmanager
     def explaining_the_limit(self) -> Iterator[None]:
-        """Where the block takes too much memory, and all of the timeline is read at once, say why it is."""
+        """If the block exceeds the memory limit while the whole timeline is read at once, explain why in the error."""
         try:
             yield
         except memory.TooBig as error:
             raise memory.TooBig(error.what, AT_ONCE, error.advice) if self.has_sizes else error from None
 
     def tables(self, name: str, rows: int | None) -> Iterator[pa.Table]:
-        """The launches of a report called `name` in tables of some `rows`, or in one if that is None.
+        """The launches of a report called `name` in tables of about `rows`, or in one table if that is None.
 
         Raises `NoGpuWork` if there is none.
         """
@@ -231,7 +231,7 @@ class _Timeline:
             raise _no_gpu_work(self._database, name, self._ranges)
 
     def _with_locations(self, table: pa.Table, call: LaunchingCalls) -> pa.Table:
-        """The table of launches with the lines of Python that backtraces of their calls name, if any does."""
+        """Add the Python lines that call backtraces name, if any does."""
         if not self._locations:
             return table
         for own, unit, values in python_backtraces.location_columns_of(self._locations, call.backtrace):
@@ -253,9 +253,9 @@ class _Timeline:
             yield _Batch(operations, call, made, ranges)
 
     def _origins(self, batch: _Batch) -> CallSites:
-        """The ranges and operators around each operation's call, and those of its graph node's capture.
+        """Ranges and operators around each operation's call, and around its graph node's capture.
 
-        Nodes of a graph have the operators of their capture.
+        Nodes of a graph get the operators of their capture.
         """
         operations, call, made, ranges = batch
         nothing = np.full(len(operations), -1)
@@ -275,7 +275,7 @@ class _Timeline:
         return result
 
     def describe(self, result: Report) -> None:
-        """Put into a report what is known of it besides its launches."""
+        """Fill a report's fields other than its launches."""
         database, account = self._database, self.account
         exported = {**database.attributes("EXPORT_META_DATA"), **database.attributes("META_DATA_EXPORT")}
         version, schema = (exported.get(f"EXPORT_{key}_VERSION") for key in ("PRODUCT", "SCHEMA"))
@@ -316,7 +316,7 @@ def _spread(codes: Codes, chosen: npt.NDArray[np.bool_]) -> Codes:
 
 
 def _absences(database: Database, account: _Account, devices: Devices) -> list[str]:
-    """Notes on what the file lacks and what follows. nsys creates a table only when it has a row for it."""
+    """Notes on missing tables and the consequences. nsys creates a table only when it has a row for it."""
     notes: list[str] = []
     if not account.kinds[KERNEL]:
         notes.append(f"no {ACTIVITIES[KERNEL]} table or rows: no single kernel was recorded")
@@ -395,7 +395,7 @@ def _omissions(database: Database) -> list[str]:
 
 
 def _says_why_not(message: str) -> bool:
-    """True for a message of nsys on CUDA that is a complaint; most say what it did or can do."""
+    """True if a message of nsys on CUDA is a complaint; most report success or a capability."""
     complaint = re.compile(r"no cuda|fail|unable|cannot|could not|not support|error|insufficient", re.IGNORECASE)
     return "CUDA" in message and "Unified Memory" not in message and complaint.search(message) is not None
 

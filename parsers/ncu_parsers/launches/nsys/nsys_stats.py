@@ -6,10 +6,10 @@ number of launches), traces (a row per launch), and summaries of copies. Titles 
 title, default ns; the user interface prints them in the cells (`383.682 μs`). `nsys stats` prints several tables to one
 file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
 
-Headers up to 2021 name the unit of the total time only; the other times of the table are in the same.
+Headers up to 2021 name only the unit of the total time; the other times of the table have the same unit.
 
 In columns, as `nsys stats` prints to a terminal, a line of dashes below the titles marks the columns, and names that
-are too long end in `…`. Who shortens a table by hand writes `...` for the columns left out, in the line of dashes too.
+are too long end in `…`. A table shortened by hand has `...` for omitted columns, in the line of dashes too.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _HEADING = r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*"
 IN_COLUMNS = ""
 """The delimiter of tables in columns."""
 CUT = "…"
-"""nsys replaces the end of a name that is too long for its column by this."""
+"""nsys replaces the end of a name that is too long for its column by this character."""
 
 PRINTED_WITH_DECIMALS = "%"
-"""A unit that is not counted: nsys prints three decimals (`383.682 μs`), which ncu never prints for counts."""
+"""A unit outside counts: nsys prints three decimals (`383.682 μs`), which ncu never prints for counts."""
 
 Cells = dict[str, str]
 
@@ -150,11 +150,11 @@ class NsysPage:
         return report.METRICS
 
     def launches(self) -> list[Launch]:
-        """The rows as launches; [] of a table without times of kernels."""
+        """The rows as launches; [] for a table without times of kernels."""
         return []
 
     def _columns_of(self, line: str) -> list[str]:
-        """The cells of a line in columns; [] where it is no row: text between two columns, or no dashes above."""
+        """The cells of a line in columns; [] if it is no row: text between two columns, or no dashes above."""
         if not self._spans:
             return []
         gaps = zip(self._spans, self._spans[1:], strict=False)
@@ -181,7 +181,7 @@ class NsysPage:
         return amount
 
     def _unit_of(self, title: str) -> str:
-        """The unit of a column: its own, else for times that of the table's leading time, else the base unit."""
+        """The unit of a column: its own; else for times the unit of the table's leading time; else the base unit."""
         own = self.units.get(title)
         leading = (self.units.get(time) for time in LEADING_TIMES) if title in TIMES else ()
         return own or next((found for found in leading if found), "ns")
@@ -259,7 +259,7 @@ EXTREMES = {
 
 
 LEADING_TIMES = ("total time", "duration", "start")
-"""Titles whose unit holds for times without one of their own: `nsys stats --timeunit` converts all times of a table."""
+"""Titles whose unit holds for times without a unit of their own: `nsys stats --timeunit` converts a whole table."""
 TIMES = frozenset((*LEADING_TIMES, *EXTREMES, "avg"))
 
 
@@ -315,7 +315,7 @@ class OtherTable(NsysPage):
 
 
 def only_the_best(pages: list[Page], result: Report) -> list[Page]:
-    """The pages of a file with tables of nsys, without tables that a more detailed one contains, which a note names."""
+    """The pages of nsys tables without those that a more detailed table contains; a note names the dropped ones."""
     of_nsys = [page for page in pages if isinstance(page, NsysPage)]
     result.origin = SOURCE
     filled = [page for page in of_nsys if page.rows]
@@ -338,7 +338,7 @@ def only_the_best(pages: list[Page], result: Report) -> list[Page]:
 
 
 def _drop_copies(pages: Sequence[NsysPage]) -> tuple[list[NsysPage], list[NsysPage]]:
-    """Tables without those that an earlier one holds with all their numbers, and these."""
+    """Split tables into those kept and those that repeat all numbers of an earlier one."""
     kept: list[tuple[NsysPage, list[Launch]]] = []
     copies = []
     for page in pages:
@@ -351,7 +351,7 @@ def _drop_copies(pages: Sequence[NsysPage]) -> tuple[list[NsysPage], list[NsysPa
 
 
 def _of_several_runs(pages: Sequence[NsysPage]) -> list[str]:
-    """The note on tables of one kind that name the same kernel with other numbers, as of two runs."""
+    """The note on tables of one kind that list the same kernel with different numbers, as from two runs."""
     found: dict[tuple[str, str], list[float]] = {}
     for page in pages:
         of_page: dict[str, Launch] = {}
@@ -400,7 +400,7 @@ _OMISSION = ("...", CUT)
 
 
 def refusal(name: str, pages: Sequence[Page], head: bytes) -> NotAReport | None:
-    """Why a file of nsys's tables without any launch is refused, where the file itself says it; None for others."""
+    """Why a file of nsys tables has no launches, if the file says so; None otherwise."""
     skipped = _SKIPPED.findall(head.decode("utf-8", "replace"))
     if skipped and all(isinstance(page, NsysPage) for page in pages):
         of_kernels = next((one for one in skipped if "kernel" in one), skipped[0])
@@ -432,7 +432,7 @@ def _launch(name: str, operation: str) -> Launch:
 
 
 def _category(row: Cells, name: str, name_title: str) -> str:
-    """The operation of a row: in traces copies and memsets have names in brackets, in summaries tables of their own."""
+    """The operation of a row: traces put copies and memsets in brackets, summaries in tables of their own."""
     of_memory = name.startswith("[CUDA ") or (name_title == "operation" and row.get("category") != "CUDA_KERNEL")
     if not of_memory:
         return KERNEL

@@ -1,7 +1,7 @@
-"""Read the NVTX ranges of an nsys timeline: those that are open at given times, out of millions.
+"""Read the NVTX ranges of an nsys timeline that are open at given times, out of millions.
 
-All rows are read once for an index: the starts that each block of them holds, and the ranges that outlast their block,
-which are kept. A range that is open at a time is one of these, or in a block that holds starts before and after it.
+One pass over all rows makes an index: the span of starts of each block of rows, and the ranges that outlast their
+block, which are kept. A range open at a time is one of the kept ranges, or in a block whose span includes the time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
 PUSH_POP, START_END, DOMAIN_CREATE = "NvtxPushPopRange", "NvtxStartEndRange", "NvtxDomainCreate"
 NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
-"""Numbers of the event types in every schema seen, for files without the table that names them."""
+"""Numbers of the event types in every schema seen, for files without the table of their names."""
 
 FIELDS = ("start", "end", "eventType", "globalTid", "textId", "domainId")
 THREAD_BITS = 24
 BLOCKS_KEPT = 8
-"""Operations that follow each other have ranges of the same blocks around them."""
+"""Blocks kept in memory; consecutive operations are enclosed by ranges of the same blocks."""
 
 SAMPLES, ROWS_OF_A_SAMPLE = 64, 64
 SIZES = ", sizes = ["
-"""In the names of ranges around operators whose sizes were recorded."""
+"""Part of a range's name around an operator whose sizes were recorded."""
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -40,7 +40,7 @@ Label = tuple[str, str]
 """Domain and name of a range; the default domain is ""."""
 
 NUMBER_OF_A_CALL = ", (seq|op_id) = [0-9]+"
-"""What differs between the names of ranges around calls of the same operator."""
+"""Parts of range names that differ between calls of the same operator."""
 
 
 def process_of(thread: Integers) -> Integers:
@@ -59,8 +59,8 @@ def rows_by_key(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDA
 class TracedRanges:
     """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`.
 
-    `operator` indexes `calls`, the calls of PyTorch's operators that ranges are around; -1 for other ranges. Their
-    labels are the operators' names.
+    `operator` indexes `calls`, the PyTorch operator calls that ranges enclose; -1 for other ranges. The label of an
+    operator's range is the operator's name.
     """
 
     start: Integers
@@ -82,19 +82,19 @@ class TracedRanges:
 
 
 class _Events(NamedTuple):
-    """Rows of the table of events: `FIELDS`, their `row` in the file, and their own texts as binary, null without."""
+    """Rows of the event table: `FIELDS`, the `row` in the file, and the event's own text as binary, null without."""
 
     columns: dict[str, Integers]
     texts: pa.Array
 
     def chosen(self, rows: npt.NDArray[np.intp]) -> _Events:
-        """Some of the rows."""
+        """Selected rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         return _Events(columns, arrays.taken(self.texts, arrays.whole(rows)))
 
 
 class NvtxRanges:
-    """The NVTX ranges of a timeline. Ranges without a name are dropped; one without an end is open to the end."""
+    """The NVTX ranges of a timeline. Unnamed ranges are dropped; a range without an end lasts to the end."""
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
         self._database, self._strings = database, strings
@@ -103,7 +103,7 @@ class NvtxRanges:
         self._domains: dict[tuple[int, int], str] = {}
         self._blocks: list[RowBlock] = []
         self.has_sizes = False
-        """Whether any name has sizes of an operator in it."""
+        """True if any name contains operator sizes."""
         spans, lasting = [], []
         value = f"instr(text, '{SIZES}')" if "text" in database.columns(TABLE) else "NULL"
         for block, event in database.integer_blocks(TABLE, "start", "end", "eventType", value=value):
@@ -117,9 +117,9 @@ class NvtxRanges:
         self._block_of = np.repeat(np.arange(len(lasting)), [len(events.texts) for events in lasting])
 
     def _indexed(self, block: RowBlock, event: dict[str, Integers]) -> tuple[tuple[int, int], _Events]:
-        """The least and the greatest start of a block's ranges, and the ranges open behind the latter.
+        """The smallest and largest start of a block's ranges, and the ranges still open after the largest.
 
-        Domains that the block's events make are noted.
+        Stores the domains that the block creates.
         """
         created = np.flatnonzero(event["eventType"] == self._kinds[DOMAIN_CREATE])
         if len(created):
@@ -144,7 +144,7 @@ class NvtxRanges:
         return _Events(columns, texts)
 
     def _some(self, block: RowBlock, rowids: Integers, places: npt.NDArray[np.intp]) -> _Events:
-        """The events at some places of a block."""
+        """The events at selected indices of a block."""
         events = self._read_block(block, f"{ROWID} IN ({', '.join(map(str, rowids[places].tolist()))})")
         events.columns["row"] = block.after + places
         return events.chosen(np.arange(len(places)))  # the driver's buffers have room for a whole batch
@@ -165,7 +165,7 @@ class NvtxRanges:
         return self._ranges(_joined([self._read(block) for block in self._blocks]))
 
     def around(self, times: Integers, threads: Integers) -> TracedRanges:
-        """The ranges that are open at any of `times` (ns) on its thread of `threads`, or end then."""
+        """The ranges that are open at, or end at, any of `times` (ns) on the thread given in `threads`."""
         by_time = np.argsort(times, kind="stable")
         moments = [
             {one: times[rows] for one, rows in rows_by_key(owners, by_time).items()}
@@ -181,7 +181,7 @@ class NvtxRanges:
     def _open_at(
         self, event: dict[str, Integers], of_threads: dict[int, Integers], of_processes: dict[int, Integers]
     ) -> npt.NDArray[np.intp]:
-        """The rows of ranges around any of the sorted times of their thread, or of their process if they are its."""
+        """The rows of ranges around any of the sorted times of their thread, or of their process."""
         of_process = event["eventType"] == self._kinds[START_END]
         end = _ends(event)
         is_open = np.zeros(len(of_process), bool)
@@ -196,7 +196,7 @@ class NvtxRanges:
         return np.flatnonzero(is_open)
 
     def _ranges(self, events: _Events) -> TracedRanges:
-        """The ranges with a name among events."""
+        """The named ranges among events."""
         codes, names = self._names_of(events)
         chosen = np.flatnonzero(self._is_range(events.columns) & (events.columns["start"] != MISSING) & (codes >= 0))
         columns, codes = {name: values[chosen] for name, values in events.columns.items()}, codes[chosen]
@@ -214,7 +214,7 @@ class NvtxRanges:
     def _labels_of(
         self, codes: Codes, names: list[str], process: Integers, domain: Integers
     ) -> tuple[Codes, list[Label]]:
-        """The place of each range's domain and name among all labels, and those."""
+        """Index of each range's label (domain, name) into the returned list of labels."""
         labels: dict[Label, int] = {}
         processes, of_process = np.unique(process, return_inverse=True)
         domains, of_domain = np.unique(domain, return_inverse=True)
@@ -229,9 +229,9 @@ class NvtxRanges:
         return np.array(places, np.int64)[inverse], list(labels)
 
     def _names_of(self, events: _Events) -> tuple[Codes, list[str]]:
-        """The name of every event: its own text, or a registered string. A place in the list each; -1 without one.
+        """Index of each event's name (its own text, or a registered string) into the returned list; -1 without a name.
 
-        Of calls of an operator the name of one stands for those that differ by sequence number and op_id.
+        Names of calls of one operator that differ only in sequence number and op_id share an index.
         """
         keys = arrays.encoded(arrays.replaced(events.texts, NUMBER_OF_A_CALL, ", \\1 = 0"))
         names = [key.decode("utf-8", "replace") for key in keys.dictionary.to_pylist()]
@@ -257,9 +257,9 @@ def read_ranges(database: Database, strings: dict[int, str]) -> NvtxRanges | Non
 
 
 def sampled_operators(database: Database, strings: dict[int, str]) -> list[NvtxOperator]:
-    """The calls of operators among some events of every part of the file, and among its registered strings.
+    """The operator calls in some events of every part of the file, and in its registered strings.
 
-    A program that opens ranges around operators opens them around all while it does, so that a look mostly finds them.
+    A program that opens ranges around operators does so around all of them, so a sample usually finds some.
     """
     last = database.last_row(TABLE)
     names = set(strings.values())

@@ -1,8 +1,8 @@
 """Find the NVTX ranges open on a thread at a given time, outermost first, and the operators among them.
 
-A push/pop range belongs to its thread, a start/end range to the whole process. Ranges of a thread mostly nest: then
-each lies in a parent, and those open at a time are the innermost and its ancestors. Ranges of different domains, and
-of a process, may overlap without nesting: then the open ones are kept as a set in the order of their starts.
+A push/pop range belongs to its thread, a start/end range to the whole process. Ranges of a thread usually nest: then
+each has a parent, and the open ranges at a time are the innermost one and its ancestors. Ranges of different domains,
+and of a process, may overlap without nesting: then the open ranges are kept as a set ordered by start.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ncu_parsers.launches.nsys.nvtx import Codes, Label, TracedRanges, process_o
 from ncu_parsers.timelines.nsys.database import Integers
 
 MOST_LABELS = 4_000_000
-"""Limit on the labels in all distinct paths; beyond it, paths are cut to fewer of the innermost ranges."""
+"""Limit on the labels in all distinct paths; beyond it, paths are cut to fewer innermost ranges."""
 
 Rows = npt.NDArray[np.intp]
 
 
 class PathsAt(NamedTuple):
-    """The ranges open at each time: the place in `paths` (int64), those outermost first, and how many are kept each."""
+    """The ranges open at each time: index into `paths` (int64), paths (outermost first), and the length limit."""
 
     path: Codes
     paths: list[tuple[Label, ...]]
@@ -54,9 +54,9 @@ def paths_at(ranges: TracedRanges, times: Integers, threads: Integers) -> PathsA
 
 @dataclass
 class OpenOperators:
-    """The operators of PyTorch around each launch: the place of the innermost among `ranges` (int64; -1: none).
+    """The PyTorch operators around each launch: index of the innermost one among `ranges` (int64; -1: none).
 
-    `parent`: for each range that is one, the place of the operator that called it, -1 for none.
+    `parent`: for each range, the index of the operator that called it, -1 for none.
     """
 
     ranges: TracedRanges
@@ -65,7 +65,7 @@ class OpenOperators:
 
     @property
     def innermost_call(self) -> Codes:
-        """The place of each launch's innermost operator among the calls of `ranges`; -1 for none."""
+        """Index of each launch's innermost operator among the calls of `ranges`; -1 for none."""
         return np.append(self.ranges.operator, -1)[self.innermost]
 
     @property
@@ -75,7 +75,7 @@ class OpenOperators:
         return [calls[code] for code in self.innermost_call.tolist()]
 
     def path_to(self, place: int) -> list[int]:
-        """The places of the operators around the one at `place`, and itself, outermost first; the innermost ones."""
+        """Indices of the operators around `place`, itself included, outermost first; only the innermost ones."""
         found: list[int] = []
         while place >= 0 and len(found) < DEEPEST:
             found.append(place)
@@ -84,7 +84,7 @@ class OpenOperators:
 
 
 def operators_at(ranges: TracedRanges, times: Integers, threads: Integers) -> OpenOperators:
-    """The operators open at each of `times` (ns) on each of `threads`, their first and last instant included."""
+    """The operators open at each of `times` (ns) on each of `threads`, start and end included."""
     result = OpenOperators(ranges, np.full(len(times), -1), np.full(len(ranges), -1))
     wanted = rows_by_key(threads, np.arange(len(threads)))
     own = rows_by_key(ranges.thread, np.flatnonzero((ranges.operator >= 0) & (ranges.end > ranges.start)))
@@ -101,7 +101,7 @@ def operators_at(ranges: TracedRanges, times: Integers, threads: Integers) -> Op
 class Nested:
     """Ranges of one thread in the `order` of their starts, longer ones first, and the `parent` of each; -1 for none.
 
-    The parent is the innermost range that is open at the start. `is_exact`: each range ends before its parent.
+    The parent is the innermost range open at the start. `is_exact`: each range ends before its parent.
     """
 
     def __init__(self, start: Integers, end: Integers) -> None:
@@ -121,7 +121,7 @@ class Nested:
             self.parent = self._parents_of_overlapping()
 
     def _parents_of_overlapping(self) -> Codes:
-        """The parents where ranges do not nest: a range that ends while others in it are open closes them."""
+        """The parents where ranges do not nest: a range that ends while inner ranges are open closes them."""
         parents: list[int] = []
         open_ranges: list[int] = []
         ends = self.end.tolist()
@@ -133,7 +133,7 @@ class Nested:
         return np.array(parents, np.int64)
 
     def innermost(self, times: Integers, after_end: int) -> Codes:
-        """The place of the innermost range open at each time, -1 for none.
+        """Index of the innermost range open at each time, -1 for none.
 
         A range is open from its start until `after_end` ns before its end, both included.
         """
@@ -172,7 +172,7 @@ class Paths:
 def _open_at(
     ranges: TracedRanges, which: npt.NDArray[np.bool_], owner: Integers, times: Integers, owners: Integers
 ) -> tuple[Codes, list[tuple[int, ...]], int]:
-    """Per time, the labels of the ranges `which` that are open for its owner; also the ranges kept per path."""
+    """Per time, the labels of the ranges `which` that are open for its owner; and the ranges kept per path."""
     range_groups = rows_by_key(owner, np.flatnonzero(which & (ranges.end > ranges.start)))
     deepest = DEEPEST
     while True:
@@ -217,7 +217,7 @@ def ancestors(nested: Nested, labels: Codes, times: Integers, found: Paths) -> C
 def sweep(nested: Nested, labels: Codes, times: Integers, found: Paths) -> Codes:
     """As `ancestors`, for ranges that overlap: one pass over all starts, ends and times in order.
 
-    At equal times, ends come before starts, longer ranges start first, and `times` come last.
+    At equal times, ends are processed before starts, longer ranges start first, and `times` come last.
     """
     count = len(labels)
     kind = np.repeat(np.array([1, 0, 2], np.int8), [count, count, len(times)])

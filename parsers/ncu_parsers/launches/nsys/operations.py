@@ -1,7 +1,7 @@
 """Read GPU operations from an export of Nsight Systems: kernels, copies, memsets and CUDA graphs, as columns.
 
-Rows of a table come nearly in the order of their starts, but not always: as by process. Blocks of rows are read in the
-order of the least start in each, and an operation leaves when no later block can hold an earlier one.
+Rows are usually, but not always, ordered by start; some files order them by process. Blocks of rows are read in the
+order of their smallest start, and an operation is emitted once no later block can contain an earlier one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COPY_KINDS = (
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified Host-to-Device",
     "Unified Device-to-Host", "Unified Device-to-Device",
 )  # fmt: skip
-"""copyKind by CUPTI's number, in nsys's words, for files without a table of names."""
+"""nsys's word for each CUPTI copyKind, for files without a table of names."""
 
 UNNAMED = "(kernel without a name)"
 
@@ -83,8 +83,8 @@ def elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
 class OperationReader:
     """Every kernel, copy, memset and graph launch of a timeline that has a start.
 
-    `startless` counts the others, `lost` those whose start and end are 0: their measurement was lost.
-    `impossible` are operations that were cut where the next one of their stream begins, with their names.
+    `startless` counts operations without a start, `lost` operations whose start and end are 0: their measurement was
+    lost. `impossible` are operations cut at the start of the next operation on their stream, with their names.
     """
 
     def __init__(self, database: Database, strings: dict[int, str]) -> None:
@@ -95,7 +95,7 @@ class OperationReader:
         self._names: dict[str, int] = {}
 
     def batches(self, rows: int | None = None) -> Iterator[Operations]:
-        """The operations in the order of their starts, some `rows` at a time; at once if that is None."""
+        """Operations ordered by start, in batches of about `rows`; in one batch if that is None."""
         blocks = sorted(self._blocks(), key=lambda one: one[0])
         waiting = self._read([])
         begun = 0
@@ -115,7 +115,7 @@ class OperationReader:
             waiting = {name: values[order[ready:]] for name, values in waiting.items()}
 
     def _blocks(self) -> Iterator[tuple[int, int, RowBlock]]:
-        """The least start, the kind and the rows of each block; blocks without any start are counted alone."""
+        """The smallest start, the kind and the rows of each block; blocks without any start are only counted."""
         start = """CASE typeof("start") WHEN 'integer' THEN "start" END"""
         for kind, table in enumerate(ACTIVITIES.values()):
             value = start if "start" in self._database.columns(table) else "NULL"
@@ -150,7 +150,7 @@ class OperationReader:
         return found
 
     def _cut_impossible_ends(self, found: Operations) -> None:
-        """Let operations that cannot last so long end where the next one of their stream begins."""
+        """Cut operations of impossible duration where the next operation on their stream begins."""
         columns = found.columns
         streams = tuple(columns[name] for name in ("globalPid", "deviceId", "contextId", "streamId"))
         one_by_one = (
@@ -162,7 +162,7 @@ class OperationReader:
             self.impossible.append((found.names[int(found.name[one.row])], one))
 
     def _name_codes(self, kind: Codes, columns: dict[str, Integers]) -> Codes:
-        """The place of each operation's name among all names, which are those that `nsys stats` prints."""
+        """Index of each operation's name into all names, spelled as by `nsys stats`."""
         number = columns[NAMES[0]]
         for other in NAMES[1:]:
             number = np.where(number == MISSING, columns[other], number)

@@ -1,9 +1,9 @@
 """Python functions in backtraces of CUDA calls, which nsys records with --cudabacktrace and --python-backtrace=cuda.
 
 A call names its backtrace (`callchainId`), whose frames have a function and a module each, the innermost at depth 0
-("SQLite Schema Reference" in NVIDIA's Nsight Systems documentation). How nsys exports frames of Python is documented
-nowhere, and no export with any was at hand: a frame is taken for one where its module is a file of Python, with or
-without a line, and every other is left out.
+("SQLite Schema Reference" in NVIDIA's Nsight Systems documentation). How nsys exports Python frames is not documented,
+and no export with Python frames was available: a frame counts as Python if its module is a Python file, with or without
+a line; other frames are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PYTHON_FILE = re.compile(r"(.+\.py)(?::(\d{1,9}))?")
 
 
 def locations_of_backtraces(database: Database, strings: dict[int, str]) -> dict[int, Location]:
-    """The location of each backtrace: its innermost frame of Python that is no machinery."""
+    """The location of each backtrace: its innermost Python frame outside the machinery."""
     files = {number: found for number, text in strings.items() if (found := _PYTHON_FILE.fullmatch(text))}
     if not files:
         return {}
@@ -43,6 +43,6 @@ def locations_of_backtraces(database: Database, strings: dict[int, str]) -> dict
 
 
 def location_columns_of(locations: dict[int, Location], backtraces: Integers) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the columns of locations, of operations by the backtrace of the call of each."""
+    """Name, unit and values of the location columns, given the backtrace of each operation's call."""
     found = [locations.get(one) for one in backtraces.tolist()]
     return location_columns(found, [None if one is None else BY_STACK for one in found])

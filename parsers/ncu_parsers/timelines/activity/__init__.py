@@ -1,1 +1,1 @@
-"""What the GPUs and the host did over time: operations, API calls, ranges, as arrays of one form for every tool."""
+"""GPU and host activity over time: operations, API calls, ranges, as arrays of one form for every tool."""

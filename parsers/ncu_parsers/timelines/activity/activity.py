@@ -1,8 +1,8 @@
 """The contract of a timeline: tables of numpy columns, the same for every tool that recorded it.
 
-Times are int64 nanoseconds since the zero of the recording. `MISSING` stands for what the recording does not say, in
-every integer column. What many rows have in common is numbered: a column of codes indexes a list. A column that is the
-same in every row takes the memory of one, and one of small numbers may be of a narrower type (`narrow`).
+Times are int64 nanoseconds since the zero of the recording. In integer columns `MISSING` means not recorded. Values
+shared by many rows are stored once in a list, and a column of codes indexes it. A column with one value in every row
+takes the memory of one, and a column of small numbers may have a narrower type (`narrow`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ncu_parsers.timelines.activity.samples import SampledActivity
 
 Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
-"""Places in a list."""
+"""Indices into a list."""
 
 MISSING = int(np.iinfo(np.int64).min)
 
@@ -29,7 +29,7 @@ FARTHEST = 2**62
 """ns (146 years); events beyond it, on either side of zero, are damage, and are left out so that no sum overflows."""
 
 KERNEL, MEMCPY, MEMSET, GRAPH = range(4)
-"""`GpuOperations.kind`; a graph is one that was recorded as a whole, without its nodes."""
+"""`GpuOperations.kind`; a graph was recorded as a whole, without its nodes."""
 
 OPERATION_KINDS = ("kernel", "memcpy", "memset", "graph")
 
@@ -45,13 +45,13 @@ NVTX, OPERATOR, ANNOTATION, PYTHON, OS_CALL = range(5)
 """`HostRanges.kind`: NVTX ranges, operators and annotations of PyTorch, Python functions, calls of the OS's library."""
 
 MODULE_PREFIX = "nn.Module: "
-"""What the names of Python functions begin with that are modules of PyTorch."""
+"""Prefix of the names of Python functions that are PyTorch modules."""
 
 MODULE_LOADING, PROFILER, QUEUE_FULL = range(3)
 """`Overheads.kind`: loading or compiling code; the profiler's own work; a launch that waits for room in the queue."""
 
 NUMBERS_IN_NAMES = ", (?:seq|op_id|sizes|input_op_ids) = .*$"
-"""What PyTorch's `emit_nvtx` appends to the name of an operator (getNvtxStr, torch/csrc/profiler/util.cpp)."""
+"""Text that PyTorch's `emit_nvtx` appends to the name of an operator (getNvtxStr, torch/csrc/profiler/util.cpp)."""
 
 _NUMBERS = re.compile(NUMBERS_IN_NAMES, re.DOTALL)
 
@@ -70,13 +70,13 @@ class _Columns:
         return type(self)(**{name: _chosen(value, rows) for name, value in values.items()})
 
     def by_start(self: Rows) -> Rows:
-        """The rows in order of their starts; the longer first of those that start together."""
+        """The rows ordered by start, longer ones first among equal starts."""
         order = order_of(self.start, self.end)  # type: ignore[attr-defined]
         return self if order is None else self.at(order)
 
 
 def order_of(start: Integers, end: Integers) -> npt.NDArray[np.int32] | None:
-    """The order by start, the longer first of those that start together; None if they have it, as mostly."""
+    """The order by start, longer ones first among equal starts; None if already in order, as usual."""
     after, same = start[1:] > start[:-1], start[1:] == start[:-1]
     if (after | (same & (end[1:] <= end[:-1]))).all():
         return None
@@ -90,11 +90,11 @@ def order_of(start: Integers, end: Integers) -> npt.NDArray[np.int32] | None:
 
 @dataclass(frozen=True)
 class GpuOperations(_Columns):
-    """What ran on GPUs, a row per kernel, copy, memset, or graph as a whole, in order of their starts.
+    """Work on GPUs, a row per kernel, copy, memset, or graph as a whole, ordered by start.
 
-    `process` and `device` (the process's CUDA number) identify the GPU. `bytes` are those copied or set; `direction`
-    and both memories are below 0 where they are not known, and of what is no copy. `correlation` is shared with the API
-    call of the process that launched it. `iteration` is known of runs of our launcher where their ranges are not.
+    `process` and `device` (the process's CUDA number) identify the GPU. `bytes` were copied or set; `direction` and
+    both memories are negative where unknown, and except for copies. `correlation` is shared with the API call of the
+    process that launched it. `iteration` is set for runs of our launcher whose ranges are unknown.
     """
 
     kind: Codes
@@ -135,7 +135,7 @@ class CalledKernel(NamedTuple):
 
 
 class OperatorInputs(NamedTuple):
-    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not."""
+    """The inputs of an operator as the profiler recorded them, one list per field; any other value if not recorded."""
 
     shapes: Any = None
     types: Any = None
@@ -144,7 +144,7 @@ class OperatorInputs(NamedTuple):
 
 
 class RangeLabel(NamedTuple):
-    """What a range of the host is: its kind, its name and, of an operator, its inputs."""
+    """Label of a host range: its kind, its name and, for an operator, its inputs."""
 
     kind: int
     name: str
@@ -152,23 +152,23 @@ class RangeLabel(NamedTuple):
 
 
 class _OfThreads(_Columns):
-    """Columns of what host threads do: `owner` indexes `owners`."""
+    """Columns of host thread activity: `owner` indexes `owners`."""
 
     owner: Codes
     owners: list[Owner]
 
     @cached_property
     def process(self) -> Integers:
-        """The process of each."""
+        """The process of each row."""
         return self._part(0)
 
     @cached_property
     def thread(self) -> Integers:
-        """The thread of each."""
+        """The thread of each row."""
         return self._part(1)
 
     def threads_of(self, rows: npt.NDArray[Any]) -> Integers:
-        """The thread of each of some rows; of millions, `thread` takes as much memory as their starts."""
+        """The thread of each selected row; for millions of rows, `thread` takes as much memory as their starts."""
         found: Integers = np.array([thread for _, thread in self.owners], np.int64)[self.owner[rows]]
         return found
 
@@ -177,11 +177,11 @@ class _OfThreads(_Columns):
         return self.owners[int(self.owner[row])]
 
     def of_process(self, process: int) -> npt.NDArray[np.bool_]:
-        """Which are of a process."""
+        """Mask of the rows of a process."""
         return self._of(0, process)
 
     def of_thread(self, thread: int) -> npt.NDArray[np.bool_]:
-        """Which are of a thread."""
+        """Mask of the rows of a thread."""
         return self._of(1, thread)
 
     def _part(self, part: int) -> Integers:
@@ -195,9 +195,9 @@ class _OfThreads(_Columns):
 
 @dataclass(frozen=True)
 class ApiCalls(_OfThreads):
-    """Calls of the CUDA or HIP API, runtime and driver, in order of their starts; `name` is without version.
+    """Calls of the CUDA or HIP API, runtime and driver, ordered by start; `name` is without version.
 
-    `kernel` indexes `kernels`, those that calls name; `MISSING` for none.
+    `kernel` indexes `kernels`, the kernels that calls name; `MISSING` for none.
     """
 
     name: Codes
@@ -213,10 +213,10 @@ class ApiCalls(_OfThreads):
 
 @dataclass(frozen=True)
 class HostRanges(_OfThreads):
-    """Ranges of host threads, in order of their starts. One that never ended lasts to the end of the recording.
+    """Ranges of host threads, ordered by start. A range that never ended lasts to the end of the recording.
 
-    `sequence`: of an operator of PyTorch the number of the node of the backward pass that it makes; of such a node -2
-    minus that number.
+    `sequence`: for a PyTorch operator, the number of the backward node that it creates; for such a node, -2 minus that
+    number.
     """
 
     label: Codes
@@ -234,18 +234,18 @@ class HostRanges(_OfThreads):
 
     @property
     def name(self) -> Codes:
-        """The place of the name of each range in `names`."""
+        """Index of each range's name in `names`."""
         return self.label
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the labels, in which one may stand several times."""
+        """The names of the labels; a name may occur several times."""
         return [label.name for label in self.labels]
 
 
 @dataclass(frozen=True)
 class Overheads(_Columns):
-    """Time that the driver or the profiler took on a host thread, as the recording itself says."""
+    """Time that the driver or the profiler took on a host thread, as recorded."""
 
     kind: Integers
     process: Integers
@@ -255,17 +255,17 @@ class Overheads(_Columns):
 
 
 class Window(NamedTuple):
-    """A time of a recording, [start, end), in ns."""
+    """A time span of a recording, [start, end), in ns."""
 
     start: int
     end: int
 
 
 class LaunchFacts(NamedTuple):
-    """What a recording says of an operation beside its times, or of the range that launched it; None: it does not say.
+    """Recorded facts on an operation besides its times, or on the range that launched it; None if not recorded.
 
-    `path` are the scopes around it, outermost first, where the operation itself names them; `more` are further columns
-    of the launches by their names. `occupancy` is an estimate in %.
+    `path` are the scopes around it, outermost first, if the operation itself names them; `more` are further columns of
+    the launches by name. `occupancy` is an estimate in %.
     """
 
     grid: tuple[int, int, int] | None = None
@@ -281,9 +281,9 @@ class LaunchFacts(NamedTuple):
 
 
 class CollectiveArguments(NamedTuple):
-    """What a collective was called with; None is what the recording does not say.
+    """The arguments of a collective; None if not recorded.
 
-    `bytes_in` and `bytes_out` are those of one rank's input and output.
+    `bytes_in` and `bytes_out` are the sizes of one rank's input and output.
     """
 
     name: str | None
@@ -333,15 +333,15 @@ class Activity:
 
 
 def plain_name(name: str) -> str:
-    """A range's name without the numbers that PyTorch's NVTX ranges end in: "aten::add, seq = 4, op_id = 7"."""
+    """A range's name without the numbers that end PyTorch's NVTX names: "aten::add, seq = 4, op_id = 7"."""
     return _NUMBERS.sub("", name)
 
 
 def columns_of(table: type[Rows], values: Mapping[str, Any], names: Sequence[str] = ()) -> Rows:
-    """A table from columns, int64 where one is no array, and lists; `MISSING` where a column is not given.
+    """A table from columns, converted to int64 unless arrays, and lists; missing columns are `MISSING`.
 
-    Of `ApiCalls` and `HostRanges` the columns `process` and `thread` may stand for `owner`, and `kind` and `name` for
-    `label`.
+    For `ApiCalls` and `HostRanges`, the columns `process` and `thread` may replace `owner`, and `kind` and `name`
+    replace `label`.
     """
     known = dict(values)
     length = len(known["start"])
@@ -363,7 +363,7 @@ def columns_of(table: type[Rows], values: Mapping[str, Any], names: Sequence[str
 
 
 def _numbered(first: Any, second: Any) -> tuple[Codes, list[tuple[int, int]]]:
-    """The place of each pair among the distinct ones, and those."""
+    """Index of each pair into the distinct pairs, which are returned too."""
     pairs = np.stack([np.asarray(first, np.int64), np.asarray(second, np.int64)])
     order = np.lexsort(pairs[::-1])
     is_new = np.append(True, (np.diff(pairs[:, order]) != 0).any(axis=0))[: len(order)]
@@ -373,7 +373,7 @@ def _numbered(first: Any, second: Any) -> tuple[Codes, list[tuple[int, int]]]:
 
 
 def _chosen(value: Any, rows: npt.NDArray[Any] | slice) -> Any:
-    """The rows of a column; of a column that is the same in every row one value stands for all."""
+    """The rows of a column; one value stands for a column that is the same in every row."""
     if not isinstance(value, np.ndarray):
         return value
     if isinstance(rows, slice) or not len(value) or value.strides[0]:
@@ -387,16 +387,16 @@ def empty(table: type[Rows]) -> Rows:
 
 
 def are_times(start: Integers, end: Integers) -> npt.NDArray[np.bool_]:
-    """Which pairs are a start and an end that is not before it (bool, one per pair)."""
+    """Mask of pairs of a start and an end that is not before it."""
     near = (start > -FARTHEST) & (start < FARTHEST) & (end > -FARTHEST) & (end < FARTHEST)
     found: npt.NDArray[np.bool_] = near & (end >= start)
     return found
 
 
 class FilledColumns:
-    """Columns that are filled block by block, with room for `rows`; room that stays empty takes no memory.
+    """Columns that are filled block by block, with room for `rows`; unused room takes no memory.
 
-    `kinds` are the types of the columns by name, as "i8"; "i2" becomes "i4" where it does not hold the values.
+    `kinds` are the types of the columns by name, such as "i8"; "i2" becomes "i4" if it cannot hold the values.
     """
 
     def __init__(self, rows: int, kinds: Mapping[str, str]) -> None:
@@ -405,7 +405,7 @@ class FilledColumns:
         self.left_out = 0
 
     def add(self, columns: Mapping[str, Any], kept: npt.NDArray[np.bool_]) -> None:
-        """The rows of a block where a mask is true; a column may be one number for all. The others are counted."""
+        """Add the rows of a block where a mask is true; a column may be one number for all. Other rows are counted."""
         self.left_out += len(kept) - int(kept.sum())
         first, self._filled = self._filled, self._filled + int(kept.sum())
         for name, column in self._columns.items():
@@ -416,12 +416,12 @@ class FilledColumns:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns as far as they are filled."""
+        """The filled part of the columns."""
         return {name: column[: self._filled] for name, column in self._columns.items()}
 
 
 def in_order(columns: dict[str, Any]) -> dict[str, Any]:
-    """The columns by `start`, the longer first of those that start together: sorted in place, one after the other."""
+    """The columns ordered by `start`, longer ones first among equal starts: sorted in place, one after the other."""
     order = order_of(columns["start"], columns["end"])
     for column in columns.values() if order is not None else ():
         if column.strides[0]:
@@ -440,7 +440,7 @@ def narrow(column: Integers) -> Integers:
 
 
 class Numbered:
-    """Values by number, as texts, in order of their first use."""
+    """Distinct values, converted to texts, numbered in order of first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}

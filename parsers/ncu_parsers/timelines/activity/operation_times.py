@@ -1,6 +1,6 @@
-"""What the times of a timeline's operations say: whether they overlap, which cannot be right, and how many were lost.
+"""Checks on the times of a timeline's operations: overlaps, impossible ends, and lost times.
 
-Overlapping operations count once. What bounds the time that a GPU waits is said by `ncu_tools.timeline`.
+Overlapping operations count once. `ncu_tools.timeline` explains idle time of the GPU.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Floats = npt.NDArray[np.float64]
 
 OVERLAP_NOTED = 1.01
 IMPOSSIBLE_OVERLAP_NS = 1_000_000
-"""Operations of a stream follow each other. Of 13 public recordings those that overlap, as by programmatic dependent
-launch, do so by 12 us at most; one that lasts so much longer than one behind it ends is a damaged record."""
+"""Operations of a stream run one after another. In 13 public recordings overlaps, as by programmatic dependent launch,
+are 12 us at most; an operation that ends this much later than a following one is a damaged record."""
 RECORDS_NAMED, LONGEST_NAME = 3, 80
 
 
 @dataclass
 class _Running:
-    """A GPU while operations are added in the order of their starts: until when it is busy, and what adds up, in ns."""
+    """A GPU while operations are added in order of start: the end of its busy time so far, and sums in ns."""
 
     reached: float
     busy: float = 0.0
@@ -40,7 +40,7 @@ class _Running:
 
 
 class BusyAccount:
-    """How long GPUs were busy with operations that come in parts, in the order of their starts.
+    """Busy time of GPUs, from operations that come in parts, ordered by start.
 
     Each process numbers its GPUs, so a GPU is a process and a device.
     """
@@ -63,7 +63,7 @@ class BusyAccount:
         return {key: gpu.busy for key, gpu in sorted(self._gpus.items())}
 
     def notes(self) -> list[str]:
-        """The note on operations that overlap, so that sums of their times are more than time."""
+        """The note on overlapping operations, whose times add up to more than elapsed time."""
         busy = sum(self.busy().values())
         if self._total <= busy * OVERLAP_NOTED:
             return []
@@ -74,7 +74,7 @@ class BusyAccount:
 
 
 def exclusive_times(operations: GpuOperations) -> Integers:
-    """How long each operation ran while no other one of its GPU did, in ns (int64, one per operation)."""
+    """Time that each operation ran alone on its GPU, in ns (int64, one per operation)."""
     found = np.zeros(len(operations), np.int64)
     process, device = operations.process, operations.device
     for one, number in operations.gpus():
@@ -89,7 +89,7 @@ def exclusive_times(operations: GpuOperations) -> Integers:
 
 
 def lost_note(operations: int) -> Note:
-    """What is said of operations whose times were lost."""
+    """The note on operations whose times were lost."""
     were, their = ("was", "its") if operations == 1 else ("were", "their")
     return Note(
         f"{operations:,} GPU operation{'s' * (operations > 1)} {were} recorded without times (start and end are 0), "
@@ -99,13 +99,13 @@ def lost_note(operations: int) -> Note:
 
 
 def broken_note(events: int) -> Note:
-    """What is said of events that could not be read."""
+    """The note on events that could not be read."""
     some = "1 event could not be read and was" if events == 1 else f"{events:,} events could not be read and were"
     return Note(f"{some} left out", NoteKind.LOST)
 
 
 class ImpossibleEnd(NamedTuple):
-    """An operation that ends when it cannot: its `row`, how long it is said to last, and when the next one begins."""
+    """An operation with an impossible end: its `row`, its recorded duration, and the start of the next one."""
 
     row: int
     lasts_ns: int
@@ -116,10 +116,10 @@ class ImpossibleEnd(NamedTuple):
 def impossible_ends(
     streams: Sequence[Integers], start: Integers, end: Integers, one_by_one: npt.NDArray[np.bool_]
 ) -> list[ImpossibleEnd]:
-    """Operations that end long after one behind them on their stream, longest first.
+    """Operations that end long after a following one on their stream, longest first.
 
-    `streams` are the numbers that name the stream of each operation; times in ns. Only those that are `one_by_one` are
-    looked at: nodes of graphs may overlap.
+    `streams` are the numbers that identify each operation's stream; times in ns. Only operations marked `one_by_one`
+    are examined: nodes of graphs may overlap.
     """
     rows = np.flatnonzero(one_by_one)
     rows = rows[np.lexsort((start[rows], *(of_each[rows] for of_each in streams)))]
@@ -129,7 +129,7 @@ def impossible_ends(
     found = []
     for mine in np.split(rows, np.flatnonzero(other) + 1):
         ends = end[mine]
-        earliest = np.minimum.accumulate(ends[::-1])[::-1][1:]  # when the first of those behind each one is over
+        earliest = np.minimum.accumulate(ends[::-1])[::-1][1:]  # the earliest end among all following operations
         for place in np.flatnonzero(ends[:-1] - earliest > IMPOSSIBLE_OVERLAP_NS).tolist():
             row, following = int(mine[place]), int(start[mine[place + 1]])
             found.append(ImpossibleEnd(row, int(end[row] - start[row]), int(end[row]) - following, following))
@@ -137,14 +137,14 @@ def impossible_ends(
 
 
 def share_a_number(correlation: Integers, missing: int) -> npt.NDArray[np.bool_]:
-    """Which operations have the number of a launch that others have too, as those of a graph."""
+    """Mask of operations that share their launch number with others, as those of a graph do."""
     _, place, count = np.unique(correlation, return_inverse=True, return_counts=True)
     found: npt.NDArray[np.bool_] = (count[place.reshape(-1)] > 1) & (correlation != missing)
     return found
 
 
 def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
-    """Notes on such operations, each with its name."""
+    """Notes on operations with impossible ends, each with its name."""
     notes = [
         f"the record of {name[:LONGEST_NAME]} is impossible: it lasts {one.lasts_ns / 1e6:,.1f} ms, and "
         f"{one.overlap_ns / 1e6:,.1f} ms of that after the next operation of its stream began; it is taken to end there"
@@ -155,7 +155,7 @@ def impossible_notes(named: Sequence[tuple[str, ImpossibleEnd]]) -> list[str]:
 
 
 def without_impossible_ends(operations: GpuOperations) -> tuple[GpuOperations, list[str]]:
-    """Operations, of which those that last beyond what ran behind them on their stream are cut where that began."""
+    """Operations, where any that outlasts a following one on its stream is cut at the start of that one; and notes."""
     streams = (operations.process, operations.device, operations.context, operations.stream)
     one_by_one = (
         (operations.graph_node == MISSING)

@@ -1,4 +1,4 @@
-"""An `Activity` while a reader fills it event by event: what has no time is counted as broken and left out."""
+"""Build an `Activity` event by event; events without times are counted as broken and left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING_SAID = LaunchFacts()
 
 
 class _Rows:
-    """Rows of whole numbers while they come in; None, and what 64 bits do not hold, becomes `MISSING`."""
+    """Rows of integers while they are added; None, and values beyond 64 bits, become `MISSING`."""
 
     def __init__(self, *names: str) -> None:
         self._columns = {name: array("q") for name in names}
@@ -45,10 +45,9 @@ class _Rows:
 
 
 class Recording:
-    """What a recording called `name`, made by `tool`, holds, in any order. Times are ns since any zero.
+    """Content of a recording called `name`, made by `tool`, in any order. Times are ns since any zero.
 
-    A process and a thread are any numbers; None is what the recording does not say. `devices` and `vendors` are by
-    process and device.
+    Process and thread ids are any numbers, None if not recorded. `devices` and `vendors` are by process and device.
     """
 
     def __init__(self, name: str, tool: str) -> None:
@@ -74,7 +73,7 @@ class Recording:
         device: int | None = None, stream: int | None = None, size: int | None = None,
         copied: tuple[int, int, int] | None = None, correlation: int | None = None, facts: LaunchFacts = NOTHING_SAID,
     ) -> None:  # fmt: skip
-        """Add what ran on a GPU. `copied` is the direction of a copy and the memory at both ends."""
+        """Add a GPU operation. `copied` is the direction of a copy and the memory at both ends."""
         if self._is_timed(start, end):
             number, fact = self._names["operations"].number(name), self._facts.setdefault(facts, len(self._facts))
             self._operations.add(
@@ -98,12 +97,12 @@ class Recording:
             self._ranges.add(kind, self._names["ranges"].number(name), process, thread, start, end)
 
     def step(self, number: int | None, start: int | None, end: int | None, *, process: int | None) -> None:
-        """Add a step of the program: what its process launched in this time has its number."""
+        """Add a step of the program; its number is given to the operations that its process launched in this time."""
         if number is not None and 0 <= number < 1 << 31 and self._is_timed(start, end):
             self._steps.add(process, start, end, number)
 
     def activity(self) -> Activity:
-        """All of it in order of time."""
+        """The complete activity, ordered by time."""
         table = columns_of(GpuOperations, self._operations.arrays(), self._names["operations"].texts)
         order = np.lexsort((-table.end, table.start))
         operations, fact = table.at(order), self._operations.arrays()["fact"][order]
@@ -119,13 +118,13 @@ class Recording:
         )  # fmt: skip
 
     def _is_timed(self, start: int | None, end: int | None) -> bool:
-        """Whether there are a start and an end that is not before it; an event without is counted as broken."""
+        """True for a start and an end that is not before it; other events are counted as broken."""
         timed = start is not None and end is not None and -FARTHEST < start <= end < FARTHEST
         self.broken += not timed
         return timed
 
     def _step_of(self, call: Integers, process: Integers, calls: ApiCalls) -> Integers:
-        """The number of the step in which each operation was launched, by the place of its call; `MISSING` for none."""
+        """The number of the step in which each operation was launched, by the index of its call; `MISSING` for none."""
         found, steps = np.full(len(call), MISSING), self._steps.arrays()
         for one in np.unique(steps["process"]).tolist():
             mine = np.flatnonzero(steps["process"] == one)
@@ -139,9 +138,9 @@ class Recording:
 
 
 def launching_call(operations: GpuOperations, calls: ApiCalls) -> Integers:
-    """The place of the call that launched each operation: the earliest of its process with its number; -1 for none.
+    """Index of the call that launched each operation: the earliest of its process with its number; -1 for none.
 
-    Operations without a process belong to the only one that called.
+    Operations without a process belong to the only process that made calls.
     """
     found = np.full(len(operations), -1)
     processes = np.unique([calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()]).astype(np.int64)

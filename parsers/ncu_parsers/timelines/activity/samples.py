@@ -1,4 +1,4 @@
-"""Activity of GPUs, sampled at a steady rate, and its means over the times of kernels and ranges.
+"""GPU activity sampled at a steady rate, and its means over the times of kernels and ranges.
 
 A sample is a mean over its period and over the whole GPU: of everything that ran then, not of one kernel. It holds from
 its timestamp until that of the next one, as NVIDIA's recipe gpu_metric_util_map reads it (Nsight Systems 2023.3) and as
@@ -21,21 +21,21 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 LEAST_PERIODS = 5
-"""A time of fewer periods has no mean: the samples at its two ends also hold what ran before and after it.
+"""Fewest sampling periods for a mean: the samples at both ends include work before and after the interval.
 
-Of a time of n periods those two can move the mean by up to 1 / 2n of the difference, so here by a tenth of it.
+For an interval of n periods, these two can move the mean by up to 1 / 2n of the difference: here by a tenth.
 """
 LEAST_COVERED = 0.9
-"""The part of a time that samples must cover, so that it has a mean."""
+"""Fraction of an interval that samples must cover for a mean."""
 LONGEST_PERIOD = 1.5
-"""In median periods; where the next sample comes later, samples between them were lost."""
+"""In median periods; if the next sample comes later, samples in between were lost."""
 
 
 @dataclass(frozen=True)
 class Means:
-    """Means over some times: by metric a value in % (float64, one per time; NaN: none), and how many samples each has.
+    """Means over intervals: by metric a value in % (float64, one per interval; NaN: none), and the samples in each.
 
-    `samples` (int64, one per time) is 0 where a time is too short or not covered.
+    `samples` (int64, one per interval) is 0 where an interval is too short or not covered.
     """
 
     values: dict[str, Floats]
@@ -57,12 +57,12 @@ class GpuSamples:
 
     @cached_property
     def period_ns(self) -> float:
-        """The time from one sample to the next, by the median; NaN of fewer than two."""
+        """The median time between samples; NaN for fewer than two."""
         return float(np.median(np.diff(self.times))) if len(self.times) > 1 else float("nan")
 
     @cached_property
     def ends(self) -> Integers:
-        """Until when each sample holds, in ns: the next one begins, or it is the last before some that were lost."""
+        """The time in ns until which each sample holds: the next sample's start, or earlier before lost samples."""
         if len(self.times) < 2:
             return self.times.copy()
         period = round(self.period_ns)
@@ -71,12 +71,12 @@ class GpuSamples:
 
     @property
     def covered_ns(self) -> float:
-        """The time that samples hold for."""
+        """Total time covered by samples."""
         return float((self.ends - self.times).sum())
 
     @property
     def lost_ns(self) -> float:
-        """The time between the first and the last sample for which there is none."""
+        """Time between the first and the last sample that no sample covers."""
         return float(self.ends[-1] - self.times[0]) - self.covered_ns if len(self.times) else 0.0
 
     def only(self, metrics: Container[str]) -> GpuSamples:
@@ -84,7 +84,7 @@ class GpuSamples:
         return GpuSamples(self.times, {name: values for name, values in self.values.items() if name in metrics})
 
     def amounts(self, metric: str, start: Integers, end: Integers) -> tuple[Floats, Floats]:
-        """A metric over times from `start` to `end` (ns): the sum of value x ns, and the ns of it that are known."""
+        """A metric integrated from `start` to `end` (ns): the sum of value x ns, and the ns with known values."""
         if not len(start):
             return np.zeros(0), np.zeros(0)
         first = max(int(np.searchsorted(self.times, start.min(), "right")) - 1, 0)
@@ -96,9 +96,9 @@ class GpuSamples:
         return amount.between(start, end), covered.between(start, end)
 
     def means(self, start: Integers, end: Integers) -> Means:
-        """The mean of each metric over times from `start` to `end` (ns), by the overlap of samples with them."""
+        """The mean of each metric over intervals from `start` to `end` (ns), weighted by each sample's overlap."""
         lasts = (end - start).astype(np.float64)
-        long_enough = lasts >= LEAST_PERIODS * self.period_ns  # never where the period is not known
+        long_enough = lasts >= LEAST_PERIODS * self.period_ns  # false if the period is unknown
         values = {}
         has_any = np.zeros(len(start), bool)
         for metric in self.values:
@@ -187,7 +187,7 @@ def unit_of_sampled(name: str) -> str:
 
 
 def merged(start: Integers, end: Integers, gap_ns: float) -> tuple[Integers, Integers]:
-    """The union of times from `start` to `end` (ns), in order; those at most `gap_ns` apart become one."""
+    """The union of intervals from `start` to `end` (ns), sorted; intervals at most `gap_ns` apart are merged."""
     if not len(start):
         return start, end
     order = np.argsort(start, kind="stable")
@@ -198,12 +198,12 @@ def merged(start: Integers, end: Integers, gap_ns: float) -> tuple[Integers, Int
 
 
 def time_within(of: tuple[Integers, Integers], start: Integers, end: Integers) -> Floats:
-    """How much of each time from `start` to `end` the times `of` take, in ns; these are in order and do not overlap."""
+    """Overlap of each interval `start` to `end` with the intervals `of`, in ns; `of` is sorted and disjoint."""
     steps = _Integral(*of, np.ones(len(of[0])), np.concatenate([[0.0], np.cumsum(of[1] - of[0], dtype=np.float64)]))
     return steps.between(start, end) if len(of[0]) else np.zeros(len(start))
 
 
 def rate_text(period_ns: float) -> str:
-    """The rate of samples in words: 10 kHz, 200 Hz."""
+    """A sampling rate as text: 10 kHz, 200 Hz."""
     rate = 1e9 / period_ns
     return f"{rate / 1e3:.3g} kHz" if rate >= 1e3 else f"{rate:.3g} Hz"

@@ -1,9 +1,9 @@
-"""JSON of rocprofv3 (ROCprofiler-SDK): what ran on AMD's GPUs, calls of HIP and HSA, and ranges of ROCTx.
+"""JSON of rocprofv3 (ROCprofiler-SDK): work on AMD's GPUs, calls of HIP and HSA, and ranges of ROCTx.
 
 One list `rocprofiler-sdk-tool` with an object per process: `agents` are its CPUs and GPUs, `kernel_symbols` the names
-of kernels, `strings` those of API calls, by the numbers of their kind and operation, and of ranges. `buffer_records`
-hold the events. Times are ns, and grids count work-items. A file that ends early is read up to there. Layout:
-rocprofiler-sdk, source/lib/output/generateJSON.cpp, and the records of include/rocprofiler-sdk/buffer_tracing.h.
+of kernels, `strings` the names of API calls, by numbers of kind and operation, and of ranges. `buffer_records` hold the
+events. Times are ns, and grids count work-items. A truncated file is read up to its end. Layout: rocprofiler-sdk,
+source/lib/output/generateJSON.cpp, and the records of include/rocprofiler-sdk/buffer_tracing.h.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GPU = 2
 """`type` of agents: rocprofiler_agent_type_t."""
 KERNELS, COPIES, MARKERS = "kernel_dispatch", "memory_copy", "marker_api"
 NO_EVENTS = frozenset({KERNELS, COPIES, MARKERS, "memory_allocation", "scratch_memory"})
-"""Records that are no calls of an API, beside those of samples."""
+"""Records other than API calls and samples."""
 BLOCK = 1 << 20
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -38,7 +38,7 @@ COPIED = {
     "DEVICE_TO_DEVICE": ("DtoD", activity.DEVICE_TO_DEVICE, activity.DEVICE_MEMORY, activity.DEVICE_MEMORY),
     "HOST_TO_HOST": ("HtoH", activity.HOST_TO_HOST, activity.UNKNOWN_MEMORY, activity.UNKNOWN_MEMORY),
 }
-"""Ends of the names of copies (rocprofiler_memory_copy_operation_t) -> the word of Kineto for it, direction, memory."""
+"""Ends of the names of copies (rocprofiler_memory_copy_operation_t) -> Kineto's word, direction, memory."""
 
 OTHER_COPY = ("", activity.OTHER_DIRECTION, activity.UNKNOWN_MEMORY, activity.UNKNOWN_MEMORY)
 
@@ -69,7 +69,7 @@ class _Dispatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Record(msgspec.Struct, frozen=True, gc=False):
-    """Any event. What it does not say is None."""
+    """Any event; None for fields that it lacks."""
 
     start_timestamp: int
     end_timestamp: int
@@ -111,7 +111,7 @@ class _Marker(msgspec.Struct, frozen=True):
 
 
 class _Tool(msgspec.Struct, frozen=True):
-    """What one process recorded; each part is decoded by itself, so that damage in one costs no other."""
+    """Records of one process; each part is decoded by itself, so that damage in one does not affect others."""
 
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
     agents: msgspec.Raw = msgspec.Raw(b"[]")
@@ -145,7 +145,7 @@ def read_activity(source: Source) -> Activity:
 
 
 def _text_of(source: Source) -> tuple[bytes, str]:
-    """The text, unpacked as far as that goes, and what is wrong with the packed file."""
+    """The text, unpacked as far as possible, and the damage of the packed file."""
     blocks: list[bytes] = []
     with source.open() as stream:
         try:
@@ -163,13 +163,13 @@ def _tools_in(text: bytes) -> list[_Tool]:
 
 
 def _each(data: msgspec.Raw) -> Sequence[msgspec.Raw]:
-    """The items of a list; a value that is no list is the only one."""
+    """The items of a list; any other value counts as its only item."""
     found = _decoded(data, list[msgspec.Raw])
     return [data] if found is None else found
 
 
 def _decoded(data: msgspec.Raw, kind: type[Known]) -> Known | None:
-    """A value of that type; None for another."""
+    """A value of that type; None for another type."""
     try:
         return msgspec.json.decode(data, type=kind)
     except UNREADABLE:
@@ -177,7 +177,7 @@ def _decoded(data: msgspec.Raw, kind: type[Known]) -> Known | None:
 
 
 def _closed(text: str) -> str:
-    """Text that ends early, as JSON: up to its last whole object or list in another, and what is open closed."""
+    """Repair truncated JSON: cut it after the last complete inner object or list, and close the open brackets."""
     opened: list[str] = []
     whole, closing = 0, ""
     for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[][{}]', text):
@@ -192,7 +192,7 @@ def _closed(text: str) -> str:
 
 
 class _Process:
-    """What one process recorded, on its way into a recording. `number` stands for its id where that is not said."""
+    """Records of one process, on their way into a recording. `number` replaces the process id if it is missing."""
 
     def __init__(self, found: Recording, tool: _Tool, number: int) -> None:
         self._found, self._tool = found, tool
@@ -209,7 +209,7 @@ class _Process:
         self._facts: dict[tuple[Any, ...], LaunchFacts] = {}
 
     def read(self) -> None:
-        """Take all events."""
+        """Add all events to the recording."""
         self._take_devices()
         records = _decoded(self._tool.buffer_records, dict[str, msgspec.Raw]) or {}
         for kernel in self._items(records.get(KERNELS), _Record):
@@ -225,7 +225,7 @@ class _Process:
         self._say_what_is_missing(records, calls)
 
     def _items(self, data: msgspec.Raw | None, kind: type[Known]) -> Iterator[Known | None]:
-        """The items of a list: all decoded at once, or one by one where that fails; None for a broken one."""
+        """The items of a list: all decoded at once, or one by one if that fails; None for a broken one."""
         if data is None:
             return
         whole = _decoded(data, list[kind])  # type: ignore[valid-type]
@@ -292,7 +292,7 @@ class _Process:
         )  # fmt: skip
 
     def _take_marker(self, one: _Record | None) -> None:
-        """A range of ROCTx; a mark is one without a length, and says nothing of the time around it."""
+        """Add a range of ROCTx; a mark has no duration and is ignored."""
         name = self._markers.get(one.correlation_id.internal or 0) if one is not None else None
         if one is not None and name is not None and one.end_timestamp != one.start_timestamp:
             self._found.range(
@@ -325,7 +325,7 @@ class _Process:
 
 
 def _stream_of(one: _Record) -> int | None:
-    """The HIP stream; where it is not recorded, the queue of the GPU."""
+    """The HIP stream; if not recorded, the queue of the GPU."""
     if one.stream_id is not None:
         return one.stream_id.handle
     return one.dispatch_info.queue_id.handle if one.dispatch_info is not None else None

@@ -1,10 +1,10 @@
-"""XPlanes of XLA's profiler, as JAX and TensorFlow write them: what ran on each GPU or TPU, and what the host did.
+"""XPlanes of XLA's profiler, as written by JAX and TensorFlow: work on each GPU or TPU, and host activity.
 
-An XSpace is a message of planes, one per device and some of the host; a plane has lines of events, and the names of
-events and of what they say (stats) by number. A GPU's lines are its streams; other lines of a device repeat what ran
-there by module, step or scope, and are left out. Of a TPU the line "XLA Ops" is read, its innermost events. An event of
-the host that has a correlation id is a call of the GPU's API. Times are picoseconds since the line's own time, and
-whole nanoseconds here. Layout: xplane.proto and xplane_schema.cc of openxla/xla.
+An XSpace is a message of planes, one per device and some for the host; a plane has lines of events, and numbered names
+of events and of their attributes (stats). A GPU's lines are its streams; other lines of a device repeat the same work
+by module, step or scope, and are skipped. For a TPU the line "XLA Ops" is read, its innermost events. A host event with
+a correlation id is a call of the GPU's API. Times are picoseconds since the line's own time, and whole nanoseconds
+here. Layout: xplane.proto and xplane_schema.cc of openxla/xla.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ XPLANE_MESSAGES = {
         (5, "text", "bytes"), (6, "data", "bytes"), (7, "reference", "uint64"),
     ),
 }  # fmt: skip
-"""Number, name and kind of the fields that are read; a reference is to the name of a stat."""
+"""Number, name and type of the fields that are read; a reference is to the name of a stat."""
 TYPES = MessageTypes("ncu_bench_xplane", XPLANE_MESSAGES)
 
 STATS_OF_WORK = ("correlation_id", "kernel_details", "memcpy_details", "memset_details", "tf_op", "name", "hlo_op",
@@ -67,11 +67,11 @@ NO_MODULES = re.compile(
 )
 """Scopes of JAX that name control flow and transformations."""
 MODULE_NAME = re.compile(r"[\w.~\[\]-]+")
-"""What a scope is that names a layer: one of an einsum, as "bsd,de->bse", does not."""
+"""Pattern of a scope that names a layer; einsum scopes, such as "bsd,de->bse", do not match."""
 
 
 def read_activity(source: Source) -> Activity:
-    """Read one file. Raises `NotAReport` where no plane can be read, `NcuBenchError` if it cannot be opened."""
+    """Read one file. Raises `NotAReport` if no plane can be read, `NcuBenchError` if it cannot be opened."""
     found = Recording(source.name, TOOL)
     data, damage = _unpacked(source)
     planes, hosts = [], []
@@ -102,7 +102,7 @@ def read_activity(source: Source) -> Activity:
 
 
 def _unpacked(source: Source) -> tuple[bytes, str]:
-    """The bytes of the file, as far as they can be unpacked, and what is wrong behind them."""
+    """The bytes of the file, as far as they can be unpacked, and a description of the damage."""
     blocks: list[bytes] = []
     with source.open() as stream:
         try:
@@ -115,7 +115,7 @@ def _unpacked(source: Source) -> tuple[bytes, str]:
 
 
 def _parts(data: memoryview, what: str, found: Recording) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message, up to damage, of which a note is made."""
+    """The fields of a message up to its first damage, which is noted."""
     try:
         yield from fields_in(data)
     except Damaged as error:
@@ -158,7 +158,7 @@ class _Plane:
             names[entry.key] = _text(entry.value.name)
 
     def stats(self, stats: Iterable[Any], wanted: tuple[str, ...]) -> dict[str, Any]:
-        """What an event, or the plane, says, by name: numbers and texts."""
+        """The stats of an event, or of the plane, by name: numbers and texts."""
         said = {}
         for stat in stats:
             name = self._stats.get(stat.name)
@@ -170,7 +170,7 @@ class _Plane:
         return said
 
     def lines_read(self, found: Recording) -> Iterator[tuple[Any, list[Any]]]:
-        """Each line with its events; of a damaged one those that are whole."""
+        """Each line with its events; only complete events of a damaged line."""
         for content in self.lines:
             memory.require_memory("an XPlane")
             try:
@@ -187,7 +187,7 @@ class _Plane:
 
 
 def _take_plane(plane: _Plane, process: int | None, found: Recording) -> None:
-    """Take the events of one plane. `process` numbers the hosts of a file that holds several."""
+    """Add the events of one plane. `process` numbers the hosts in a file with several."""
     device = re.fullmatch(r"/device:(GPU|TPU):(\d{1,9})", plane.name)
     if device is not None:
         gpu = (activity.MISSING if process is None else process, int(device[2]))
@@ -225,7 +225,7 @@ def _facts_of(said: dict[str, Any]) -> LaunchFacts:
 
 
 def _take_tpu(plane: _Plane, process: int | None, device: int, found: Recording) -> None:
-    """The operations of a TPU that hold no others, as loops and calls do."""
+    """Add the operations of a TPU that contain no others, unlike loops and calls."""
     for line, events in plane.lines_read(found):
         if _text(line.name) != "XLA Ops":
             continue
@@ -259,7 +259,7 @@ def _take_host(plane: _Plane, process: int | None, found: Recording) -> None:
 
 
 def _thread(line: int) -> int:
-    """The number of a thread from the id of its line; hashes, of which 64 bits are too few, get another, below zero."""
+    """A thread number from a line's id; ids are hashes, and ids beyond 64 bits get a negative number."""
     return line if 0 <= line < 1 << 32 else -1 - abs(line) % (1 << 61)
 
 
@@ -272,7 +272,7 @@ def _times(line: Any, event: Any) -> tuple[int, int]:
 
 
 class _Work(NamedTuple):
-    """What kind of operation an event of a GPU is, and what of a copy or fill is known."""
+    """Kind of a GPU event's operation, and the known facts of a copy or fill."""
 
     kind: int
     name: str
@@ -294,7 +294,7 @@ def _copy_of(name: str, said: dict[str, Any]) -> _Work:
 
 @lru_cache(maxsize=65536)
 def _facts(details: str, name: str, operation: str, hlo: str, module: str) -> LaunchFacts:
-    """What stats say of an operation; its place in the program is `tf_op`, or `name` where that says none."""
+    """Facts on an operation from its stats; its place in the program is `tf_op`, or else `name`."""
     said = dict(re.findall(r"(\w+):([\d,]+)", details))
     shared = [said[one] for one in ("static_shared", "dynamic_shared", "group_mem") if one in said]
     *scopes, primitive = _scopes(operation if "/" in operation else name)
@@ -309,7 +309,7 @@ def _facts(details: str, name: str, operation: str, hlo: str, module: str) -> La
 
 
 def _scopes(path: str) -> list[str]:
-    """The scopes of an operation's path, which ends in the operation: a/b(c/d)/e has three."""
+    """The scopes of an operation's path, whose last part is the operation: a/b(c/d)/e has three."""
     scopes, depth = [""], 0
     for letter in path.rstrip(":"):
         depth += (letter == "(") - (letter == ")")
@@ -321,14 +321,14 @@ def _scopes(path: str) -> list[str]:
 
 
 def _own_name(scope: str) -> str:
-    """The name within the transformations of a scope, as of transpose(jvp(Dense_0)); "" for a function's own."""
+    """The name inside a scope's transformations, such as transpose(jvp(Dense_0)); "" for a function's own."""
     while found := re.fullmatch(r"(\w+)\((.*)\)", scope):
         scope = "" if found[1] in ("jit", "pjit") else found[2]
     return scope
 
 
 def _phase(scopes: list[str]) -> str | None:
-    """What JAX derives by `jvp` is the forward pass of training, and its transpose the backward pass."""
+    """The phase: JAX's `jvp` marks the forward pass of training, and its transpose the backward pass."""
     if any(scope.startswith("transpose(") for scope in scopes):
         return "backward"
     return "forward" if any(scope.startswith("jvp(") for scope in scopes) else None

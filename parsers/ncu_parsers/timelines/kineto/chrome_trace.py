@@ -1,11 +1,10 @@
-"""Stream the events of a Chrome trace, with the memory of one block at a time.
+"""Stream the events of a Chrome trace, with only one block in memory.
 
-A trace is a JSON object with a list traceEvents, or the bare list. The whole events of a block are decoded together by
-msgspec. Where that refuses, they are decoded one by one by Python's json, which takes ten times as long and more: NaN,
-control characters in names, values of other types. Words that are no JSON, as a bare N/A, are read as null. Killed
-programs leave a truncated trace, and some write names that
-are invalid JSON: broken events are counted and skipped. Format: "Trace Event Format", a document of the Chromium
-project.
+A trace is a JSON object with a list traceEvents, or the bare list. The complete events of a block are decoded together
+by msgspec. If it refuses, Python's json decodes them one by one, at least ten times slower: NaN, control characters in
+names, values of other types. Bare words that are not JSON, such as N/A, are read as null. Killed programs leave a
+truncated trace, and some write names that are invalid JSON: broken events are counted and skipped. Format: "Trace Event
+Format", a document of the Chromium project.
 """
 
 from __future__ import annotations
@@ -36,25 +35,25 @@ _DECODER = json.JSONDecoder(strict=False)  # kernel names may hold control chara
 _SPACE = re.compile(r"\s*")
 _BETWEEN = re.compile(r"[\s,]*")
 _BARE_WORD = re.compile(r'(?<!\\)("\s*:\s*)(?!(?:null|true|false|NaN|-?Infinity)\b)[-+]?[A-Za-z][\w./+-]*(?=\s*[,}\]])')
-"""A value that is a word and no JSON, as in "blocks per SM": N/A or "occupancy": nan."""
+"""A value that is a bare word and not JSON, as in "blocks per SM": N/A or "occupancy": nan."""
 _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _LONGEST_SCAN = 1 << 16
-"""Characters of a broken event in which its end is looked for."""
+"""Characters of a broken event that are searched for its end."""
 _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
 _OVERLAP = 64
 """Characters kept while searching, so that a match across two blocks is found."""
 _END_OF_EVENT = re.compile(r"\}\s*,\s*\Z")
 _BEGIN_OF_EVENT = re.compile(r'\{\s*"[^"\\]*"\s*:')
-"""What stands around a border between events. In a text the quote would be escaped; within nested objects the brackets
+"""Text around a border between events. In a string the quote would be escaped; within nested objects the brackets
 before the border do not match, which the decoder notices."""
 _LONGEST_GAP = 256
 
 NS_PER_US = 1000.0
 LONGEST_TIME = 2**61 / NS_PER_US
-"""Microseconds, from which on the end of an event may be no int64 of nanoseconds."""
+"""Microseconds above which the end of an event may not fit into int64 nanoseconds."""
 EXACT_UNTIL = 2.0**43
-"""Microseconds (101 days), up to which neighbouring doubles are less than a nanosecond apart."""
+"""Microseconds (101 days) up to which neighbouring doubles are less than a nanosecond apart."""
 SINCE_1970 = (
     "the trace prints microseconds since 1970, which JSON's numbers hold to a quarter of a microsecond; sums are exact "
     "in what was read"
@@ -66,7 +65,7 @@ Thread = tuple[int | str, int | str]
 
 
 class TraceEvent(msgspec.Struct, gc=False):
-    """The fields of an event that every kind has; None or NaN where one is missing or of another type.
+    """The fields that all kinds of events have; None or NaN where one is missing or of another type.
 
     `ts` and `dur` are microseconds; `args` is JSON.
     """
@@ -82,12 +81,12 @@ class TraceEvent(msgspec.Struct, gc=False):
 
     @property
     def thread(self) -> Thread | None:
-        """Its process and thread, None where it has none."""
+        """Its process and thread, None without."""
         return None if self.pid is None or self.tid is None else (self.pid, self.tid)
 
     @property
     def is_timed(self) -> bool:
-        """Whether it has a start and a duration that stay finite in nanoseconds."""
+        """True if it has a start and a duration that stay finite in nanoseconds."""
         return -LONGEST_TIME < self.ts < LONGEST_TIME and 0 <= self.dur < LONGEST_TIME
 
 
@@ -95,11 +94,11 @@ _TYPED = msgspec.json.Decoder(list[TraceEvent])
 
 
 class TraceEvents:
-    """The events of a trace: `batches` gives those of a block at a time.
+    """The events of a trace: `batches` yields the events of a block at a time.
 
-    Values beside the events are in `header` after that. `broken` counts unreadable events; `cut` is true if
-    the file ends within an event; `damage` describes damage of the compressed file. Raises `memory.TooBig`, naming the
-    trace `name`, if the process exceeds its memory limit.
+    Afterwards, `header` has the values beside the events. `broken` counts unreadable events; `cut` is true if the file
+    ends within an event; `damage` describes damage of the compressed file. Raises `memory.TooBig`, naming the trace
+    `name`, if the process exceeds its memory limit.
     """
 
     def __init__(self, stream: BinaryIO, name: str = "the trace") -> None:
@@ -110,11 +109,11 @@ class TraceEvents:
 
     @property
     def damage(self) -> str:
-        """What is wrong with the compressed file; "" if nothing."""
+        """Description of the compressed file's damage; "" if none."""
         return self._text.damage
 
     def batches(self) -> Iterator[list[TraceEvent]]:
-        """The events in lists, in the order of the file."""
+        """The events in lists, in file order."""
         for batch in self._batches():
             yield [_typed(event) if isinstance(event, dict) else event for event in batch]
 
@@ -181,7 +180,7 @@ class TraceEvents:
 
 
 def _typed(event: dict[str, Any]) -> TraceEvent:
-    """An event that was decoded alone. Values nested too deeply to be written again are left out."""
+    """Convert an event that was decoded alone. Values nested too deeply to be encoded again are left out."""
     texts = {name: value for name in ("ph", "cat", "name") if isinstance(value := event.get(name), str)}
     process, thread = (value if isinstance(value, int | str) else None for value in map(event.get, ("pid", "tid")))
     try:
@@ -210,18 +209,18 @@ class _Text:
 
     @property
     def position(self) -> int:
-        """How many characters of the whole text are before this one."""
+        """Number of characters before the current position."""
         return self._dropped + self.at
 
     def whole_events(self) -> str:
-        """The text from here to the last border between events that has been read; "" if there is none."""
+        """The text from here to the last border between events in the buffer; "" if there is none."""
         while not (end := self._last_border()):
             if len(self._text) - self.at >= LONGEST_EVENT or not self._more():
                 return ""
         return self._text[self.at : end]
 
     def _last_border(self) -> int:
-        """Where the last object ends that another one follows; 0 if there is none ahead."""
+        """The end of the last object that is followed by another one; 0 if there is none ahead."""
         begin = len(self._text) if self._has_border else 0
         while (begin := self._text.rfind("{", self.at + 1, begin)) > 0:
             if _BEGIN_OF_EVENT.match(self._text, begin):
@@ -232,7 +231,7 @@ class _Text:
         return 0
 
     def has_closed_object(self) -> bool:
-        """Whether the object that begins here, which may be broken otherwise, has its closing brace."""
+        """True if the object that begins here, which may be broken, has its closing brace."""
         depth = 0
         for found in _STRING_OR_BRACE.finditer(self._text, self.at, self.at + _LONGEST_SCAN):
             depth += {"{": 1, "}": -1}.get(found[0], 0)
@@ -241,7 +240,7 @@ class _Text:
         return False
 
     def mend(self) -> bool:
-        """Put null in place of words that are no JSON, in what was read and is ahead; False where there are none."""
+        """Replace bare words in the buffered text ahead with null; False if there are none."""
         ahead, mended = _BARE_WORD.subn(r"\1null", self._text[self.at :])
         self._text, self.at, self._dropped = ahead, 0, self._dropped + self.at
         self._has_border = True
@@ -275,7 +274,7 @@ class _Text:
                 if len(self._text) - self.at >= longest or not self._as_much_again():
                     raise ValueError(str(error)) from error
                 continue
-            if end < len(self._text) or not self._more():  # a number may go on in the next block
+            if end < len(self._text) or not self._more():  # a number may continue in the next block
                 self.at = end
                 return value
 
@@ -291,7 +290,7 @@ class _Text:
         return True
 
     def _as_much_again(self) -> bool:
-        """Read until twice as much text is available, for a value that is parsed anew each time; False at the end."""
+        """Read until twice as much text is available, since values are parsed again each time; False at the end."""
         enough = 2 * (len(self._text) - self.at)
         if not self._more():
             return False
@@ -331,7 +330,7 @@ class _Text:
 
 
 def whole_nanoseconds(microseconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Finite times below `LONGEST_TIME` in ns, exactly: the fraction is converted apart from whole microseconds."""
+    """Convert finite times below `LONGEST_TIME` to ns exactly: whole microseconds and fraction separately."""
     whole = np.floor(microseconds)
     return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * NS_PER_US).astype(np.int64)
 
@@ -339,9 +338,9 @@ def whole_nanoseconds(microseconds: npt.NDArray[np.float64]) -> npt.NDArray[np.i
 def lost_times(
     start: npt.NDArray[np.float64], duration: npt.NDArray[np.float64], header: dict[str, Any]
 ) -> npt.NDArray[np.bool_]:
-    """Which operations of a trace have start = end = 0, as where the profiler lost their measurement.
+    """Mask of operations with start = end = 0, whose measurement the profiler lost.
 
-    Times in microseconds. Newer traces count from a base, so that a zero is as long before it.
+    Times in microseconds. Newer traces count from a base time, so a zero appears as minus the base.
     """
     base = header.get("baseTimeNanoseconds")
     zero = base / NS_PER_US if isinstance(base, int | float) and not isinstance(base, bool) else 0.0
@@ -353,7 +352,7 @@ RUNTIMES = ("_runtime", "_driver")
 
 
 def is_call(category: str) -> bool:
-    """Whether a category is of calls that may launch GPU work: cuda_runtime, hip_runtime, xpu_runtime and the like."""
+    """True for categories of calls that may launch GPU work: cuda_runtime, hip_runtime, xpu_runtime and the like."""
     return category == "Runtime" or category.endswith(RUNTIMES)
 
 
@@ -369,7 +368,7 @@ def event_number(value: object) -> float:
 
 
 def event_whole(value: object, bits: int = 63) -> int | None:
-    """A whole number of at most `bits` bits that is not negative; None for anything else."""
+    """A non-negative integer of at most `bits` bits; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**bits:
@@ -378,7 +377,7 @@ def event_whole(value: object, bits: int = 63) -> int | None:
 
 
 def event_shape(value: object) -> tuple[int, ...] | None:
-    """A grid or a block of three whole numbers; None for anything else."""
+    """A grid or a block of three integers; None for anything else."""
     if not isinstance(value, list) or len(value) != 3:
         return None
     sizes = [event_whole(size, bits=31) for size in value]
@@ -391,7 +390,7 @@ def event_mapping(value: object) -> dict[str, Any]:
 
 
 class TracedDevice(NamedTuple):
-    """A GPU by its name, compute capability and vendor; None is what the trace does not say."""
+    """Name, compute capability and vendor of a GPU; None if not in the trace."""
 
     name: str | None
     compute_capability: str | None
@@ -399,11 +398,11 @@ class TracedDevice(NamedTuple):
 
 
 KEYS_OF_VENDORS = {Vendor.AMD: ("hip_", "roctracer_", "rocprofiler_"), Vendor.NVIDIA: ("cuda_", "cupti_")}
-"""What keys of a header begin with that names versions of a runtime."""
+"""Prefixes of header keys that name runtime versions, by vendor."""
 
 
 def traced_devices(header: dict[str, Any]) -> dict[int, TracedDevice]:
-    """The devices of a header by number. What it calls the compute capability of an AMD device is another thing."""
+    """The devices of a header by number. The "compute capability" of an AMD device means something else: ignored."""
     found = {}
     listed = header.get("deviceProperties")
     for properties in listed if isinstance(listed, list) else []:

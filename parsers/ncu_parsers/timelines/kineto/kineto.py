@@ -1,9 +1,9 @@
-"""Traces of the PyTorch profiler (Kineto): what ran on the GPU, API calls and ranges of the host.
+"""Traces of the PyTorch profiler (Kineto): GPU work, API calls and host ranges.
 
-A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing. A kernel and the call that
+A trace is a timeline: it holds times, shapes of launches and of tensors, and no counters. A kernel and the call that
 launched it share a correlation id. Times are in microseconds, with a fraction since PyTorch 2.2 and whole before; they
 become whole nanoseconds (`whole_nanoseconds`). A JSON number is a double, so up to 2^43 microseconds (101 days) every
-printed nanosecond is exact. Beyond that a trace without a base time holds times since 1970, whose fractions the double
+printed nanosecond is exact. Beyond that, a trace without a base time holds times since 1970, whose fractions the double
 itself has lost; whole microseconds stay exact. Fields: libkineto's `output_json.cpp` and `MetadataFieldCatalog.h`.
 """
 
@@ -65,7 +65,7 @@ MEMORY_WORDS = {
     "Array": activity.ARRAY, "Managed": activity.MANAGED, "Managed Static": activity.MANAGED,
     "Device Static": activity.DEVICE_MEMORY,
 }  # fmt: skip
-"""Kineto's words for CUPTI's kinds of memory. HIP's traces say "Host", which may be either kind."""
+"""Kineto's words for CUPTI's kinds of memory. HIP traces have "Host", which may be pageable or pinned."""
 
 _COPY = re.compile(r"Memcpy (\w+)(?: \((.*?) -> (.*?)\))?")
 
@@ -78,9 +78,9 @@ TYPE_BYTES = {
 
 
 def read_activity(source: Source, functions: Callable[[str], bool] = lambda name: True) -> Activity:
-    """Read one trace. Of Python's functions those are kept that are modules, or whose names `functions` asks for.
+    """Read one trace. Python functions are kept if they are modules, or if `functions` accepts their names.
 
-    Raises `NotAReport` where it holds no event of PyTorch's profiler, `NcuBenchError` when it cannot be opened.
+    Raises `NotAReport` if it holds no event of PyTorch's profiler, `NcuBenchError` if it cannot be opened.
     """
     events = TracedEvents(source, functions)
     if not (len(events.counters) or any(len(one["start"]) for one in (events.work, events.calls, events.ranges))):
@@ -125,7 +125,7 @@ def _sampled(events: TracedEvents, *recorded: GpuOperations | ApiCalls | HostRan
 
 
 def _owners(threads: Mapping[Thread, int]) -> list[Owner]:
-    """Processes and threads as numbers; texts get negative ones."""
+    """Processes and threads as numbers; texts become negative ones."""
     texts: dict[str, int] = {}
 
     def number(name: int | str) -> int:
@@ -142,12 +142,12 @@ def _in_ns(columns: Columns) -> Columns:
 
 
 def _is_rounded(start: npt.NDArray[np.float64]) -> bool:
-    """Whether any of these microseconds has lost a part of its fraction."""
+    """True if any of these times in microseconds has lost a part of its fraction."""
     return bool(((start > EXACT_UNTIL) & (start % 1 != 0)).any())
 
 
 def _operations(events: TracedEvents, process: Integers, rows: Integers) -> tuple[Integers, GpuOperations, Integers]:
-    """The order of these rows of a trace by time, and in it the operations and the place of the facts of each."""
+    """The time order of these rows of a trace; in this order, the operations and the index of each one's facts."""
     columns = _in_ns(events.work)
     order = rows[np.lexsort((-columns["end"][rows], columns["start"][rows]))]
     columns = {name: column[order] for name, column in columns.items()}
@@ -162,7 +162,7 @@ def _operations(events: TracedEvents, process: Integers, rows: Integers) -> tupl
 
 
 def _copied(one: Launched) -> tuple[int, int, int]:
-    """Direction, source and destination of a copy, which its name says."""
+    """Direction, source and destination memory of a copy, from its name."""
     if one.kind != MEMCPY:
         return MISSING, MISSING, MISSING
     found = _COPY.match(one.name)
@@ -178,9 +178,9 @@ def _overheads(events: TracedEvents, owners: Sequence[Owner]) -> Overheads:
 
 
 def _launching_processes(events: TracedEvents, owners: Sequence[Owner]) -> tuple[Integers, int]:
-    """The process whose call launched each row of work, of a trace of one process that one; and how many fit several.
+    """The process whose call launched each row of work, and the number of ambiguous rows.
 
-    Without calls it is the process of the ranges.
+    A trace of one process has one answer. Without calls, the process of the ranges is used.
     """
     work, calls, ranges = events.work, events.calls, events.ranges
     process = np.array([process for process, _ in owners], np.int64)

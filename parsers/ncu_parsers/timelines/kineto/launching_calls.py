@@ -1,9 +1,9 @@
-"""Which call launched each row of a trace, also where processes in one file give the same correlation ids.
+"""Find the call that launched each row of a trace, even if processes in one file use the same correlation ids.
 
-Every process counts its correlation ids from the same start, so that a file of several processes may hold an id several
-times. GPU work names the operator around its call by an `External id`, which tells the process where only one has an
-operator or call of that id. Where those are alike too, the device tells, if each of these processes has one of its own.
-What is then still ambiguous is not known.
+Every process counts its correlation ids from the same start, so a file of several processes may hold an id several
+times. GPU work names the operator around its call by an `External id`, which identifies the process if only one has an
+operator or call with that id. If several have it, the device decides, provided each of these processes has its own.
+Rows that are still ambiguous have no call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ncu_parsers.timelines.activity.activity import MISSING, Integers
 
 
 class Work(NamedTuple):
-    """What operations of a GPU say of their origin, a value for each."""
+    """Origin of GPU operations, a value for each."""
 
     correlation: Integers
     external: Integers
@@ -24,7 +24,7 @@ class Work(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """What calls of the runtime say, a value for each; `process` is any number of their process."""
+    """Calls of the runtime, a value for each; `process` is any number that identifies their process."""
 
     correlation: Integers
     external: Integers
@@ -39,14 +39,14 @@ class OperatorIds(NamedTuple):
 
 
 class FoundCalls(NamedTuple):
-    """The place of each row's call, -1 where it is not known; so many rows are `ambiguous`: no one process fits."""
+    """Index of each row's call, -1 if unknown; `ambiguous` counts rows that fit several processes."""
 
     places: Integers
     ambiguous: int
 
 
 def calls_that_launched(work: Work, calls: Calls, operators: OperatorIds) -> FoundCalls:
-    """The call that launched each row: the first that has its correlation id, in the process that the row fits."""
+    """The call that launched each row: the first with its correlation id, in the process that the row fits."""
     first = _first_calls(calls.correlation, work.correlation)
     shared = _shared_ids(calls.correlation, calls.process)
     unclear = np.isin(work.correlation, shared)
@@ -68,7 +68,7 @@ def calls_that_launched(work: Work, calls: Calls, operators: OperatorIds) -> Fou
 
 
 def _first_calls(known: Integers, wanted: Integers) -> Integers:
-    """For each wanted id its first place among the known ones; -1 for none, and for ids that are `MISSING`."""
+    """First index of each wanted id among the known ones; -1 for none, and for ids that are `MISSING`."""
     if not len(known):
         return np.full(len(wanted), -1)
     order = np.argsort(known, kind="stable")
@@ -78,7 +78,7 @@ def _first_calls(known: Integers, wanted: Integers) -> Integers:
 
 
 def ambiguous_note(rows: int) -> str:
-    """That it is not known which process launched so many rows."""
+    """The note on rows whose launching process is unknown."""
     return (
         f"processes in this file have the same correlation ids: of {rows} rows neither External id nor device tells "
         "which of them launched it, so they count as without a launching call"
@@ -86,7 +86,7 @@ def ambiguous_note(rows: int) -> str:
 
 
 def _shared_ids(correlation: Integers, process: Integers) -> Integers:
-    """The correlation ids that calls of several processes have."""
+    """The correlation ids used in calls of several processes."""
     if len(np.unique(process)) < 2:
         return np.empty(0, np.int64)
     pairs = np.unique(np.stack([correlation, process]), axis=1)
@@ -95,7 +95,7 @@ def _shared_ids(correlation: Integers, process: Integers) -> Integers:
 
 
 def _first_of_processes(correlation: Integers, process: Integers, shared: Integers) -> dict[int, dict[int, int]]:
-    """Of each shared id the processes that have it, each with its first call of that id."""
+    """Shared id -> process -> the first call with that id."""
     found: dict[int, dict[int, int]] = {}
     for call in np.flatnonzero(np.isin(correlation, shared)).tolist():
         found.setdefault(int(correlation[call]), {}).setdefault(int(process[call]), call)
@@ -103,7 +103,7 @@ def _first_of_processes(correlation: Integers, process: Integers, shared: Intege
 
 
 class _Externals:
-    """The external ids of calls, and those of the operators of each process."""
+    """The external ids of calls, and of each process's operators."""
 
     def __init__(self, calls: Calls, operators: OperatorIds) -> None:
         self._of_calls = calls.external
@@ -112,9 +112,9 @@ class _Externals:
             self._of_operators[one] = set(operators.external[operators.process == one].tolist())
 
     def fitting(self, external: int, candidates: dict[int, int]) -> dict[int, int]:
-        """The candidates, a call for each process, whose own external id is this, or whose process has it at all.
+        """The candidates (a call per process) with this external id at the call itself, or else in their process.
 
-        Of a row without an external id every candidate fits.
+        Without an external id every candidate fits.
         """
         if external == MISSING:
             return candidates
@@ -129,7 +129,7 @@ class _Externals:
 
 
 def _owners(work: Work, fits: dict[int, dict[int, int]], certain: Integers) -> dict[int, int]:
-    """The only process that all work of a device fits, for devices of which there is one."""
+    """Device -> the only process that all its work fits, if there is one."""
     possible: dict[int, set[int]] = {}
     for device in np.unique(work.device).tolist():
         known = np.unique(certain[(work.device == device) & (certain != MISSING)]).tolist()
@@ -140,12 +140,12 @@ def _owners(work: Work, fits: dict[int, dict[int, int]], certain: Integers) -> d
         if found and device in possible:
             possible[device] = possible[device] & set(found) if possible[device] else set(found)
             if not possible[device]:
-                del possible[device]  # it is shared
+                del possible[device]  # used by several processes
     return {device: next(iter(found)) for device, found in possible.items() if len(found) == 1}
 
 
 def _by_device(found: dict[int, int], device: int, owners: dict[int, int]) -> dict[int, int]:
-    """The process that owns the device, if each of the others owns another one; else all that were found."""
+    """The process that owns the device, if each of the others owns another device; else all candidates."""
     owner = owners.get(device)
     others = set(found) - {owner}
     is_told = owner in found and others <= {one for place, one in owners.items() if place != device}

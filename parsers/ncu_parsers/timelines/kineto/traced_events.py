@@ -1,4 +1,4 @@
-"""The events of a trace sorted by what they are for, as columns: GPU work, calls, ranges of the host, overheads."""
+"""The events of a trace sorted by purpose, as columns: GPU work, calls, host ranges, overheads."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ OPERATIONS = {
     "kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET,
     "Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET,
 }  # fmt: skip
-"""Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line."""
+"""Categories of GPU work; the second line is for PyTorch 1.8 to 1.12."""
 OPERATORS, ANNOTATIONS, PYTHON, OVERHEAD = ("cpu_op", "Operator"), ("user_annotation",), "python_function", "overhead"
 MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 QUEUE_FULL_OVERHEAD = "Command Buffer Full"
 
 EXTERNAL = "External id"
-"""What operators, calls and GPU work say of the operator around a call: the same number."""
+"""Argument of operators, calls and GPU work: the number of the operator around a call."""
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 SequenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**62 - 1)]
@@ -58,7 +58,7 @@ _ABSENT = msgspec.Raw(b"null")
 
 
 class WorkArguments(msgspec.Struct, gc=False):
-    """What an event of GPU work says beside name and time; None is what it does not say."""
+    """Arguments of GPU work; None if absent."""
 
     correlation: Whole | None = None
     device: Size | None = None
@@ -80,7 +80,7 @@ class WorkArguments(msgspec.Struct, gc=False):
 
 
 class CallArguments(msgspec.Struct, gc=False):
-    """What a call of the runtime says; HIP's name the kernel, also while a graph is captured and nothing runs."""
+    """Arguments of a runtime call; HIP calls name the kernel, even while a graph is captured and nothing runs."""
 
     correlation: Whole | None = None
     kernel: str | None = None
@@ -89,7 +89,7 @@ class CallArguments(msgspec.Struct, gc=False):
 
 
 class OperatorArguments(msgspec.Struct, gc=False):
-    """What an operator says; its inputs are JSON."""
+    """Arguments of an operator; its inputs are JSON."""
 
     number: SequenceNumber | None = msgspec.field(default=None, name="Sequence number")
     forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
@@ -101,7 +101,7 @@ class OperatorArguments(msgspec.Struct, gc=False):
 
 
 def _decoder(kind: type[Arguments]) -> Callable[[msgspec.Raw], Arguments]:
-    """A function that decodes arguments; values of other types than the fields have are as if they were absent."""
+    """A function that decodes arguments; values of the wrong type count as absent."""
     fast, fields = msgspec.json.Decoder(kind), msgspec.structs.fields(kind)
 
     def decode(args: msgspec.Raw) -> Arguments:
@@ -115,7 +115,7 @@ def _decoder(kind: type[Arguments]) -> Callable[[msgspec.Raw], Arguments]:
 
 
 def _value_of(text: bytes) -> Any:
-    """JSON as Python's json reads it; None for what is nested too deeply."""
+    """JSON as Python's json reads it; None if nested too deeply."""
     try:
         return json.loads(text, strict=False)
     except RecursionError:
@@ -123,7 +123,7 @@ def _value_of(text: bytes) -> Any:
 
 
 def _lenient(kind: Any, value: Any) -> Any:
-    """A value as a field of that type; what stands for none where it is of another."""
+    """A value converted to a field's type; the field's absent value if it has another type."""
     if kind is msgspec.Raw:
         return msgspec.Raw(json.dumps(value).encode())
     if kind is float:
@@ -144,7 +144,7 @@ _operator_arguments = _decoder(OperatorArguments)
 
 
 class Launched(NamedTuple):
-    """What many operations may have in common."""
+    """Facts that many operations may share."""
 
     kind: int
     name: str
@@ -158,7 +158,7 @@ class Launched(NamedTuple):
 Columns = dict[str, npt.NDArray[Any]]
 
 MOST_NAMES = 1 << 20
-"""Names of ranges that are looked up; a program has fewer functions."""
+"""Most names of ranges that are looked up; a program has fewer functions."""
 
 
 class _Columns:
@@ -177,7 +177,7 @@ class _Columns:
             append(MISSING if value is None else value)
 
     def taken(self) -> Columns:
-        """The columns, without a copy; nothing is added to them any more."""
+        """The columns, without a copy; no rows can be added afterwards."""
         return {
             name: np.frombuffer(column, column.typecode) if column else np.array(column)
             for name, column in self._columns.items()
@@ -185,7 +185,7 @@ class _Columns:
 
 
 class TracedEvents:
-    """What a trace holds, by what it is for, as columns with times in microseconds.
+    """The content of a trace by purpose, as columns with times in microseconds.
 
     `launched` are the distinct operations that `work` has the places of, `labels` those of `ranges`; calls name
     `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `counters` are
@@ -299,7 +299,7 @@ class TracedEvents:
             self._ranges.add(label, self._owner(thread), event.ts, event.dur, None)
 
     def _operator(self, name: str, args: OperatorArguments) -> int:
-        """The place of the label of an operator with its inputs."""
+        """Index of the label of an operator with its inputs."""
         key = name, bytes(args.shapes), bytes(args.types), bytes(args.strides), bytes(args.values)
         label = self._operators.get(key)
         if label is None:
@@ -308,7 +308,7 @@ class TracedEvents:
         return label
 
     def _decoded(self, text: bytes) -> Any:
-        """Inputs as Python's objects; those of many operators are alike."""
+        """Inputs as Python objects; equal inputs share one object."""
         found = self._inputs.get(text)
         if found is None:
             found = self._inputs[text] = _value_of(text)

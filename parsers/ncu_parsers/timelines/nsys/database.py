@@ -4,8 +4,8 @@ Only ordinary tables with nsys's names are read: no views, virtual tables or gen
 with its first row, and its schema grew every year, so absent tables and columns are read as nulls. Schema: "SQLite
 Export Schema Reference" in NVIDIA's Nsight Systems documentation, 2020 to 2026.
 
-Numbers come by Arrow's driver, in half the time of Python's `sqlite3`, and texts, whose lengths that can limit, by the
-latter; so do short texts of millions of rows, a block at a time.
+Numbers are read by Arrow's driver, in half the time of Python's `sqlite3`, and texts by `sqlite3`, which can limit
+their lengths; short texts of millions of rows also come by Arrow's driver, a block at a time.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MAGIC = b"SQLite format 3\0"
 Integers = npt.NDArray[np.int64]
 
 MISSING = int(np.iinfo(np.int64).min)
-"""Stands for null in integer columns."""
+"""Represents null in integer columns."""
 
 LONGEST_VALUE = 1 << 26
-"""Bytes; reading ends with an error at a longer text, because SQLite loads it before its length is known."""
+"""Bytes; reading stops with an error at a longer text, because SQLite loads it before its length is known."""
 
 LONGEST_READ_S = 1800.0
 STEPS_BETWEEN_CHECKS = 5_000_000
@@ -47,12 +47,12 @@ ROWS_BETWEEN_CHECKS, BYTES_BETWEEN_CHECKS = 50_000, 16 << 20
 
 ROWS_OF_A_BLOCK = 32 * 1024
 ROWID = "rowid"
-"""SQLite's own number of a row, a column of every table."""
+"""SQLite's own row number, a column of every table."""
 VALUE = "(value)"
 SHORT_TEXT = 2000
 """Bytes; a block of rows without longer texts is read at once."""
 LONGER_TEXT = "\x01a longer text"
-"""What stands for a longer one."""
+"""Placeholder for a longer text."""
 PRAGMAS = ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON")
 """The schema of an untrusted file cannot run functions."""
 BATCH_ROWS = adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value
@@ -64,7 +64,7 @@ OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPO
 
 
 class RowBlock(NamedTuple):
-    """Some `rows` of a table that follow each other, with rowids above `after` up to `last`."""
+    """Consecutive `rows` of a table, with rowids above `after` up to `last`."""
 
     after: int
     last: int
@@ -79,10 +79,10 @@ class Database:
         self._connection, self._numbers = connection, numbers
         self._longest, self._unchecked = memory.longest_line(), 0
         self.too_long = 0
-        """Number of texts that were dropped because they are longer than a line of a report may be."""
+        """Number of texts dropped because they exceed the length limit of a report's line."""
         self._deadline = time.monotonic() + LONGEST_READ_S
         self.in_parts = False
-        """Whether tables are written while it is read."""
+        """True if tables are written while the database is read."""
         connection.text_factory = self._text
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
         self.tables = frozenset(str(name) for (name,) in found)
@@ -110,7 +110,7 @@ class Database:
         return int(count)
 
     def blocks(self, table: str, value: str) -> Iterator[tuple[RowBlock, int | None]]:
-        """All rows of a table in blocks, each with the least of `value`, which is SQL; None if that is null."""
+        """All rows of a table in blocks, each with the minimum of `value` (SQL); None if that is null."""
         after = MISSING
         while table in self.tables:
             rows = f"""SELECT rowid AS number, {value} AS value FROM "{table}" NOT INDEXED WHERE rowid > {after}
@@ -129,7 +129,7 @@ class Database:
     def integers(self, table: str, *names: str, block: RowBlock | None = None) -> dict[str, Integers]:
         """Columns as int64, one per row; `MISSING` for null, for other types, and for absent columns.
 
-        With `block` only of its rows.
+        With `block`, only its rows.
         """
         if not self.columns(table).intersection(names):
             rows = self.rows(table) if block is None else block.rows
@@ -139,9 +139,9 @@ class Database:
     def integers_and_texts(
         self, table: str, names: Sequence[str], text: str, block: RowBlock, condition: str = "1"
     ) -> tuple[dict[str, Integers], pa.Array]:
-        """Some columns as `integers` gives them, and a column of texts as `texts` does, but as bytes (binary).
+        """Some columns as in `integers`, and a text column as in `texts`, but as bytes (binary).
 
-        Only of those rows of a block that meet `condition`, which is SQL.
+        Only rows of a block that meet `condition` (SQL).
         """
         if text not in self.columns(table):
             text = "NULL"
@@ -160,9 +160,9 @@ class Database:
     def integer_blocks(
         self, table: str, *names: str, value: str | None = None
     ) -> Iterator[tuple[RowBlock, dict[str, Integers]]]:
-        """All rows of a table in blocks, with columns as `integers` gives them, and with `ROWID`.
+        """All rows of a table in blocks, with columns as in `integers`, and with `ROWID`.
 
-        With `value`, which is SQL for a whole number, also that, as `VALUE`.
+        `value` is SQL for an integer, which is returned too, as `VALUE`.
         """
         after = MISSING
         while table in self.tables:
@@ -179,7 +179,7 @@ class Database:
     def rows_in_blocks(
         self, table: str, *names: str, text: str = "", condition: str = "1"
     ) -> Iterator[tuple[dict[str, Integers], pa.Array]]:
-        """The rows that meet `condition`, which is SQL, in blocks, as `integers_and_texts` gives them."""
+        """The rows that meet `condition` (SQL), in blocks, as in `integers_and_texts`."""
         after, last = MISSING, self.last_row(table)
         while table in self.tables:
             block = RowBlock(after, last, ROWS_OF_A_BLOCK)
@@ -192,7 +192,7 @@ class Database:
             after = _block_behind(after, int(rowids[-1]), len(rowids)).last
 
     def numbers(self, chosen: str, table: str, condition: str) -> list[list[int | None]]:
-        """The columns of whole numbers that a query gives of a table; None for other values."""
+        """The integer columns selected from a table by a query; None for other values."""
         query = f'SELECT {chosen} FROM "{table}" NOT INDEXED WHERE {condition}'  # noqa: S608
         columns = [column.to_pylist() for column in self._arrow(query)]
         return [[value if isinstance(value, int) else None for value in column] for column in columns]
@@ -200,7 +200,7 @@ class Database:
     def _numbers_and_more(
         self, table: str, names: Sequence[str], more: Sequence[str], within: str, rows: int | None = None
     ) -> tuple[dict[str, Integers], list[pa.ChunkedArray]]:
-        """Columns as `integers` gives them, and `more`, which is SQL, as it comes. `rows`: at most, if known."""
+        """Columns as in `integers`, and the unconverted result of `more` (SQL). `rows`: upper limit, if known."""
         present = [name for name in names if name in self.columns(table) or name == ROWID]
         plain, typed = [], []
         for name in present:
@@ -210,7 +210,7 @@ class Database:
         try:
             found = self._arrow(query.format(", ".join([*plain, *more])), rows)
         except (adbc_driver_manager.Error, pa.ArrowException):
-            found = []  # a value of another type behind the first rows is an error to the driver, as damage is
+            found = []  # the driver raises for a value of another type after the first rows, as for damage
         if not found or any(column.type != pa.int64() for column in found[: len(present)]):
             found = self._arrow(query.format(", ".join([*typed, *more])), rows)
         columns = dict(zip(present, map(_numbers_of, found), strict=False))
@@ -234,7 +234,7 @@ class Database:
                 return columns
 
     def integers_where(self, table: str, column: str, wanted: Sequence[int], *names: str) -> dict[str, Integers]:
-        """As `integers`, of the rows whose `column` is one of `wanted`; all of these columns have to be there."""
+        """As `integers`, for rows whose `column` is one of `wanted`; all these columns must exist."""
         chosen = ", ".join(
             f"""CASE typeof("{name}") WHEN 'integer' THEN "{name}" ELSE {MISSING} END""" for name in names
         )
@@ -247,7 +247,7 @@ class Database:
     def texts(self, table: str, name: str, *, within: str = "") -> list[str | None]:
         """A column as texts, one per row; None for null, empty, too long or other types. [] without the column.
 
-        `within`: the end of the query, as "WHERE rowid < 5".
+        `within`: the end of the query, such as "WHERE rowid < 5".
         """
         if name not in self.columns(table):
             return []
@@ -278,7 +278,7 @@ class Database:
             yield from rows
 
     def strings(self) -> dict[int, str]:
-        """The table of strings, by the number with which other tables refer to them."""
+        """The table of strings, by the numbers that other tables use."""
         numbers, texts = self.integers("StringIds", "id")["id"].tolist(), self.texts("StringIds", "value")
         return {number: text for number, text in zip(numbers, texts, strict=False) if text is not None}
 
@@ -289,14 +289,14 @@ class Database:
 
 
 def _block_behind(after: int, last: Any, rows: int) -> RowBlock:
-    """A block of rows. Raises `sqlite3.DatabaseError` if its rowids do not increase, as in a file made to do harm."""
+    """The block of rows after `after`. Raises `sqlite3.DatabaseError` if rowids do not increase (malicious file)."""
     if not isinstance(last, int) or last <= after:
         raise sqlite3.DatabaseError("the numbers of rows do not increase")
     return RowBlock(after, last, rows)
 
 
 def _within(block: RowBlock | None, condition: str = "1") -> str:
-    """The end of a query of a block's rows; it ends even where a damaged file would give more."""
+    """The end of a query for a block's rows; its row limit holds even if a damaged file would return more."""
     if block is None:
         return ""
     rows = f"rowid > {block.after} AND rowid <= {block.last}"

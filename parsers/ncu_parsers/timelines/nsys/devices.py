@@ -35,7 +35,7 @@ class Known:
 
 @dataclass
 class Devices:
-    """The GPUs of a machine by index, and the index behind each process's CUDA device number.
+    """The GPUs of a machine by index, and the index of each process's CUDA device number.
 
     A process restricted to some GPUs (CUDA_VISIBLE_DEVICES) numbers them from 0. `table` is the table they were read
     from, "" if the file has none.
@@ -62,7 +62,7 @@ class Devices:
         return result
 
     def places(self, process: Integers, device: Integers) -> Integers:
-        """The GPU's id of each pair of process and CUDA device number (int64); `MISSING` of a GPU not described."""
+        """The GPU's id for each pair of process and CUDA device number (int64); `MISSING` for a GPU not described."""
         pairs, code = np.unique(np.stack([process, device]), axis=1, return_inverse=True)
         places = [self._place(one, number) for one, number in pairs.T.tolist()]
         known = np.array([place if place in self.gpus else MISSING for place in places], np.int64)

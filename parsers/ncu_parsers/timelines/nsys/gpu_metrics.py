@@ -22,7 +22,7 @@ OLD_TYPES = "GENERIC_EVENT_TYPES"
 COLUMNS = ("timestamp", "typeId", "metricId", "value")
 GPU_BITS = 0xFF
 MOST_ROWS = 20_000_000
-"""Rows of a table that are read: 100 s of twenty metrics at 10 kHz. Of more, none is."""
+"""Most rows of a table that are read: 100 s of twenty metrics at 10 kHz. A larger table is skipped."""
 PERCENT = re.compile(r"\s*\[Throughput %\]$", re.IGNORECASE)
 """The unit that newer versions append to a name; with any other unit it is another metric."""
 NAMED = 4
@@ -36,7 +36,7 @@ def read_samples(source: Source, name: str) -> SampledActivity:
 
 
 def read_gpu_metrics(database: Database) -> SampledActivity:
-    """The samples in an open export; no GPU if nsys sampled none, with a note if there are some that are not read."""
+    """The samples in an open export. Without samples no GPU; a note if there are samples that are not read."""
     if not database.has_rows(TABLE):
         return SampledActivity({}, tuple(_old_events(database)))
     lacking = [column for column in COLUMNS if column not in database.columns(TABLE)]
@@ -69,7 +69,7 @@ def _not_read(why: str) -> SampledActivity:
 
 
 def _samples_of(sampled: dict[str, Integers], kind: int, names: Mapping[int, str]) -> GpuSamples | None:
-    """The samples of one type of event, whose wanted metrics are `names` by number; None if it has none of them."""
+    """The samples of one event type, whose wanted metrics are `names` by number; None if it has none of them."""
     mine = sampled["typeId"] == kind
     times = np.unique(sampled["timestamp"][mine])
     by_name: dict[str, Floats] = {}
@@ -84,7 +84,7 @@ def _samples_of(sampled: dict[str, Integers], kind: int, names: Mapping[int, str
 
 
 def _column(column: str, by_name: Mapping[str, Floats]) -> Floats | None:
-    """The values of a column: those of the first of its names, or of all its parts together; None without any."""
+    """The values of a column: of the first matching metric, or the sum of its parts; None without any."""
     entry = sampled_columns()[column]
     first = next((by_name[name.lower()] for name in entry["names"] if name.lower() in by_name), None)
     if first is not None:

@@ -1,7 +1,7 @@
-"""Read an SQLite export of nsys as what happened: the columns of operations, API calls and ranges that times need.
+"""Read an SQLite export of nsys as an `Activity`: operations, API calls and ranges with their times.
 
 Schema: "SQLite Export Schema Reference" in NVIDIA's Nsight Systems documentation. Kinds of memory and of copies are
-CUPTI's numbers (CUpti_ActivityMemoryKind, CUpti_ActivityMemcpyKind), overheads those of CUpti_ActivityOverheadKind.
+CUPTI's numbers (CUpti_ActivityMemoryKind, CUpti_ActivityMemcpyKind), as are overheads (CUpti_ActivityOverheadKind).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MEMORY_OF = {
     0: activity.PAGEABLE, 1: activity.PINNED, 2: activity.DEVICE_MEMORY, 3: activity.ARRAY, 4: activity.MANAGED,
     5: activity.DEVICE_MEMORY, 6: activity.MANAGED,
 }  # fmt: skip
-"""nsys's number of a kind of memory, as its table ENUM_CUDA_MEM_KIND says it."""
+"""Number of a kind of memory in nsys's table ENUM_CUDA_MEM_KIND -> memory."""
 OVERHEAD_OF = {
     2: activity.MODULE_LOADING, 6: activity.MODULE_LOADING, 7: activity.MODULE_LOADING,
     3: activity.PROFILER, 4: activity.PROFILER, 5: activity.PROFILER, 8: activity.QUEUE_FULL,
@@ -88,7 +88,7 @@ the call cudaStreamGetCaptureInfo_v2."""
 
 UNNAMED_CALL = "(call without a name)"
 AROUND_NS = 1_000_000
-"""Calls this close to a window are read with it: the pause between two calls may reach into it."""
+"""Calls this close to a window are read too: a pause between two calls may extend into it."""
 
 
 def read_sqlite(
@@ -96,17 +96,17 @@ def read_sqlite(
 ) -> Activity:
     """Read one export, called `name` in messages.
 
-    With `trim` (ns since the first operation or API call) only what happens in that time is read, and what it needs:
-    the next operation on either side, the calls that launched the operations, and the ranges since then. With
-    `whole_names` ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. Raises `NotAReport` if it is
-    no export of nsys, `NcuBenchError` if it cannot be read.
+    With `trim` (ns since the first operation or API call), only that time is read, and what it needs: the next
+    operation on either side, the calls that launched the operations, and the ranges since then. With `whole_names`,
+    ranges keep the numbers that PyTorch's `emit_nvtx` puts into their names. Raises `NotAReport` if it is no export of
+    nsys, `NcuBenchError` if it cannot be read.
     """
     with memory.one_heap(), opened(source, name or source.name) as database:
         return _activity(database, name or source.name, trim, whole_names=whole_names)
 
 
 def _activity(database: Database, name: str, trim: Window | None, *, whole_names: bool) -> Activity:
-    database.in_parts = True  # what follows from the tables takes less than they do
+    database.in_parts = True  # derived data is smaller than the tables
     strings = database.strings()
     whole = _recorded_time(database) if trim is not None else None
     window = None if whole is None or trim is None else Window(whole.start + trim.start, whole.start + trim.end)
@@ -138,7 +138,7 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
 def _missing(
     database: Database, operations: GpuOperations, calls: ApiCalls, ranges: HostRanges, *, is_part: bool
 ) -> list[str]:
-    """What was not recorded; a part of the time may lack what the rest of it has."""
+    """Sentences on what was not recorded; a time window may lack what the rest of the recording has."""
     missing = []
     if not len(calls) and not (is_part and any(map(database.has_rows, CALLS))):
         missing.append("no API calls were recorded, so the causes of gaps are not known (nsys profile --trace cuda)")
@@ -164,7 +164,7 @@ def _recorded_time(database: Database) -> Window | None:
 
 
 def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations:
-    """Operations without a process, as in old schemas, belong to the only one that called the API."""
+    """Assign operations without a process, as in old schemas, to the only process that called the API."""
     processes = {calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()}
     unknown = operations.process == MISSING
     if len(processes) != 1 or not unknown.any():
@@ -173,7 +173,7 @@ def _of_one_process(operations: GpuOperations, calls: ApiCalls) -> GpuOperations
 
 
 def _operations(database: Database, strings: dict[int, str], window: Window | None) -> tuple[GpuOperations, list[str]]:
-    """The operations in order, and a note on those whose times cannot be."""
+    """The operations in order, and a note on operations with impossible times."""
     parts, broken = [], 0
     for kind, table in ACTIVITIES.items():
         found = _timed(database, table, (*COMMON, *OWN[kind]), _in_or_next_to(database, table, window))
@@ -189,13 +189,13 @@ def _without_time(broken: int) -> Note:
 
 
 def _joined(parts: Sequence[tuple[int, dict[str, Integers]]], strings: dict[int, str]) -> GpuOperations:
-    """The operations of all kinds in one table, in order of their starts."""
+    """The operations of all kinds in one table, ordered by start."""
     lengths = [len(columns["start"]) for _, columns in parts]
     names = Numbered()
     name = np.concatenate([_operation_names(kind, columns, strings, names) for kind, columns in parts])
 
     def joined(column: str) -> Integers:
-        """A column of all kinds, which is taken from them."""
+        """A column of all kinds; removes it from `parts`."""
         found = [
             columns.pop(column, np.broadcast_to(np.array(MISSING), length))
             for (_, columns), length in zip(parts, lengths, strict=True)
@@ -245,14 +245,14 @@ def _timed(database: Database, table: str, names: Sequence[str], condition: str)
 
 
 def _are_timed(columns: dict[str, Integers]) -> npt.NDArray[np.bool_]:
-    """Which rows have a start and an end that are not both 0."""
+    """Mask of rows with a start and an end that are not both 0."""
     start, end = columns["start"], columns["end"]
     found: npt.NDArray[np.bool_] = are_times(start, end) & ((start != 0) | (end != 0))
     return found
 
 
 def _in_or_next_to(database: Database, table: str, window: Window | None) -> str:
-    """The condition, as SQL, for operations in a window and the next one of each GPU on either side of it."""
+    """SQL condition for operations in a window, and the next one of each GPU on either side of it."""
     needed = {"start", "end", "deviceId"}
     if window is None or not needed <= database.columns(table):
         return "1"
@@ -267,7 +267,7 @@ def _in_or_next_to(database: Database, table: str, window: Window | None) -> str
 
 
 def _asked_for_in(database: Database, window: Window) -> str:
-    """The condition, as SQL, for operations whose calls are in a window: copies that the host waits in for later."""
+    """SQL condition for operations whose calls are in a window, such as copies that the host waits for later."""
     conditions = ["0"]
     for table in CALLS:
         if {"start", "end", "correlationId"} <= database.columns(table):
@@ -293,7 +293,7 @@ def _operation_names(kind: int, columns: dict[str, Integers], strings: dict[int,
 
 
 def _numbered(values: Integers, words: dict[int, str], names: Numbered, unknown: str) -> Codes:
-    """Per value the number in `names` of its word."""
+    """Index in `names` of each value's word."""
     distinct, code = np.unique(values, return_inverse=True)
     numbers = np.array([names.number(words.get(one, unknown)) for one in distinct.tolist()], np.int32)
     return numbers[code.reshape(-1)]
@@ -306,7 +306,7 @@ def _mapped(values: Integers, table: dict[int, int], other: int) -> Integers:
 
 
 def _calls(database: Database, strings: dict[int, str], window: Window | None, correlation: Integers) -> ApiCalls:
-    """All calls, or those in or close to a window and those that launched operations: their `correlation` is given."""
+    """All calls, or the calls in or close to a window and those with the `correlation` of an operation."""
     close = None if window is None else Window(window.start - AROUND_NS, window.end + AROUND_NS)
     launching = np.unique(correlation[correlation != MISSING]) if window is not None else np.zeros(0, np.int64)
     names, threads = Numbered(), Numbered()
@@ -355,7 +355,7 @@ def _overheads(database: Database, window: Window | None) -> Overheads:
 
 
 def _began(database: Database) -> int | None:
-    """When the zero of the recording's times was, in ns since 1970 (UTC)."""
+    """UTC time of the recording's zero, in ns since 1970."""
     if "utcEpochNs" not in database.columns(SESSION):
         return None
     (found,) = database.numbers("utcEpochNs", SESSION, "1")

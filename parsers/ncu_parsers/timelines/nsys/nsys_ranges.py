@@ -1,7 +1,7 @@
-"""The ranges of host threads in an SQLite export of nsys: NVTX ranges, and calls of the system's library.
+"""Host ranges in an SQLite export of nsys: NVTX ranges, and calls of the system's library.
 
-PyTorch's `emit_nvtx` puts a number of its own into the name of each range: "aten::add, seq = 4, op_id = 7". Of millions
-of ranges no two names are alike then, so these numbers are left out where the reader does not ask for them.
+PyTorch's `emit_nvtx` puts a unique number into the name of each range: "aten::add, seq = 4, op_id = 7". Millions of
+ranges would have millions of names, so these numbers are dropped unless the reader asks for them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ THREAD_BITS, PROCESS_MASK = 24, 0xFFFFFF
 
 
 def process_of(serialised: Integers) -> Integers:
-    """The process id in nsys's serialised ids of processes and threads."""
+    """The process id in nsys's serialised process and thread ids."""
     return np.where(serialised == MISSING, MISSING, serialised >> THREAD_BITS & PROCESS_MASK)
 
 
 def read_ranges(
     database: Database, strings: dict[int, str], last: int, window: Window | None, *, whole_names: bool
 ) -> HostRanges:
-    """NVTX ranges and calls of the system's library, all or those that are open in `window` (ns).
+    """NVTX ranges and calls of the system's library, all or only the ones open in `window` (ns).
 
     A range without an end lasts to `last`. With `whole_names` the numbers of `emit_nvtx` stay in the names.
     """
@@ -64,12 +64,12 @@ def read_ranges(
 
 
 def owners_of(threads: Numbered) -> list[Owner]:
-    """The process and the number of each of nsys's serialised threads."""
+    """Process and thread number of each serialised thread of nsys."""
     return [(int(process_of(np.array(thread))), thread) for thread in threads.texts]
 
 
 def open_in(database: Database, table: str, window: Window | None) -> str:
-    """The condition, as SQL, that something is open within a window, or at its edges; what has no end is open."""
+    """SQL condition for ranges open within a window or at its edges; a range without an end is open."""
     if window is None or not {"start", "end"} <= database.columns(table):
         return "1"
     return f'(start <= {window.end} AND ("end" >= {window.start} OR "end" IS NULL OR "end" = 0))'
@@ -79,7 +79,7 @@ def _nvtx(
     database: Database, strings: dict[int, str], last: int, window: Window | None, labels: Numbered, *,
     whole_names: bool,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """NVTX ranges in blocks; the number of their label is -1 where they have no name."""
+    """NVTX ranges in blocks; the label's index is -1 for ranges without a name."""
     if "start" not in database.columns(RANGES):
         return
     condition = f"start NOT NULL AND {_is_range(database)} AND {open_in(database, RANGES, window)}"
@@ -105,7 +105,7 @@ def _os_calls(
 
 
 def _is_range(database: Database) -> str:
-    """The condition, as SQL, for push/pop and start/end ranges; old schemas have no type, and only ranges."""
+    """SQL condition for push/pop and start/end ranges; old schemas have no type, and only ranges."""
     if "eventType" not in database.columns(RANGES):
         return "1"
     numbers = database.integers(EVENT_TYPES, "id")["id"].tolist()
@@ -117,7 +117,7 @@ def _is_range(database: Database) -> str:
 def _labels_of(
     texts: pa.Array, registered: Integers, strings: dict[int, str], labels: Numbered, *, whole_names: bool
 ) -> npt.NDArray[np.int64]:
-    """The number in `labels` of each event's own text or registered string; -1 for events without a name."""
+    """Index in `labels` of each event's own text or registered string; -1 without a name."""
     keys = arrays.encoded(texts if whole_names else arrays.replaced(texts, f"(?s){NUMBERS_IN_NAMES}", ""))
     found = np.full(len(texts), -1)
     own = arrays.present(keys.indices)
