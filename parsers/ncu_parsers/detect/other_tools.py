@@ -1,4 +1,4 @@
-"""Files of other tools that are named here by mistake: what they are, and what to do instead."""
+"""Recognise files of other tools that a user passed by mistake, and say what to do instead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of_other_tool(name: str, head: bytes) -> NotAReport | None:
 
 
 def is_json_of_other_tool(head: bytes) -> bool:
-    """Whether a file's first bytes are JSON of another tool, which may look like a trace of PyTorch's profiler."""
+    """True if a file's first bytes are another tool's JSON, which may look like a trace of PyTorch's profiler."""
     if not head.lstrip().startswith((b"{", b"[")):
         return False
     text = head.decode(encoding_of(head), "replace")

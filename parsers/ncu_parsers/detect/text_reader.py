@@ -1,7 +1,7 @@
-"""One report file, line by line, into a `Report`; what is not a report is refused with the reason.
+"""Read one report file line by line into a `Report`; refuse anything else with the reason.
 
-The pages a file can hold are an ordered list: the first whose header a line is takes over from there, so a file may
-hold several runs, several dialects and any program output between them.
+Kinds of pages are an ordered list: the first kind whose header matches a line opens a page there, so a file may hold
+several runs, several dialects and any program output between them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAGES_OF_NCU = (TextPage, LongPage, WidePage)
 
 
 def _open_nsys_page(line: str, current: Page | None) -> Page | None:
-    """The table of nsys that `line` opens; below a page of ncu only one with times, as others may be the program's."""
+    """The nsys table that `line` opens; below a page of ncu only a table with times: others may be program output."""
     if not isinstance(current, PAGES_OF_NCU):
         return nsys_stats.open_page(line, current)
     page = nsys_stats.open_page(line, None)
@@ -68,9 +68,8 @@ OPENERS: tuple[tuple[Callable[[str], object], Callable[[str, Page | None], Page 
     (_may_open_text_page, open_text_page),
     (opens_session_page, open_session_page),
 )
-"""For each kind of page whether a line may open one, by how it begins, and the page that it opens, if it does; the
-current page where it is a line of that.
-"""
+"""Per kind of page: whether a line may open one, judged by its beginning, and the function that returns the opened
+page, or the current page for a line that belongs to it."""
 
 
 def open_page(line: str, current: Page | None) -> Page | None:
@@ -86,7 +85,7 @@ _QUOTED = re.compile(r"(?:(?:>|//|#|\d+:)(?=\s)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S
 
 
 def unquoted(line: str) -> str:
-    """The line without the mark of a quotation or comment, the number, the time of day or the tabs put before it."""
+    """The line without a quotation mark, comment mark, line number, time of day or tabs in front."""
     quoted = _QUOTED.match(line)
     text = line[quoted.end() :] if quoted else line
     return text.expandtabs(4) if text.startswith("\t") else text
@@ -117,7 +116,7 @@ class TextReading:
         if page is not None:
             self.pages.append(page)
             if isinstance(page, TextPage):
-                for earlier in (*self.tail, line):  # the process stands above the first kernel line
+                for earlier in (*self.tail, line):  # the process is printed above the first kernel line
                     page.feed(earlier)
             kind = report.HEADER
         elif current is not None:
@@ -139,7 +138,7 @@ class TextReading:
 
 
 def before_any_page(line: str) -> str:
-    """What a line above the first page is."""
+    """The kind of a line above the first page."""
     if not line.strip():
         return report.BLANK
     return report.MESSAGE if line.startswith("==") else report.OUTPUT
@@ -177,7 +176,7 @@ BINARY_FILES = (
     (b"\x28\xb5\x2f\xfd", "is compressed more than once", "Unpack it, and name what is in it."),
     (b"%PDF", "is a PDF document", f"Export the report: {EXPORT}"),
 )
-"""Beginnings of files that hold no text, what they are, and what to do instead."""
+"""Magic bytes of binary files, what the files are, and what to do instead."""
 
 
 def _refuse_binary(source: Source, head: bytes) -> None:
@@ -189,14 +188,14 @@ def _refuse_binary(source: Source, head: bytes) -> None:
 
 
 def note_replaced(report: Report, lines: int) -> None:
-    """Say of how many lines some bytes were replaced, if of any."""
+    """Add a note with the number of lines in which bytes were replaced, if any."""
     if lines:
         some = "1 line" if lines == 1 else f"{lines:,} lines"
         report.notes.append(f"{some} held bytes that are not text; they were replaced")
 
 
 def note_cut(result: Report, reading: TextReading) -> None:
-    """A last line without its line end that could not be read as a row was cut off."""
+    """Count a last line without a line end as cut off if it could not be read as a row."""
     if result.lines[report.BROKEN] and reading.tail[-1][:200] == result.examples[report.BROKEN][1]:
         result.lines[report.BROKEN] -= 1
         result.lines[report.CUT] += 1
@@ -205,7 +204,7 @@ def note_cut(result: Report, reading: TextReading) -> None:
 
 
 def _of_one_tool(pages: list[Page], result: Report) -> list[Page]:
-    """The pages without those of nsys where ncu counted launches: the same kernels ran anew, so times would add up."""
+    """The pages, without nsys tables if ncu counted launches: the same kernels ran again, so times would add up."""
     of_nsys = [page for page in pages if isinstance(page, nsys_stats.NsysPage)]
     if not of_nsys:
         return pages
@@ -247,7 +246,7 @@ def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
 
 
 def warnings_of_ncu(messages: Sequence[str]) -> list[str]:
-    """A note on each warning that ncu printed, once."""
+    """One note per distinct warning that ncu printed."""
     warnings = (match[1] for message in messages if (match := _WARNING.match(message)))
     return [f"ncu warns: {text}" for text in dict.fromkeys(warnings)]
 
@@ -305,12 +304,12 @@ def _absorb(launch: Launch, other: Launch) -> None:
 
 
 def era_of(pages: list[Page]) -> str | None:
-    """Which ncu versions write such a page; the files name their tool nowhere else."""
+    """The ncu versions that write such a page; nothing else in a file names its tool."""
     for page in pages:
         if not isinstance(page, (LongPage, WidePage)) or page.kind not in ("long", "wide"):
             continue
         if {"Kernel Time", "Grid Size"} <= page.column.keys():
-            continue  # no ncu writes both: an export of ours
+            continue  # no ncu writes both: one of our own exports
         if "Kernel Time" in page.column:
             return "at most 2022.3"
         if "Estimated Speedup" in page.column:
@@ -320,7 +319,7 @@ def era_of(pages: list[Page]) -> str | None:
 
 
 def _unread(source: Source, error: Exception) -> NcuBenchError:
-    """The error for a file of which nothing could be read before `error`: the disk's, or damage of a packed file."""
+    """The error for a file that could not be read because of `error`: a failing disk, or a damaged compressed file."""
     if isinstance(error, OSError) and error.errno is not None:
         return unreadable(source.name, error)
     return NotAReport(

@@ -1,13 +1,13 @@
 """The CSV pages of Nsight Compute: long, wide, summary, and the export of its user interface.
 
-What a number in them means depends on how it was collected, and the file does not say: ncu replays a kernel once per
-pass and by default flushes the caches before each pass (so DRAM bytes are those of a cold cache) and lowers the clock
-to its base (so times are longer than in a plain run, until 2026.1). docs/numbers.md says what follows from that.
+The meaning of a number depends on the collection, which the file does not describe: ncu replays a kernel once per pass
+and by default flushes the caches before each pass (so DRAM bytes are for a cold cache) and lowers the clock to its base
+(so times are longer than in a plain run, until 2026.1). docs/numbers.md explains the consequences.
 
-One row is one metric of one launch ("long", `--page details` or `--metrics`) or one launch ("wide", `--page raw`).
-Rows are ragged: in a long page with rules, metric rows end before the rule columns and rule rows leave the metric
-columns empty. So a row is judged by where its identity columns and its metric columns are, never by its length alone.
-Program output, status lines and further headers may stand anywhere between.
+One row is one metric of one launch ("long", `--page details` or `--metrics`) or one launch ("wide", `--page raw`). Rows
+are ragged: in a long page with rules, metric rows end before the rule columns and rule rows leave the metric columns
+empty. So the kind of a row follows from its filled columns, never from its length alone. Program output, status lines
+and further headers may appear anywhere in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START_STOP = "Id:Domain:Start/Stop_Range"
 NVTX_SUMMARY_RANGE = "Range:PL_Type"
 NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
 EXTREMES = ("Minimum", "Maximum", "Average")
-PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
+PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg after every range
 
 IDENTITY_OF_LAUNCHES = frozenset({
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
@@ -36,10 +36,10 @@ IDENTITY_COLUMNS = IDENTITY_OF_LAUNCHES | {
     "Device Name", "Invocations", "Domain", "Result Type", "Function Name", "Demangled Name", "Mangled Name",
     "API Call ID",
 }  # fmt: skip
-"""Those of any page: summaries and the user interface have more."""
+"""Identity columns of any page: summaries and the user interface have more."""
 
 TITLES = {"Process Id": "Process ID", "Device Id": "Device"}
-"""Titles of columns that some dialect writes otherwise, with the title that all readers know them by.
+"""A dialect's title of a column -> the title that all readers use.
 
 A dialect of the same tables under other titles takes its lines here and a sample in `sample_reports/`.
 """
@@ -56,7 +56,7 @@ UI_LABELS = {
     "# Registers": "launch__registers_per_thread",
     "Cycles": "gpc__cycles_elapsed.max",
 }
-"""Columns of the user interface's summary page, which carry their unit in brackets."""
+"""Columns of the user interface's summary page, which have their unit in brackets."""
 
 _ROW_START = re.compile(r'"\d+","\d+","')
 _TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
@@ -64,14 +64,14 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
 
 may_open_page = re.compile(" Name").search
-"""Whether a line may be a header: nearly none that is no header has this in it."""
+"""Whether a line may be a header: almost no other line contains this."""
 
 
 def open_page(line: str) -> Page | None:
-    """The page that `line` is the header of, or None when it is no header.
+    """The page whose header `line` is; None if it is no header.
 
-    A program that prints without a newline leaves its text in front of the header, so the header may start inside
-    the line.
+    A program that prints without a newline leaves its text in front of the header, so the header may start inside the
+    line.
     """
     if not any(title in line for title in KERNEL_TITLES):
         return None
@@ -94,9 +94,9 @@ def open_page(line: str) -> Page | None:
 
 
 class _CsvPage:
-    """What the CSV pages share: a header, and a way to cut lines into cells.
+    """Base of the CSV pages: a header, and a way to split lines into cells.
 
-    ncu puts every cell in quotes, and so does a row below a `quoted` header; the user interface puts none.
+    ncu quotes every cell, so rows below a `quoted` header are quoted; the user interface quotes none.
     """
 
     kind = ""
@@ -131,9 +131,9 @@ class _CsvPage:
         return list(self._launches.values())
 
     def _cells(self, line: str) -> list[str] | None:
-        """The cells of a row of this page, or None: only a row has digits where its id and its process id belong."""
+        """The cells of a row of this page, or None: only rows have digits as id and process id."""
         cells = self._row_in(line)
-        if cells is None and (inside := _ROW_START.search(line, 1)):  # behind output without a newline
+        if cells is None and (inside := _ROW_START.search(line, 1)):  # after output without a newline
             cells = self._row_in(line[inside.start() :])
         return cells
 
@@ -145,11 +145,11 @@ class _CsvPage:
         return all(at < len(cells) and whole(cells[at]) is not None for at in self._whole_at)
 
     def _last_of(self, *names: str) -> int:
-        """Where the last of the identity columns and of `names` stands: a row must reach so far."""
+        """Index of the last column among the identity columns and `names`: a row must be at least that long."""
         return max(self.column[name] for name in (*self.identity_columns, *names) if name in self.column)
 
     def _launch(self, cells: list[str]) -> Launch:
-        """The launch whose identity columns `cells` hold; made at its first row."""
+        """The launch with these identity cells; created at its first row."""
         key = tuple(cells[self.column[name]] for name in self.identity_columns)
         launch = self._launches.get(key)
         if launch is None:
@@ -158,7 +158,7 @@ class _CsvPage:
         return launch
 
     def _launch_of_rule(self, cells: list[str]) -> Launch:
-        """The launch a rule row speaks of. Its ids tell; ncu up to 2022.3 prints another stream in rule rows."""
+        """The launch of a rule row, by its ids: ncu up to 2022.3 prints another stream in rule rows."""
         ids = tuple(whole(cells[self.column[name]]) if name in self.column else None for name in ("Process ID", "ID"))
         launch = self._latest.get(ids)
         return launch if launch is not None else self._launch(cells)
@@ -175,16 +175,16 @@ class _CsvPage:
 
 
 def is_rule(metric_name: str) -> bool:
-    """Whether a row of a long page with this metric name is one of a rule, if it is whole: rules name no metric."""
+    """True if a long-page row with this metric name is a rule row, if it is complete: rules have no metric name."""
     return not metric_name
 
 
 class LongPage(_CsvPage):
     """One row per metric: `--page details --csv`, or `--metrics ... --csv`, with or without rules and body labels.
 
-    Runs whose rows stand behind each other under one header may have the same ids. ncu says each thing of a launch
-    once, so a row that says again what the first row of its launch said begins another run. What other rows say again
-    tells nothing: details pages of every body label do so themselves.
+    Several runs below one header may have the same ids. ncu prints each fact of a launch once, so a row that repeats
+    the first row of its launch begins another run. Repeats of other rows prove nothing: details pages of every body
+    label repeat rows within a run.
     """
 
     kind = "long"
@@ -222,7 +222,7 @@ class LongPage(_CsvPage):
         return kind
 
     def judge(self, line: str) -> tuple[str, list[str]]:
-        """What a line is, and the cells of a metric or rule row."""
+        """The kind of a line, and the cells of a metric or rule row."""
         cells = self._cells(line)
         if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
             return self._broken(line), []
@@ -242,13 +242,13 @@ class LongPage(_CsvPage):
         return self._launch(cells)
 
     def rule_columns(self) -> dict[str, int]:
-        """Where the fields of a rule stand, as far as the page has them."""
+        """Column indices of a rule's fields, as far as the page has them."""
         first = len(self.header) if self.rule_at is None else self.rule_at
         columns = dict(zip(Rule._fields[1:], range(first, len(self.header)), strict=False))
         return columns if self.section_at is None else {"section": self.section_at, **columns}
 
     def rule(self, cells: list[str]) -> Rule:
-        """The rule of a rule row; "" for what the row or the page lacks."""
+        """The rule in a rule row; "" for missing fields."""
         found = {field: cells[at] for field, at in self.rule_columns().items() if at < len(cells)}
         return Rule(*(found.get(field, "") for field in Rule._fields))
 
@@ -278,7 +278,7 @@ class WidePage(_CsvPage):
 
     @property
     def is_begun(self) -> bool:
-        """Whether the units are known: their row comes first, or not at all."""
+        """True once the units are known: their row comes first, or not at all."""
         return self.units is not None or self.rows > 0
 
     def _is_metric(self, name: str) -> bool:
@@ -297,7 +297,7 @@ class WidePage(_CsvPage):
         return kind
 
     def judge(self, line: str) -> tuple[str, list[str]]:
-        """What a line is, and the cells of a launch's row; the units row is kept, and rows are counted."""
+        """The kind of a line, and the cells of a launch's row; stores the units row and counts rows."""
         if not self.is_begun:
             cells = split_row(line, self.delimiter)
             if cells and len(cells) >= len(self.header) > 1 and not cells[self.column["ID"]].strip():
@@ -337,7 +337,7 @@ class SummaryPage(_CsvPage):
 
 
 def read_summary(launch: Launch, label: str, unit_text: str, section: str, values: dict[str, str]) -> None:
-    """Take in one row of a summary: the average as the metric, the extremes as metrics of their own."""
+    """Read one row of a summary: the average as the metric, the extremes as separate metrics."""
     name = metric_of_label(section, "", label).name
     for column, suffix in (("Average", ""), ("Minimum", " (minimum)"), ("Maximum", " (maximum)")):
         reading = report.Reading(values[column], unit_text, section, "", label)
@@ -363,7 +363,7 @@ def launch_of(cells: dict[str, str]) -> Launch:
     ranges = nvtx_ranges(cells)
     if ranges is not None:
         place(launch, ranges)
-    for shape in ("Grid Size", "Block Size"):  # the oldest summaries print a count of blocks and threads instead
+    for shape in ("Grid Size", "Block Size"):  # the oldest summaries print a number of blocks and threads instead
         count = cells.get(shape, "").strip()
         if count.isdecimal():
             launch.read(f"launch__{shape.lower().replace(' ', '_')}", count)
@@ -376,9 +376,9 @@ def launch_of(cells: dict[str, str]) -> Launch:
 def nvtx_ranges(cells: dict[str, str]) -> list[tuple[str, str]] | None:
     """The NVTX ranges around a launch as (domain, name), outermost first; None without NVTX columns.
 
-    A cell of push/pop ranges is `thread "domain:range:6 payload fields" ...`, one of start/end ranges
-    `"id:domain:range:6 payload fields" ...`. Range names may hold colons themselves. Start/end ranges hold for the
-    whole process, so they stand first; one that was pushed under the same name too is given once.
+    A cell of push/pop ranges is `thread "domain:range:6 payload fields" ...`, a cell of start/end ranges
+    `"id:domain:range:6 payload fields" ...`. Range names may contain colons. Start/end ranges apply to the whole
+    process, so they come first; a range pushed under the same name as well is listed once.
     """
     columns = [title for title in cells if title.startswith(NVTX_TITLES)]
     if not columns:

@@ -1,4 +1,4 @@
-"""Pages of ncu that hold no launches: the session page, whose attributes go beside a report, and the source page."""
+"""Pages of ncu without launches: the session page, whose attributes are kept, and the source page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ opens_session_page = re.compile(r"""(?x)\s*(?:
     (?:Launch\ Settings|Session\ Info|Processes|Device\ Attributes)\s*\Z
     | "(?:Launch|Session)\ Attribute","Value" | "Process\ Id","Process\ Name" | "Device\ Attribute","Device\ \s*\S
     )""").match
-"""Whether a line begins one of the tables of `--page session --csv`, with its title or its header."""
+"""Whether a line begins a table of `--page session --csv`, with its title or its header."""
 
 may_open_source_page = re.compile('"(?:Kernel Name"|File Path"|Address",|#","Address"|Line No","Source")').match
-"""Whether a line begins as a table of `--page source --csv` does."""
+"""Whether a line begins like a table of `--page source --csv`."""
 _VERSION_IN_PATH = r"nsight-compute/(\d{4}\.\d+\.\d+)"
 
 
@@ -26,14 +26,14 @@ def opens_source_page(line: str) -> bool:
 
 
 def open_source_page(line: str, current: Page | None) -> Page | None:
-    """The source page that `line` is of; None where it is of none."""
+    """The source page that `line` belongs to; None if none."""
     if not opens_source_page(line):
         return None
     return current if isinstance(current, SourcePage) else SourcePage()
 
 
 def open_session_page(line: str, current: Page | None) -> Page:
-    """The session page that `line` is of."""
+    """The session page that `line` belongs to."""
     if isinstance(current, SessionPage):
         return current
     session = SessionPage()
@@ -52,7 +52,7 @@ class SessionPage:
         self._second_column = 0
 
     def launches(self) -> list[Launch]:
-        """None: a session page has no launches."""
+        """Always []."""
         return []
 
     def feed(self, line: str) -> str:
@@ -89,7 +89,7 @@ class SessionPage:
 
     @property
     def tool_version(self) -> str | None:
-        """The version of ncu that made the session, where an attribute shows it."""
+        """The version of ncu that made the session, if an attribute has it."""
         for title in ("Nsight Compute Target", "Nsight Compute", "Profiler Command Line"):
             value = self.attributes.get(title, "")
             match = re.search(_VERSION_IN_PATH, value) or re.match(r"(\d{4}\.\d+(?:\.\d+)*)", value)
@@ -99,14 +99,14 @@ class SessionPage:
 
 
 class SourcePage:
-    """SASS or source lines with counters per instruction: recognised, and not read."""
+    """SASS or source lines with counters per instruction; recognised, but not read here."""
 
     dialect = "source page"
 
     def launches(self) -> list[Launch]:
-        """None: a source page has no metrics of launches."""
+        """Always []."""
         return []
 
     def feed(self, line: str) -> str:
-        """Every line of a source page is passed over."""
+        """Skip one line."""
         return report.SOURCE if line.strip() else report.BLANK

@@ -3,8 +3,8 @@
 A kernel line opens a launch; below it, tables are fenced by lines of dashes whose runs are the columns. The layout
 changed over the years (2020 left out the title row, summaries were left-aligned), the dashes did not.
 
-Such pages are pasted into notes and issues: indented otherwise or not at all, quoted, numbered, with long kernel lines
-broken in two and remarks behind values. A kernel line that is missed gives its launch's values to the one before it.
+Such pages are pasted into notes and issues: with other or no indentation, quoted, numbered, with long kernel lines
+broken in two and remarks after values. A missed kernel line would give its launch's values to the previous launch.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _SECTION = re.compile(r"(?P<indent>\s*)Section: (?P<section>.+?)\s*$")
 _WARNING = re.compile(r"\s+Warning: \S")
 _NUMBER_LAST = re.compile(r".*\S\s+(?:[-+]?\d[\d.,]*(?:e[-+]?\d+)?|n/a)\s*$")
 _WITHOUT_DASHES = re.compile(r"\s*(?P<name>\S+(?: \S+)*)(?:\s{2,}(?P<unit>\S+))?\s{2,}(?P<value>\S+)\s*$")
-"""A row of a table whose lines of dashes are gone, its cells two spaces apart or more."""
+"""A row of a table without lines of dashes, its cells two or more spaces apart."""
 _ONE_SPACE_APART = re.compile(r"\s*(?P<name>\S+(?: \S+)*) (?P<unit>\S+) (?P<value>\S+)\s*$")
-"""The same where all spaces but one are gone, too; it is one only where its unit is known."""
+"""The same with single spaces; it counts as a row only if its unit is known."""
 
 
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
@@ -50,18 +50,18 @@ _END_OF_A_KERNEL_LINE = re.compile(
 )
 _TORN = re.compile(r"\(?\d+, |(?:Context|Stream|Device|CC) \S+$")
 _PARTS_OF_A_LINE = 24
-"""How many lines a kernel line may be broken into: names of templates have thousands of characters."""
+"""Most lines that a kernel line may be broken into: template names have thousands of characters."""
 
 
 def open_text_page(line: str, current: Page | None) -> Page | None:
-    """The text page whose kernel line `line` is; None where it is none."""
+    """The text page whose kernel line `line` is; None if it is none."""
     if _kernel(line) is None:
         return None
     return current if isinstance(current, TextPage) else TextPage()
 
 
 def _kernel(line: str) -> re.Match[str] | None:
-    """The parts of a kernel line; one that names no stream is one only where ncu writes it, two to four spaces in."""
+    """The parts of a kernel line; without a stream it must be indented by two to four spaces, as ncu writes it."""
     if not any(mark in line for mark in _KERNEL_MARKS):
         return None
     match = re.match(_KERNEL, line)
@@ -72,7 +72,7 @@ def _kernel(line: str) -> re.Match[str] | None:
 
 
 def _mended(above: Sequence[str], line: str) -> re.Match[str] | None:
-    """The kernel line that `line` ends, from its first part on, some lines above perhaps; None if it ends none."""
+    """The kernel line that ends in `line`, joined with lines `above` if it was broken; None if none ends here."""
     match = _kernel(line)
     if match is not None and not _is_torn(match["name"]):
         return match
@@ -86,7 +86,7 @@ def _mended(above: Sequence[str], line: str) -> re.Match[str] | None:
 
 
 def _is_torn(name: str) -> bool:
-    """Whether the name of a kernel is the end of one, or what stands behind it in its line."""
+    """True if a kernel name is incomplete: the end of a name, or text that follows the name in its line."""
     closed = name.count(">") - name.count("->")
     return (
         name.count(")") > name.count("(")
@@ -97,30 +97,30 @@ def _is_torn(name: str) -> bool:
 
 @lru_cache(maxsize=256)  # ncu repeats the tables of its sections in every launch
 def _columns_below(fence: str) -> tuple[tuple[slice, ...], int]:
-    """Where the cells below a line of dashes stand, the last up to the line's end, and how wide the last column is."""
+    """Cell positions below a line of dashes (the last up to the line's end), and the width of the last column."""
     runs = [run.span() for run in re.finditer(r"-+", fence)]
     first, last = runs[-1]
     return (*(slice(start, end) for start, end in runs[:-1]), slice(first, None)), last - first
 
 
 def _is_aligned(line: str, columns: tuple[slice, ...]) -> bool:
-    """Whether a row has nothing but spaces before its first column and between two of them."""
+    """True if a row has only spaces before its first column and between columns."""
     gaps = [line[: columns[0].start], *(line[column.stop : column.stop + 1] for column in columns[:-1])]
     return not any(gap.strip() for gap in gaps)
 
 
 def _cells(line: str, columns: tuple[slice, ...], width: int) -> list[str]:
-    """The cells of a row, by the columns of its table, or by the gaps of a row that an editor has indented.
+    """The cells of a row, by the columns of its table, or by the gaps if an editor indented the row.
 
-    Shifted to the right, the name begins behind its column's start, and the end of the unit stands in the column of the
-    value, with padding between the two. What stands behind the last column, `width` characters wide, is a remark.
+    In a row shifted to the right, the name begins after its column's start, and the end of the unit is in the column of
+    the value, with padding between the two. Text after the last column, `width` characters wide, is a remark.
     """
     end = columns[-1].start + width
     cells = [line[column].strip() for column in columns]
     if line[end : end + 1].isspace() and _is_aligned(line, columns):
         cells[-1] = line[columns[-1].start : end].strip()
     is_shifted = line[: columns[0].stop].startswith(" " * (columns[0].start + 1)) and "  " in cells[-1]
-    if len(columns) == 1:  # one line of dashes for all columns, as a document shortened them
+    if len(columns) == 1:  # a document shortened the dashes to one line for all columns
         by_gaps = re.split(r"\s{2,}", line.strip())
         return by_gaps if len(by_gaps) == 3 else cells
     if len(cells) != 3 or not cells[0] or not is_shifted:
@@ -164,7 +164,7 @@ class TextPage:
         if kind != report.RULE:
             self._rules.end()
         self._may_begin_table = kind in (report.HEADER, report.LAYOUT, report.METRICS)
-        if kind in (report.LAYOUT, report.OUTPUT, report.RULE):  # perhaps a part of a kernel line
+        if kind in (report.LAYOUT, report.OUTPUT, report.RULE):  # may be a part of a kernel line
             self._above.append(line)
         else:
             self._above.clear()
@@ -185,7 +185,7 @@ class TextPage:
         return None
 
     def _of_a_launch(self, line: str) -> str | None:
-        """The kind of a line of a launch or device that stands in no table; None for others."""
+        """The kind of a line of a launch or device outside tables; None for others."""
         end = (self._above[-1] if self._above else "")[-40:] + line[-80:]
         if _END_OF_A_KERNEL_LINE.search(end):
             kernel = _mended(self._above, line)
@@ -251,7 +251,7 @@ class TextPage:
         self._leave_table()
 
     def _fence(self, line: str) -> str:
-        """A line of dashes opens a table, stands between its titles and its rows, or closes it."""
+        """Handle a line of dashes: it opens a table, separates titles from rows, or closes the table."""
         self._is_below_title = False
         if self._columns and self._titles:
             self._leave_table()
@@ -266,7 +266,7 @@ class TextPage:
     def _row(self, line: str) -> str:
         cells = _cells(line, self._columns, self._value_width)
         if cells[0] == "Metric Name":
-            self._titles = []  # or _fence takes the dashes below the titles for the end of the table
+            self._titles = []  # else _fence mistakes the dashes below the titles for the end of the table
             return report.LAYOUT
         if not self._launches or len(cells) not in (3, 5):
             return report.OUTPUT
@@ -287,7 +287,7 @@ class TextPage:
         return report.METRICS
 
     def _row_without_dashes(self, line: str) -> str:
-        """A row below the title of a section, where no line of dashes says where its cells stand."""
+        """Read a row below a section title without a line of dashes that marks the columns."""
         row = _WITHOUT_DASHES.match(line) or _ONE_SPACE_APART.match(line)
         if row is None or (row.re is _ONE_SPACE_APART and not is_unit(row["unit"])):
             return report.BROKEN
@@ -295,7 +295,7 @@ class TextPage:
         return report.METRICS
 
     def _continued(self, cells: list[str]) -> str:
-        """A value too long for its column goes on in the next line; a word that filled the column was cut inside."""
+        """Append a value's continuation from the next line; if the last piece filled the column, a word was cut."""
         readings = self._launches[-1].readings
         if len(cells) != 3 or not cells[2] or not readings:
             return report.OUTPUT

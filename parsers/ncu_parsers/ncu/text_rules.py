@@ -21,15 +21,15 @@ BETWEEN_RULES = re.compile(r"\s*-{5} -{20,}\s*$")
 """A line of dashes between two rules; tables of metrics have three columns or more."""
 
 _BEGIN = re.compile(r"(?P<indent>\s*)(?P<kind>(?:OPT|WRN|INF|ERR)(?= {3,4}\S)|OK(?= {4,5}\S)) +(?P<text>.*)")
-"""A message stands three spaces behind its kind; some begin with a space themselves."""
+"""The message begins three spaces after its kind; some begin with a space themselves."""
 
 _ESTIMATE = re.compile(
     r"(?:Est\. (?P<local>Local )?|Estimated )Speedup: (?P<percent>\d+(?:\.\d+)?(?:e-\d+)?)%(?:\s+|$)"
 )
 _KINDS = {"OK": "INF"}
-"""What older versions call a message that only informs; both have the same number in binary reports."""
+"""Kind in older versions -> kind of a message that only informs; both have the same number in binary reports."""
 _DEPTHS = (4, 5, 6)
-"""How much further in than its kind ncu writes a message, and editors that replaced its spaces do."""
+"""Indentation of a message relative to its kind, as ncu writes it or as editors leave it after replacing its spaces."""
 _SECTIONS = {
     "GPU Speed Of Light": "SpeedOfLight",
     "GPU Speed Of Light Throughput": "SpeedOfLight",
@@ -45,11 +45,11 @@ _SECTIONS = {
     "Source Counters": "SourceCounters",
     "GPU and Memory Workload Distribution": "WorkloadDistribution",
 }
-"""Title of a section -> what details pages and binary reports call it beside a rule; others are kept as printed."""
+"""Title of a section -> its name for rules in details pages and binary reports; others are kept as printed."""
 
 
 class TextRules:
-    """Reads the rules of a text page line by line; a rule is complete at the first line that is not of it."""
+    """Reads the rules of a text page line by line; a rule ends at the first line that does not belong to it."""
 
     def __init__(self) -> None:
         self._section = ""
@@ -60,15 +60,15 @@ class TextRules:
         self._rules: list[Rule] = []
 
     def open_section(self, indent: str, title: str) -> None:
-        """Take the lines below for those of a section, whose title is indented so."""
+        """Assign the following lines to a section whose title has this indentation."""
         self._section, self._indent = _SECTIONS.get(title, title), indent
 
     def close_section(self) -> None:
-        """Await no rule before the title of another section."""
+        """Expect no rule before the next section title."""
         self._indent = None
 
     def take(self, line: str, rules: list[Rule]) -> bool:
-        """Whether a line begins a rule, which is added to `rules` when it ends, or goes on with a message."""
+        """True if a line begins a rule, which is added to `rules` when it ends, or continues a message."""
         if self._goes_on(line):
             self._lines.append(line.strip())
             return True
@@ -80,7 +80,7 @@ class TextRules:
         return True
 
     def _goes_on(self, line: str) -> bool:
-        """Whether a line is one of the message above: all of them are indented as the first that goes on."""
+        """True if a line continues the message above: all continuations have the indentation of the first one."""
         if not self._lines or self._indent is None or not line.startswith(self._indent):
             return False
         text = line[len(self._indent) :]
@@ -90,7 +90,7 @@ class TextRules:
         return depth == self._depth and not (depth == 0 and (_BEGIN.match(line) or text.startswith(("==", "["))))
 
     def end(self) -> None:
-        """Add the rule that was read last, if one was."""
+        """Add the last rule, if there is one."""
         if self._lines:
             self._rules.append(self._rule(" ".join(self._lines)))
             self._lines = []

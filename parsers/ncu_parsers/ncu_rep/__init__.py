@@ -1,7 +1,7 @@
 """Binary reports of ncu (.ncu-rep): launches, metrics, rules, instructions, code. README.md beside this has an example.
 
-What is imported of the rest of the project, `tests/whole/test_house.py` lists: files, and tables of arrays. A name is
-imported when it is used first, since protobuf takes longer to import than a small report in text to read.
+`tests/whole/test_house.py` lists the imports from the rest of the project: files, and tables of arrays. Names are
+imported on first use, since importing protobuf takes longer than reading a small text report.
 """
 
 from importlib import import_module
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ncu_parsers.ncu_rep.source_code import code_in as code_in
 
 MAGIC = b"NVR\0"
-"""The first bytes of one."""
+"""The first bytes of a binary report."""
 
 _MODULES = {
     "contents_of": "contents", "instance_tables": "instances", "files_in": "instructions.counts_by_address",

@@ -1,8 +1,8 @@
 """The blocks of a binary report, and the messages in them.
 
-NVR and a zero byte, a file header, then blocks. A block is a header and a payload: sources, results of kernels, of
-ranges, and of CUDA graphs that were profiled whole. Each message is preceded by its size in four bytes. Headers are
-read first: they hold the names of metrics, which count through the whole file, and which process a block is of.
+The file is NVR and a zero byte, a file header, then blocks. A block is a header and a payload: sources, results of
+kernels, of ranges, and of CUDA graphs profiled as a whole. Each message is preceded by its size in four bytes. Headers
+are read first: they hold the names of metrics, which are numbered through the whole file, and each block's process.
 Payloads are then read one message at a time, so that memory does not grow with the file.
 """
 
@@ -27,18 +27,18 @@ from ncu_parsers.sources.sources import Source, unreadable
 SIZE_BYTES = 4
 BLOCKS_BETWEEN_CHECKS = 10_000
 MOST_ATTRIBUTES = 10_000
-"""No session says more of itself and its devices; a forged file may claim millions."""
+"""Most attributes of a session and its devices; a forged file may claim millions."""
 LATEST = 253_402_300_799
-"""The last second that a date can have, that of the year 9999."""
+"""The last second that a date can have, in the year 9999."""
 SYSTEM = {
     "Operating System": "name", "Build": "build", "Processor": "processor", "Architecture": "architecture",
     "Host Name": "host",
 }  # fmt: skip
-"""What is said of the machine that was profiled, by title."""
+"""Session attributes that describe the profiled machine: title -> key."""
 
 
 class Process(NamedTuple):
-    """The process that was profiled, as far as the file says."""
+    """The profiled process, as far as the file describes it."""
 
     number: int | None = None
     name: str | None = None
@@ -46,7 +46,7 @@ class Process(NamedTuple):
 
 
 class Content(Enum):
-    """What a message of a payload is."""
+    """Kinds of messages in a payload."""
 
     SOURCE = "Source"
     KERNEL = "Kernel"
@@ -56,7 +56,7 @@ class Content(Enum):
 
 
 class Block(NamedTuple):
-    """One block with a payload: where that begins and ends in the file, and how many messages of each kind it has."""
+    """One block with a payload: where the payload begins and ends in the file, and its number of messages per kind."""
 
     begin: int
     end: int
@@ -67,7 +67,7 @@ class Block(NamedTuple):
     process: Process
 
     def content_at(self, place: int) -> Content:
-        """What the message at a place of the payload is."""
+        """The kind of the message at an index of the payload."""
         for content, count in self.counts.items():
             if place < count:
                 return content
@@ -76,7 +76,7 @@ class Block(NamedTuple):
 
     @property
     def counts(self) -> dict[Content, int]:
-        """How many messages of each kind there are, in their order."""
+        """The number of messages of each kind, in file order."""
         return {
             Content.SOURCE: self.sources, Content.KERNEL: self.kernels, Content.RANGE: self.ranges,
             Content.GRAPH: self.graphs,
@@ -84,7 +84,7 @@ class Block(NamedTuple):
 
 
 class MetricNames:
-    """The names that metrics give by number: those of all blocks, one behind the other. Each text is kept once."""
+    """The names of metrics by number: the names of all blocks, concatenated. Each text is stored once."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -103,7 +103,7 @@ class MetricNames:
 
 @dataclass
 class Blocks:
-    """What the headers of a file say: its blocks, the names of metrics, the session. `is_cut` if it ends in damage."""
+    """The contents of a file's headers: blocks, metric names, session. `is_cut` if it ends in damage."""
 
     blocks: list[Block] = field(default_factory=list)
     names: MetricNames = field(default_factory=MetricNames)
@@ -123,7 +123,7 @@ class Blocks:
 
 @contextmanager
 def opened(source: Source) -> Iterator[BinaryIO]:
-    """The report as a file in which one can seek, unpacked into a temporary one if it is none.
+    """The report as a seekable file, unpacked into a temporary file if necessary.
 
     Raises `NcuBenchError` if it cannot be read or unpacked.
     """
@@ -163,7 +163,7 @@ def _headers(stream: BinaryIO, size: int) -> Iterator[Any]:
 
 
 def _take_header(header: Any, stream: BinaryIO, size: int, result: Blocks) -> None:
-    """Note a block, and go to its end. Raises `Damaged` if the file ends before."""
+    """Store a block, and seek to its end. Raises `Damaged` if the file ends before."""
     begin, end = stream.tell(), stream.tell() + header.payload_bytes
     result.names.add(header.strings.texts)
     result.session.update(islice(_session(header.session), max(0, MOST_ATTRIBUTES - len(result.session))))
@@ -176,7 +176,7 @@ def _take_header(header: Any, stream: BinaryIO, size: int, result: Blocks) -> No
 
 
 def _session(session: Any) -> Iterator[tuple[str, str]]:
-    """What a header says of the session, as names and texts. A file tells it piece by piece, in several headers."""
+    """Names and texts of the session attributes in a header. A file spreads them over several headers."""
     for version in session.versions:
         yield text_of(version.program), text_of(version.version)
     if session.HasField("command_line"):
@@ -203,7 +203,7 @@ def _process(process: Any) -> Process:
 
 
 def _message(stream: BinaryIO, end: int) -> bytes:
-    """The next message of a file, or of a block, that ends at `end`. Raises `Damaged` if that is before it."""
+    """The next message of a file or block that ends at `end`. Raises `Damaged` if the message would pass the end."""
     size = _size(stream, end)
     if size > memory.longest_message():
         raise Damaged("a message is longer than any")
@@ -221,7 +221,7 @@ def _size(stream: BinaryIO, end: int) -> int:
 
 
 class Message(NamedTuple):
-    """One message of a payload: what it is, and its bytes, None if they are too many for the memory limit."""
+    """One message of a payload: its kind, and its bytes, None if they exceed the memory limit."""
 
     content: Content
     data: bytes | None
@@ -229,7 +229,7 @@ class Message(NamedTuple):
 
 
 def messages_of(stream: BinaryIO, block: Block, *wanted: Content) -> Iterator[Message]:
-    """The messages of a block that are wanted, one after the other. Raises `Damaged` where the block ends too early."""
+    """Yield the wanted messages of a block. Raises `Damaged` where the block ends too early."""
     at, place = block.begin, 0
     while at < block.end:
         stream.seek(at)

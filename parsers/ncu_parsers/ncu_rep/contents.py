@@ -1,4 +1,4 @@
-"""What a binary report holds: launches, sections, rules, instances by kind, code."""
+"""Contents of a binary report: launches, sections, rules, instances by kind, code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ncu_parsers.sources.sources import Source
 
 @dataclass
 class Held:
-    """How many launches have something, how much of it one has at most, and names of it."""
+    """How many launches have some content, the most that one launch has, and its names."""
 
     launches: int = 0
     most: int = 0
@@ -37,9 +37,9 @@ class Held:
 
 @dataclass
 class Contents:
-    """What one report holds. `instances` are by kind of key; names of `rules` are those that say something.
+    """Contents of one report. `instances` are by kind of key; `rules` has the names of rules with a result.
 
-    `focus` are the metrics that each of these stands on, `losses` notes on what is damaged.
+    `focus` has the metrics that each rule rests on, `losses` notes on damage.
     """
 
     report: str
@@ -69,7 +69,7 @@ class Contents:
 
 
 def contents_of(source: Source) -> Contents:
-    """What a binary report holds. Raises `NcuBenchError` if it cannot be opened."""
+    """The contents of a binary report. Raises `NcuBenchError` if it cannot be opened."""
     with opened(source) as stream:
         blocks, lost = blocks_of(stream, source.name), Lost()
         found = Contents(source.name, blocks.tool_version, blocks.session)

@@ -1,8 +1,8 @@
-"""Values of metrics and keys of their instances, decoded from a message of one field, many at once.
+"""Values of metrics and keys of their instances, decoded from messages of one field, many at once.
 
-A report of 1,000 launches holds a million values; a Python object for each would take longer than all the rest. A value
-is a text, a float, a double or a whole number: the field's tag, then its content
-(https://protobuf.dev/programming-guides/encoding). What is encoded in any other way is left to protobuf.
+A report of 1,000 launches holds a million values; a Python object for each would take longer than all other work. A
+value is a text, a float, a double or a whole number: the field's tag, then its content
+(https://protobuf.dev/programming-guides/encoding). Values encoded in any other way are left to protobuf.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ _TEXT, _SINGLE, _DOUBLE, _SMALL, _WHOLE = 0x0A, 0x15, 0x19, 0x20, 0x28
 """Tags of the fields of a Value."""
 _LONGEST_WHOLE = 10
 _LONG_TEXT = 128
-"""From here on the length of a text takes more than a byte."""
+"""A text of at least this length has a length field of more than one byte."""
 
 
 @dataclass
 class Values:
-    """Decoded values: float64, NaN where there is no number, and exact whole numbers (uint64) where `is_whole`; texts
-    by place. `damaged` ones have no value.
-    """
+    """Decoded values: float64, NaN for non-numbers, and exact whole numbers (uint64) where `is_whole`; texts by index.
+    `damaged` values are missing."""
 
     numbers: Floats
     whole: npt.NDArray[np.uint64]
@@ -37,7 +36,7 @@ class Values:
 
 
 def values_of(encoded: Sequence[bytes]) -> Values:
-    """Decode Values; an empty one has no value."""
+    """Decode encoded `Value` messages; an empty message has no value."""
     count = len(encoded)
     lengths = np.fromiter(map(len, encoded), np.int64, count)
     data = np.frombuffer(b"".join(encoded) + bytes(_LONGEST_WHOLE + 1), np.uint8)
@@ -62,7 +61,7 @@ def _decode_whole(
     tags: npt.NDArray[np.uint8],
     result: Values,
 ) -> npt.NDArray[np.bool_]:
-    """Decode whole numbers, and say which they are: 7 bits to a byte, low ones first, the last byte below 128."""
+    """Decode whole numbers, and return the mask of them: 7 bits to a byte, low ones first, the last byte below 128."""
     places = np.flatnonzero(((tags == _SMALL) | (tags == _WHOLE)) & (lengths > 1) & (lengths <= _LONGEST_WHOLE + 1))
     sizes = lengths[places] - 1
     found = np.zeros(len(places), np.uint64)
@@ -82,7 +81,7 @@ def _decode_whole(
 
 
 def _decode_other(place: int, encoded: bytes, result: Values) -> None:
-    """Decode a text, or a value with several fields or unknown ones, of which the first known kind counts."""
+    """Decode a text, or a value with several or unknown fields; the first known field is used."""
     if encoded[0] == _TEXT and len(encoded) > 1 and encoded[1] == len(encoded) - 2 < _LONG_TEXT:
         result.texts[place] = text_of(encoded[2:])
         return

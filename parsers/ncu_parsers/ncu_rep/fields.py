@@ -1,9 +1,9 @@
-"""The messages of a binary report: the number, name and kind of each field that is read.
+"""The messages of a binary report: number, name and type of each field that is read.
 
-The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Graphs and
-the rules of ranges are numbered as measured on reports of ncu 2025.3. Here every field may be missing, since newer
-writers leave out what older ones require, and unknown fields are skipped. Texts are bytes: damaged ones are no UTF-8.
-Values of metrics stay encoded, since `encoded_values` decodes many at once.
+The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Numbers
+for graphs and for the rules of ranges were found in reports of ncu 2025.3. Here every field may be missing, since newer
+writers omit fields that older ones require, and unknown fields are skipped. Texts are bytes: damaged texts are not
+UTF-8. Values of metrics stay encoded, since `encoded_values` decodes many at once.
 """
 
 from __future__ import annotations
@@ -76,21 +76,21 @@ MESSAGES: dict[str, MessageFields] = {
     "SourceFiles": ((1, "files", "SourceFile*"),),
     "SourceFile": ((1, "path", "bytes"), (2, "content", "bytes")),
 }  # fmt: skip
-"""Number, name and kind of the fields of each message. A kind with * is repeated; some kinds are messages."""
+"""Number, name and type of the fields of each message. A type with * is repeated; some types are messages."""
 
 _TYPES = MessageTypes("ncu_bench", MESSAGES)
 
 
 def decoded(message: str, data: bytes) -> Any:
-    """The message of that name in MESSAGES that `data` encodes. Raises `Damaged`."""
+    """Decode the message of that name in MESSAGES from `data`. Raises `Damaged`."""
     return _TYPES.decoded(message, data)
 
 
 def text_of(data: bytes) -> str:
-    """A text of a message; bytes that are no UTF-8 are replaced."""
+    """Decode a text; invalid UTF-8 is replaced."""
     return data.decode("utf-8", "replace")
 
 
 def is_compiled() -> bool:
-    """Whether protobuf decodes with its C extension; its Python implementation takes many times longer."""
+    """True if protobuf decodes with its C extension; its Python implementation is many times slower."""
     return api_implementation.Type() != "python"

@@ -1,7 +1,7 @@
-"""Instances of metrics as a table: their values at each address, opcode, time or unit, a row for each.
+"""Instances of metrics as a table: their values at each address, opcode, time or unit, one row each.
 
-A report holds a list of (key, value) for such a metric. What a key is, its form and the metric tell: a text is an
-opcode; metrics that are sampled have times; numbers that cannot be those of units are addresses of instructions.
+A report stores a list of (key, value) for such a metric. The form of a key and its metric tell the key's kind: a text
+is an opcode; sampled metrics have times; numbers too large for a unit are addresses of instructions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ZERO = b"\x28\x00"
 
 
 def instance_tables(source: Source) -> Iterator[pa.Table]:
-    """The instances of a binary report, in tables that follow each other.
+    """The instances of a binary report, in consecutive tables.
 
     Raises `memory.TooBig`, and `NcuBenchError` if the report cannot be opened.
     """
@@ -50,7 +50,7 @@ def instance_tables(source: Source) -> Iterator[pa.Table]:
 
 
 def kinds_of(metrics: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """What the keys of each metric's instances are, by the first of them."""
+    """The kind of each metric's instance keys, judged by the first key."""
     first = values_of([metric.instances[0].key for metric in metrics])
     return [
         OPCODE if place in first.texts
@@ -62,7 +62,7 @@ def kinds_of(metrics: Sequence[Any], names: Sequence[str]) -> list[str]:
 
 
 def with_instances(result: Result, codes: npt.NDArray[np.int32]) -> list[Any]:
-    """The metrics of a result that have instances and a name; one of them alone, by number 0, is the value again."""
+    """The metrics of a result that have instances and a name; a single instance with key 0 only repeats the value."""
     return [
         metric
         for metric in result.message.metrics
@@ -80,7 +80,7 @@ class _Batch:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was added."""
+        """Remove all metrics."""
         self.rows = 0
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
@@ -88,7 +88,7 @@ class _Batch:
         """Process (-1 if unknown), launch, name, kind and number of instances of each metric."""
 
     def add(self, result: Result) -> None:
-        """Take the metrics of one launch that say more in their instances than in their value."""
+        """Add the metrics of one launch whose instances hold more than their value."""
         process = -1 if result.block.process.number is None else result.block.process.number
         metrics = with_instances(result, self._codes)
         codes = [int(self._codes[metric.name]) for metric in metrics]

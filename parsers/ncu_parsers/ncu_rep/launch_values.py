@@ -26,29 +26,30 @@ MISSING = -1
 
 VALUES_OF_A_BATCH = 100_000
 BYTES_OF_A_BATCH = 16_000_000
-"""Launches become columns when they have so many values, or took so many bytes of the file."""
+"""A batch becomes columns once it has this many values, or took this many bytes of the file."""
 
 LISTS_OF_NAMES = ("breakdown:", "group:")
 CODES_OF_INSTRUCTIONS = frozenset({"memory_type", "memory_access_type", "memory_access_size_type"})
-"""Names among the metrics that are not metrics: ncu prints no value for them."""
+"""Names in the list of metrics that are not metrics: ncu prints no value for them."""
 
 OPCODE_METRICS = "sass__"
-"""The beginning of the names of metrics that are counted by opcode."""
+"""Prefix of metrics that are counted by opcode."""
 
 NAMES = {Content.RANGE: "range", Content.GRAPH: "graph"}
-"""What ncu calls results that are of no single kernel."""
+"""ncu's names for results without a single kernel."""
 
 WIDEST = 1 << 31
-"""A side of a grid or block is below it."""
+"""Exclusive limit on each dimension of a grid or block."""
 
 Shape = tuple[int, int, int]
 NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 
 class ReportedLaunch(NamedTuple):
-    """What a result says of a launch beside its metrics. Shapes that it does not have are `NO_SHAPE`.
+    """A launch without its metrics. Unknown shapes are `NO_SHAPE`.
 
-    A range or a graph is no kernel: it has no shape, and metrics named `launch__` are the largest of its kernels.
+    A range or a graph is not a kernel: it has no shape, and its metrics named `launch__` are the maximum over its
+    kernels.
     """
 
     number: int
@@ -68,7 +69,7 @@ class ReportedLaunch(NamedTuple):
 class MetricValues:
     """One metric of some launches in base units: `numbers` (float64, one per launch, NaN for none).
 
-    By the place of a launch: a text that stands for a number, and counts by opcode as "HMMA.16816.F32: 128; FADD: 5".
+    By a launch's index: a text in place of a number, and counts by opcode as "HMMA.16816.F32: 128; FADD: 5".
     """
 
     numbers: Floats
@@ -79,16 +80,16 @@ class MetricValues:
 
 @dataclass
 class LaunchBatch:
-    """Some launches that follow each other, and by name the metrics that some of them have."""
+    """Some consecutive launches, and by name the metrics that some of them have."""
 
     launches: list[ReportedLaunch]
     metrics: dict[str, MetricValues]
 
 
 class SummedByOpcode(NamedTuple):
-    """Metrics whose counts per instruction are summed by opcode, for launches that nothing else tells their FLOPs.
+    """Metrics whose counts per instruction are summed by opcode, for launches whose FLOPs have no other source.
 
-    A launch with a metric whose name begins as one of each tuple of `unless` needs no such sums.
+    A launch needs no such sums if it has, for each tuple of `unless`, a metric whose name begins with one of its texts.
     """
 
     metrics: frozenset[str]
@@ -101,7 +102,7 @@ NOTHING_SUMMED = SummedByOpcode(frozenset(), ())
 def launch_batches(
     stream: BinaryIO, blocks: Blocks, lost: Lost, name: str, summed: SummedByOpcode = NOTHING_SUMMED
 ) -> Iterator[LaunchBatch]:
-    """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`."""
+    """The launches of a file in batches. Raises `memory.TooBig` naming the report `name`."""
     codes = _Codes.of(blocks.names, summed)
     instructions = _InstructionCounts(stream, blocks, lost)
     batch = _Batch(codes)
@@ -116,9 +117,9 @@ def launch_batches(
 
 
 def launches_in(source: Source) -> Iterator[tuple[ReportedLaunch, dict[str, float | str]]]:
-    """Every launch of a binary report with its metrics by name, in base units (see `unit_of`), without those it lacks.
+    """Every launch of a binary report with its metrics by name, in base units (see `unit_of`), without missing metrics.
 
-    What is damaged is left out. Raises `NcuBenchError` if the file cannot be opened, `memory.TooBig` if it is too big.
+    Damaged values are left out. Raises `NcuBenchError` if the file cannot be opened, `memory.TooBig` if it is too big.
     """
     with opened(source) as stream:
         for batch in launch_batches(stream, blocks_of(stream, source.name), Lost(), source.name):
@@ -156,8 +157,8 @@ def _shape(shape: Any) -> Shape:
 
 
 class _Codes(NamedTuple):
-    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode and by
-    instruction. A launch that has an id of each set in `flops` needs no instructions for its FLOPs."""
+    """Metric names, the index of each id's name (int32), and the ids of metrics counted by opcode and by instruction. A
+    launch with an id of each set in `flops` needs no instructions for its FLOPs."""
 
     names: list[str]
     of_ids: Codes
@@ -167,7 +168,7 @@ class _Codes(NamedTuple):
 
     @classmethod
     def of(cls, names: MetricNames, summed: SummedByOpcode) -> _Codes:
-        """Those of a file, of which there may be millions: they are not copied."""
+        """The codes of a file. There may be millions, so they are not copied."""
         of_ids = np.frombuffer(names.codes, np.int32) if names.codes else np.empty(0, np.int32)
 
         def ids(chosen: Iterable[bool]) -> frozenset[int]:
@@ -180,7 +181,7 @@ class _Codes(NamedTuple):
 
 
 class _Batch:
-    """Results that follow each other, their values still encoded: `ids` and `encoded` are those of all launches."""
+    """Consecutive results with values still encoded: `ids` and `encoded` cover all launches."""
 
     def __init__(self, codes: _Codes) -> None:
         self.launches: list[ReportedLaunch] = []
@@ -192,7 +193,7 @@ class _Batch:
         self._bytes = 0
 
     def takes(self, result: Result) -> bool:
-        """Whether a result goes with those before: there is room, and all of them have a process or none has."""
+        """True if a result fits into this batch: there is room, and like the others it has a process or has none."""
         if not self.launches:
             return True
         if len(self._ids) >= VALUES_OF_A_BATCH or self._bytes >= BYTES_OF_A_BATCH:
@@ -200,7 +201,7 @@ class _Batch:
         return (self.launches[0].process.number is None) == (result.block.process.number is None)
 
     def add(self, result: Result, instructions: _InstructionCounts) -> None:
-        """Take one result; `instructions` tell its opcodes where it lists none."""
+        """Add one result; `instructions` give its counts by opcode if it lists none."""
         metrics = result.message.metrics
         ids = [metric.name for metric in metrics]
         lacks_flops = any(one.isdisjoint(ids) for one in self._flops)
@@ -219,7 +220,7 @@ class _Batch:
         self.launches.append(_launch_of(result))
 
     def decoded(self, lost: Lost) -> LaunchBatch:
-        """The launches; values that have no name or cannot be decoded are counted as `lost`."""
+        """The launches; values without a name or that cannot be decoded are counted as `lost`."""
         return LaunchBatch(self.launches, self._metrics(lost))
 
     def _metrics(self, lost: Lost) -> dict[str, MetricValues]:
@@ -257,7 +258,7 @@ class _OpcodeCounts:
         self._ends: list[tuple[int, int, int]] = []
 
     def add(self, metric: Any, row: int) -> None:
-        """Take the instances of one metric of one launch."""
+        """Add the instances of one metric of one launch."""
         self._keys += [instance.key for instance in metric.instances]
         self._values += [instance.value for instance in metric.instances]
         self._ends.append((metric.name, row, len(self._keys)))
@@ -279,7 +280,7 @@ class _OpcodeCounts:
 
 
 class _InstructionCounts:
-    """What launches executed by opcode, from their counts per instruction and the text of these."""
+    """Counts of launches by opcode, from counts per instruction and the disassembly."""
 
     def __init__(self, stream: BinaryIO, blocks: Blocks, lost: Lost) -> None:
         self._blocks, self._lost = blocks, lost
@@ -288,7 +289,7 @@ class _InstructionCounts:
     def by_opcode(self, result: Result, metrics: Sequence[Any]) -> dict[int, str]:
         """The counts of each metric by opcode, as "HMMA.16816.F32: 128; FADD: 5", by the metric's id.
 
-        {} where the text of an instruction that was executed is not known; the launch is counted as `lost.untold`.
+        {} if an executed instruction has no known text; the launch is counted as `lost.untold`.
         """
         found: dict[int, str] = {}
         for metric in metrics:

@@ -1,9 +1,8 @@
 """The base unit of a metric by its name: a binary report holds names and values, and no units.
 
-A name is UNIT__COUNTER.ROLLUP.RATE, as in dram__bytes.sum.per_second. The name says what is counted, and the rate
-divides it by cycles or seconds. Units are those of NVIDIA's reader, which were asked for all counters of four chips and
-for the metrics of real reports (tests/parsers/ncu/test_metric_units.py). A name that fits no rule of
-`metric_units.toml` has no unit.
+A name is UNIT__COUNTER.ROLLUP.RATE, as in dram__bytes.sum.per_second. The counter gives the unit, and the rate divides
+it by cycles or seconds. Units were taken from NVIDIA's reader for all counters of four chips and for the metrics of
+real reports (tests/parsers/ncu/test_metric_units.py). A name that fits no rule of `metric_units.toml` has no unit.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import NamedTuple
 from ncu_launch.files.toml_tables import table_beside
 
 PREFIXES = r"^(?:(?:pmsampling|breakdown):)?(?:\w+\.TriageCompute\.)?"
-"""What stands before the counter: how it was collected, and the group of counters sampled together."""
+"""Prefixes of a counter: how it was collected, and the group of counters sampled together."""
 
 
 class Counted(NamedTuple):
-    """The unit of what a counter counts, and of its rates."""
+    """The unit of a counter, and of its rates."""
 
     base: str
     per_cycle: str
@@ -31,7 +30,7 @@ _NO_UNIT = Counted("", "", "")
 
 @cache
 def _rules() -> list[tuple[str, Counted]]:
-    """Beginnings of names without `PREFIXES`; the first that fits decides."""
+    """Prefixes of names without `PREFIXES`; the first that fits decides."""
     kinds = {
         "events": lambda base: Counted(base, f"{base or 1}/cycle", f"{base or 1}/s"),
         "held": lambda base: Counted(base, base, f"{base}/s"),
@@ -43,7 +42,7 @@ def _rules() -> list[tuple[str, Counted]]:
 
 @lru_cache(maxsize=65536)
 def unit_of(name: str) -> str:
-    """The base unit of a metric, as in "byte/s"; "" where it has none or the name is not known."""
+    """The base unit of a metric, as in "byte/s"; "" if it has none or the name is unknown."""
     counter, _, suffix = re.sub(PREFIXES, "", name).partition(".")
     if "pct" in suffix:
         return "%"

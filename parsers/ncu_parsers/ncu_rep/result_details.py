@@ -1,4 +1,4 @@
-"""What a result holds beside its metrics: NVTX ranges and results of rules."""
+"""NVTX ranges and rule results in a result message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINK_INSIDE = re.compile(r"@(?:section|sass|source|table):[^@]*:([^@:]*)@")
 def nvtx_ranges(result: Any) -> NvtxRanges | None:
     """The NVTX ranges around a result as (domain, name), outermost first; None without NVTX.
 
-    Those of the process come first, then those of the thread that are no range of the process too.
+    Ranges of the process come first, then ranges of the thread that are not also ranges of the process.
     """
     if not result.HasField("nvtx"):
         return None
@@ -37,7 +37,7 @@ def nvtx_ranges(result: Any) -> NvtxRanges | None:
 
 
 def rules_of(result: Any) -> list[Rule]:
-    """What rules say, a message each, worded as on the details page, with links as text."""
+    """The results of rules, one per message, worded as on the details page, with links as text."""
     return [
         _rule(rule, item)
         for rule in result.rules

@@ -1,4 +1,4 @@
-"""The results of kernels, ranges and graphs in a report, one after the other, and what of them could not be read."""
+"""Iterate over the results of kernels, ranges and graphs in a report, and count what could not be read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ncu_parsers.ncu_rep.fields import Damaged, decoded, is_compiled
 from ncu_parsers.sources import memory
 
 MOST_METRICS, MOST_OTHERS = 100_000, 10_000
-"""No launch has more metrics, sections, rules or NVTX ranges; a forged file may claim millions of empty ones."""
+"""Most metrics, and most sections, rules or NVTX ranges, of a launch; a forged file may claim millions."""
 
 NOT_COMPILED = (
     "read by the Python implementation of protobuf, many times slower than its C extension: most likely there is no "
@@ -20,7 +20,7 @@ NOT_COMPILED = (
 
 
 class Result(NamedTuple):
-    """One launch, range or graph as decoded, its number among those of all processes, its block and its bytes."""
+    """One decoded launch, range or graph, its number over all processes, its block and its size in bytes."""
 
     message: Any
     content: Content
@@ -31,10 +31,8 @@ class Result(NamedTuple):
 
 @dataclass
 class Lost:
-    """How many results and values could not be decoded, how many results are too long for the memory limit, and of how
-    many values the metric has no name in the file. Of `untold` launches, nothing here knows the text of instructions
-    that alone would say what they executed.
-    """
+    """Numbers of results and values that could not be decoded, of results too long for the memory limit, and of values
+    whose metric has no name in the file. `untold` launches would need a disassembly for their opcodes."""
 
     results: int = 0
     too_long: int = 0
@@ -43,7 +41,7 @@ class Lost:
     untold: int = 0
 
     def notes(self) -> list[str]:
-        """A note for each kind of loss, and one where reading is slow."""
+        """One note for each kind of loss, and one if reading is slow."""
         notes = []
         if self.results:
             launches = "1 damaged launch was" if self.results == 1 else f"{self.results} damaged launches were"
@@ -70,7 +68,7 @@ class Lost:
 
 
 def results_of(stream: BinaryIO, blocks: Blocks, lost: Lost) -> Iterator[Result]:
-    """The results of a file, numbered as ncu numbers them: process by process. Damaged ones are counted as `lost`."""
+    """The results of a file, numbered as ncu does: process by process. Damaged ones are counted as `lost`."""
     number = 0
     for block in blocks.of_processes():
         try:

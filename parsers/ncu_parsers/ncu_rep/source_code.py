@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 LINES = b".debug_line"
 PTX_IN_CUBIN = b".nv_debug_ptx_txt"
-"""Names of sections of a cubin: where its instructions come from, and the PTX that it was made of."""
+"""Sections of a cubin: the lines of its instructions, and its PTX."""
 FIRST_ADDRESSES = "launch__function_pcs"
-"""The metric whose instances are the addresses of the functions that a kernel consists of, its own first."""
+"""The metric whose instances are the addresses of a kernel's functions, the kernel itself first."""
 
 
 @dataclass(frozen=True)
 class ModuleCode:
-    """The code that some launches ran.
+    """A module: code that some launches ran.
 
-    `reference` is what their results call it, `compute_capability` as "8.0". `cubin` is an ELF file; it is empty, as is
-    `ptx`, if the report has none. `files` are texts by path, with `ncu --import-source`.
+    `reference` identifies it in their results, `compute_capability` as "8.0". `cubin` is an ELF file; it is empty, as
+    is `ptx`, if the report has none. `files` are texts by path, with `ncu --import-source`.
     """
 
     reference: int
@@ -40,12 +40,12 @@ class ModuleCode:
 
     @property
     def has_lines(self) -> bool:
-        """Whether the cubin says which line each instruction comes from (-lineinfo)."""
+        """True if the cubin has the source line of each instruction (-lineinfo)."""
         return LINES in self.cubin
 
     @property
     def has_ptx(self) -> bool:
-        """Whether the PTX is here, or inside the cubin."""
+        """True if the PTX is here, or inside the cubin."""
         return bool(self.ptx) or PTX_IN_CUBIN in self.cubin
 
 
@@ -78,7 +78,7 @@ def _code(data: bytes) -> ModuleCode:
 
 
 class InstructionTexts:
-    """The text of the instructions of a report's kernels, as far as something here knows it."""
+    """The disassembly of a report's kernels, as far as it is available."""
 
     def __init__(self, stream: BinaryIO, blocks: Blocks) -> None:
         self._stream, self._blocks = stream, blocks
@@ -86,17 +86,17 @@ class InstructionTexts:
 
     @cached_property
     def _texts(self) -> KernelText:
-        """What few reports need is imported when the first one does."""
+        """The disassembler, imported on first use, since few reports need it."""
         from ncu_parsers.ncu_rep.sass.kernel_text import KernelText
 
         return KernelText(Path(self._stream.name))
 
     def of(self, result: Result, addresses: Sequence[int], first: int | None) -> list[str | None]:
-        """The instructions of a launch at these addresses, whose kernel begins at `first`; None if not known."""
+        """The instructions of a launch at these addresses, whose kernel begins at `first`; None where unknown."""
         return self._texts.of(mangled_name(result), addresses, first, lambda: self._cubin(result))
 
     def _cubin(self, result: Result) -> bytes:
-        """The code that a launch ran. It is stored once, and empty where it is meant again; the last one is kept."""
+        """The cubin of a launch. It is stored once and empty when repeated; the last one is kept."""
         wanted = result.message.source.reference
         if wanted not in self._cubins:
             codes = codes_of(self._stream, self._blocks)
@@ -111,7 +111,7 @@ def mangled_name(result: Result) -> str:
 
 
 def first_address(result: Result, blocks: Blocks, at_most: int) -> int | None:
-    """The address of the kernel's first instruction, which is not behind `at_most`; None if the report has none."""
+    """The address of the kernel's first instruction, at most `at_most`; None if the report has none."""
     names, codes = blocks.names.texts, blocks.names.codes
     for metric in result.message.metrics:
         if metric.name < len(codes) and names[codes[metric.name]] == FIRST_ADDRESSES and len(metric.instances):

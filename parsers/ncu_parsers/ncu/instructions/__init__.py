@@ -1,1 +1,1 @@
-"""Instructions of kernels with what was counted and sampled at each, and counters over time."""
+"""Instructions of kernels with their counts and samples, and counters over time."""

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 def read_instructions(
     source: Source, files: dict[str, str] | None = None, wanted: Container[str] | None = None
 ) -> pa.Table | None:
-    """The table of instructions of a report; None if it holds none.
+    """The table of instructions of a report; None if it has none.
 
-    With `wanted`, other columns of counts may be null, which saves time.
-    `files` receives what source pages have of the text of source files; that of binary reports is in `source_files`.
-    Raises `NcuBenchError` if the report cannot be read.
+    With `wanted`, other columns of counts may be null, which saves time. `files` receives the source text in source
+    pages; for binary reports see `source_files`. Raises `NcuBenchError` if the report cannot be read.
     """
     if is_binary(source):  # each reader is slow to import
         from ncu_parsers.ncu_rep.instructions.counts_by_address import read_binary_instructions
@@ -33,7 +32,7 @@ def read_instructions(
 
 
 def source_files(source: Source) -> SourceFiles | None:
-    """What a binary report says of source files; None for others. Raises as `read_instructions` does."""
+    """The source files in a binary report; None for other reports. Raises as `read_instructions`."""
     if not is_binary(source):
         return None
     from ncu_parsers.ncu_rep.instructions.counts_by_address import files_in

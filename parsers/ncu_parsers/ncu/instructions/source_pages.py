@@ -1,7 +1,7 @@
 """Read the source pages of ncu (`--page source`), as CSV and as text, into the table of instructions.
 
 A page has a table for each launch (SASS view), or one for each source file of each launch (CUDA-C views), below lines
-that name the kernel and the file. Views without addresses give a row per line; the PTX view holds text alone.
+that name the kernel and the file. Views without addresses have one row per line; the PTX view has only text.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from ncu_parsers.sources.sources import Lines, LongLine, Source
 
 ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
 _SECOND_SOURCE = f"{SOURCE} 2"
-"""The text of instructions in views that have source lines first, as `_unique` calls it."""
+"""Title of the instruction text in views with a source line first, as `_unique` names it."""
 KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
 NO_SOURCE = "<Unable to open source file>"
 LAST_LINE = 1_000_000
-"""No source file that someone wrote is longer; damage names any line."""
+"""Highest line number; larger ones are damage, since no handwritten file is so long."""
 ABSENT = ("-", "", "...", "n/a")
 BLOCK_BYTES, LARGE_PIECE = 1 << 22, 1 << 16
-"""Of rows that are read together, and from what size on they are not put together with others."""
+"""Bytes of rows that are parsed together, and size above which a piece is not joined with others."""
 _ADDRESS, _LINE = r"^0x[0-9a-fA-F]{1,15}$", r"^[0-9]{1,8}$"
-"""Addresses and lines that the table of instructions has room for."""
+"""Addresses and lines that fit into the table of instructions."""
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
 
 
 _NO_ROWS = ('"Kernel Name"', '"Function Name"', '"File Path"', '"Address",', '"#",', '"Line No",')
-"""What lines that name something and headers begin with; a row may, too."""
+"""Beginnings of naming lines and headers; a row may begin alike."""
 
 _NO_PLAIN_ROW = re.compile(rb'\n(?!"["0-9]).*')
-"""A line that begins otherwise than a row of CSV, which has a number or an empty cell first; with the end before it."""
+"""A line, with the line end before it, that does not begin like a CSV row: with a number or an empty cell."""
 
 
 class PageTable(NamedTuple):
-    """One table of a page: the kernel and file it belongs to, its titles, and its rows in UTF-8, line ends in front.
+    """One table of a page: its kernel and file, its titles, and its rows in UTF-8, each after a line end.
 
-    `continues`: nothing was named since the table before; text pages repeat their header for each line of a file.
+    `continues`: no kernel or file line came since the previous table; text pages repeat their header for each line.
     """
 
     kernel: str
@@ -62,7 +62,7 @@ class PageTable(NamedTuple):
 
 @dataclass
 class _Progress:
-    """The launch that is being read, the files of it met before, and how many rows could not be read."""
+    """The launch being read, the files of it seen so far, and the number of unreadable rows."""
 
     launch: int = -1
     files: set[tuple[str, str | None]] = field(default_factory=set)
@@ -74,12 +74,12 @@ class _Progress:
 def read_source_pages(
     source: Source, files: dict[str, str] | None = None, wanted: Container[str] | None = None
 ) -> pa.Table | None:
-    """The instructions on the source pages of a report; None if it holds no such page with addresses or counts.
+    """The instructions on the source pages of a report; None if it has no such page with addresses or counts.
 
-    Of the counts only the `wanted` columns are read, the others are null; None reads all.
-    `files` receives the text of source files by path, as far as the pages have it; other lines are empty.
-    Launches are numbered in the order of the pages. Rows with another number of cells than their header are dropped,
-    and a note counts them. Raises `NcuBenchError` if the file cannot be opened.
+    Only the `wanted` columns of counts are read, the others are null; None reads all. `files` receives the text of
+    source files by path; lines missing from the pages are empty. Launches are numbered in page order. Rows whose number
+    of cells differs from their header's are dropped, and a note counts them. Raises `NcuBenchError` if the file cannot
+    be opened.
     """
     progress, parts = _Progress(), list[Columns]()
     with source.open() as stream:
@@ -103,7 +103,7 @@ def read_source_pages(
 
 
 def _add_offsets(parts: list[Columns]) -> None:
-    """Add the offsets of instructions from the first one of their launch."""
+    """Add each instruction's offset from the first instruction of its launch."""
     first: dict[int, int] = {}
     numbered = [
         (part, part["launch_id"][0].as_py(), arrays.values_of(part["address"], np.int64))
@@ -117,12 +117,12 @@ def _add_offsets(parts: list[Columns]) -> None:
 
 
 def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
-    """Every instruction of a launch once, in program order, and how many rows were left out for that."""
+    """Every instruction of a launch once, in program order; and the number of duplicate rows dropped."""
     launches = arrays.values_of(arrays.one(table["launch_id"]), np.int64)
     column = arrays.one(table["offset"])
     offsets = np.where(
         arrays.present(column), arrays.values_of(column, np.int64), sys.maxsize
-    )  # rows of lines come last, and are all kept
+    )  # source-line rows come last, and are all kept
     order = np.lexsort((offsets, launches))
     launches, offsets = launches[order], offsets[order]
     repeated = (np.diff(launches) == 0) & (np.diff(offsets) == 0) & (offsets[1:] != sys.maxsize)
@@ -136,7 +136,7 @@ def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 def rows_together(lines: Lines) -> Iterator[str | memoryview]:
-    """The lines of a report; rows of CSV that follow each other in UTF-8, line ends in front: nothing looks at one."""
+    """The lines of a report; consecutive CSV rows in UTF-8 come as one piece, each after a line end, unparsed."""
     for block in lines.blocks():
         if isinstance(block, LongLine):
             yield block
@@ -153,9 +153,9 @@ def rows_together(lines: Lines) -> Iterator[str | memoryview]:
 
 
 def page_tables(lines: Iterable[str | memoryview]) -> Iterator[PageTable]:
-    """The tables of the source pages among these lines, as CSV rows; other lines are passed over.
+    """The tables of the source pages among these lines, as CSV rows; other lines are skipped.
 
-    Rows can come many at once, as `rows_together` gives them.
+    Several rows can come in one piece, as `rows_together` yields them.
     """
     kernel, file, titles, rows, continues = "", None, list[str](), list[bytes | memoryview](), False
     for line in _as_csv(lines):
@@ -185,7 +185,7 @@ def page_tables(lines: Iterable[str | memoryview]) -> Iterator[PageTable]:
 
 
 def _named(line: str) -> tuple[str, str] | None:
-    """Title and name of a line that names a kernel or file; None for other lines."""
+    """Title and name in a line that names a kernel or file; None for other lines."""
     if not line.startswith(('"Kernel Name"', '"Function Name"', '"File Path"')):
         return None
     cells = split_row(line.rstrip().rstrip(","), ",")
@@ -197,7 +197,7 @@ def _is_header(line: str) -> bool:
 
 
 def _unique(titles: list[str]) -> list[str]:
-    """Titles with a number behind those that stood before: CUDA-C views have "Source" twice."""
+    """Titles made unique by a number after repeated ones: CUDA-C views have "Source" twice."""
     seen: dict[str, int] = {}
     result = []
     for title in titles:
@@ -207,7 +207,7 @@ def _unique(titles: list[str]) -> list[str]:
 
 
 def _as_csv(lines: Iterable[str | memoryview]) -> Iterator[str | memoryview]:
-    """Lines of CSV pages as they are, and rows of text pages as CSV: their cells, which wrap, lie below dashes."""
+    """Lines of CSV pages unchanged, and rows of text pages as CSV; their columns, which wrap, are marked by dashes."""
     places, pending = list[tuple[int, int]](), list[list[str]]()
     for line in lines:
         if isinstance(line, memoryview) or line.startswith('"'):
@@ -229,7 +229,7 @@ def _as_csv(lines: Iterable[str | memoryview]) -> Iterator[str | memoryview]:
 
 
 def _unwrapped(pieces: list[list[str]]) -> Iterator[str]:
-    """A row whose cells were wrapped over lines. All pieces of a cell but the last are of one length."""
+    """A row whose cells were wrapped over lines. All pieces of a cell except the last have the same length."""
     cells = []
     for column in zip(*pieces, strict=True):
         length = max(map(len, column))
@@ -248,7 +248,7 @@ def _csv_row(cells: list[str]) -> str:
 
 
 def _begin(table: PageTable, progress: _Progress) -> None:
-    """Number the launch: a table without a file is a launch each; else a new one begins where a file comes again."""
+    """Number the launch: each table without a file is a launch; else a repeated file begins a new one."""
     if table.continues:
         return
     place = (table.kernel, table.file)
@@ -259,11 +259,11 @@ def _begin(table: PageTable, progress: _Progress) -> None:
 
 
 def _cells(table: PageTable, progress: _Progress, wanted: Container[str] | None) -> pa.Table:
-    """The rows of a table as columns of texts, counts as numbers where each is one or absent; without unknown columns.
+    """The rows of a table as text columns; a count column is numeric if all its cells are; unknown columns are dropped.
 
-    Rows of another width are dropped and counted.
+    Rows with another number of cells are dropped and counted.
     """
-    measures: dict[str, str] = {}  # of several titles of a count, the first one is read
+    measures: dict[str, str] = {}  # if several titles mean one count, the first is read
     for title in table.titles:
         if title in _MEASURES and (wanted is None or _MEASURES[title].name in wanted):
             measures.setdefault(_MEASURES[title].name, title)
@@ -297,7 +297,7 @@ def _read_cells(table: PageTable, progress: _Progress, titles: Sequence[str], co
 
 
 class _Pieces:
-    """Rows in memory, as a file that Arrow reads: large pieces of it are not copied."""
+    """Rows in memory as a file for Arrow; large pieces are not copied."""
 
     closed = False
 
@@ -305,7 +305,7 @@ class _Pieces:
         self._left = iter(pieces)
 
     def read(self, size: int) -> bytes | memoryview:
-        """The next piece if it is large, else pieces of `size` bytes together, or a piece more."""
+        """The next piece if it is large, else pieces joined until they have `size` bytes or more."""
         found, length = list[bytes | memoryview](), 0
         for piece in self._left:
             found.append(piece)
@@ -316,7 +316,7 @@ class _Pieces:
 
 
 def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None:
-    """Keep the text of the source lines in a table of a file. Text pages have them between its instructions."""
+    """Store the source lines in a file's table. Text pages list them between the instructions."""
     if table.file is None:
         return
     places = arrays.trimmed(arrays.one(cells[LINE if LINE in table.titles else ADDRESS]))
@@ -332,7 +332,7 @@ def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None
 def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Columns:
     """The columns of the contract from a table's cells, without offsets, which need the whole launch.
 
-    Rows of lines give way to those of their instructions, if the view has any.
+    If the view has instructions, rows of source lines are dropped in favour of them.
     """
     has_addresses = ADDRESS in table.titles
     places = arrays.trimmed(arrays.one(cells[ADDRESS if has_addresses else LINE]))
@@ -356,9 +356,9 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
 
 
 def _lines(cells: pa.Array) -> pa.Array:
-    """The line that each row belongs to: that of the last row which names one.
+    """Source line of each row; rows without a line belong to the last line named above them.
 
-    Text pages name it where the address would be.
+    Text pages print the line in the address column.
     """
     trimmed = arrays.trimmed(cells)
     names_one = arrays.matches(trimmed, _LINE)
@@ -371,7 +371,7 @@ def _words(cells: pa.Array) -> list[str | None]:
 
 
 def _numbers(cells: pa.Array) -> pa.Array:
-    """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
+    """Printed counts as float64; null where none is printed. Texts that are not plain numbers are parsed one by one."""
     if pa.types.is_floating(cells.type):
         return cells
     texts = _words(cells)

@@ -1,1 +1,1 @@
-"""Values by instruction, with the lines of source that they come from, and counters over time."""
+"""Values by instruction, with their source lines, and counters over time."""

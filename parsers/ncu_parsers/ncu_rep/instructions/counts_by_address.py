@@ -1,8 +1,8 @@
-"""Read the instructions of a binary report: what metrics hold per address, with lines from the cubin.
+"""Read the instructions of a binary report: metric values per address, with lines from the cubin.
 
-A row is an instruction at which some metric has a value, so that instructions after the last one that runs (padding)
-have none. Of a metric that was collected, an instruction without a value has 0, as on ncu's source page. The report
-holds no text of instructions: NVIDIA's package or nvdisasm gives it, where one is installed.
+A row is an instruction at which some metric has a value, so padding after the last executed instruction has no row. If
+a metric was collected, an instruction without a value has 0, as on ncu's source page. The report holds no disassembly:
+NVIDIA's package or nvdisasm provides it, if installed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from ncu_parsers.sources.sources import Source
 
 SAMPLES_NOT_ISSUED = "samples_not_issued"
 ACCESS_BITS = "access_bits"
-"""Null, not 0, where nothing is accessed."""
+"""Null, not 0, for instructions without memory access."""
 
 LAST_LINE = 2**31 - 1
-"""The last line that the table has room for; damage names any."""
+"""Largest line number that the table can hold; damaged files contain larger ones."""
 
 Addresses = npt.NDArray[np.uint64]
 
@@ -72,14 +72,14 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
 
 
 class SourceFiles(NamedTuple):
-    """What a report says of source files: the text of some, PTX by `ptx_file` among them, and bytes when compiled."""
+    """Source files in a report: the text of some (PTX among them under `ptx_file`), and their size when compiled."""
 
     texts: dict[str, str]
     sizes: dict[str, int]
 
 
 def files_in(source: Source) -> SourceFiles:
-    """What a binary report says of source files. Raises as `read_binary_instructions` does."""
+    """The source files in a binary report. Raises as `read_binary_instructions`."""
     result = SourceFiles({}, {})
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
@@ -97,7 +97,7 @@ def files_in(source: Source) -> SourceFiles:
 
 
 def _cubins(codes: Iterable[ModuleCode]) -> dict[int, bytes]:
-    """The code of modules by what kernels refer to it by. It is stored once, and empty where it is meant again."""
+    """Cubins by the reference that kernels use. A cubin is stored once; repeats of it are empty."""
     return {code.reference: code.cubin for code in codes if code.cubin}
 
 
@@ -105,7 +105,7 @@ def _cubins(codes: Iterable[ModuleCode]) -> dict[int, bytes]:
 
 
 def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Columns | None:
-    """The columns of one launch; None if no metric of it has values per address."""
+    """The columns of one launch; None if none of its metrics has values per address."""
     found = _per_address(result, blocks)
     addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for _, one, _ in found.values())]))
     if not len(addresses):
@@ -134,14 +134,14 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
 
 
 def _text_columns(texts: InstructionTexts, result: Result, columns: Columns) -> Columns:
-    """The instructions as text; {} where nothing here knows it."""
+    """The disassembly columns; {} if no disassembler is available."""
     addresses = columns["address"].tolist()
     found = texts.of(result, addresses, addresses[0] - int(columns["offset"][0]))
     return dict(text_columns(arrays.texts(found))) if any(found) else {}
 
 
 def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Measure, Addresses, Floats]]:
-    """The addresses and values of each metric of the table that has values per address, by its column."""
+    """Column -> measure, addresses and values of each metric of the table that has values per address."""
     names, codes, found = blocks.names.texts, blocks.names.codes, {}
     for metric in result.message.metrics:
         name = names[codes[metric.name]] if metric.name < len(codes) and codes[metric.name] >= 0 else ""
@@ -159,13 +159,13 @@ def _words(measure: Measure, codes: Floats) -> list[str | None]:
 
 
 def _samples_not_issued(columns: Columns) -> Floats | None:
-    """The sum of samples over all reasons, in cycles in which nothing was issued; None if none was collected."""
+    """The sum of samples over all reasons, in cycles without an issued instruction; None if none was collected."""
     reasons = [columns[name] for reason in STALLS if (name := f"stall_{reason}{NOT_ISSUED}") in columns]
     return np.sum(reasons, axis=0) if reasons else None
 
 
 def _lines(debug: KernelDebug, kernel: str, offsets: Sequence[int]) -> Columns:
-    """Source line, PTX line, function and calls of each instruction, as far as the cubin says."""
+    """Source line, PTX line, function and inlining calls of each instruction, as far as the cubin has them."""
     lines, ptx = _forward(debug.lines, offsets), _forward(debug.ptx_lines, offsets)
     functions = [
         next((name for begin, end, name in debug.functions if begin <= offset < end), kernel) for offset in offsets
@@ -180,12 +180,12 @@ def _lines(debug: KernelDebug, kernel: str, offsets: Sequence[int]) -> Columns:
 
 
 def _inline_of(place: LinePlace) -> str | None:
-    """The calls through which the function of a line was inlined; None where it was not."""
+    """The calls through which the function of a line was inlined; None if it was not."""
     return CALLED_FROM.join(f"{file or '?'}:{line}" for file, line in place.calls) or None
 
 
 def _forward(places: dict[int, LinePlace], offsets: Sequence[int]) -> list[LinePlace | None]:
-    """The place that holds at each offset: that of the nearest offset at or before it that has one."""
+    """The place at each offset: given at the offset itself or at the nearest one before it."""
     known = np.array(sorted(places), np.int64)
     nearest = np.searchsorted(known, np.array(offsets, np.int64), side="right") - 1
     return [places[int(known[one])] if one >= 0 else None for one in nearest.tolist()]

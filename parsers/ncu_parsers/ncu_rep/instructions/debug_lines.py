@@ -1,7 +1,7 @@
-"""Lines of the instructions of a cubin: source lines, lines of PTX, and the functions inside a kernel.
+"""Debug information of a cubin's instructions: source lines, PTX lines, and the functions inside a kernel.
 
-A cubin compiled with -lineinfo has a line program in `.debug_line` and one to PTX in `.nv_debug_line_sass`. Lines where
-functions were inlined are those of the innermost one, with the calls that lead there if the compiler names them.
+A cubin compiled with -lineinfo has a line program in `.debug_line` and one to PTX in `.nv_debug_line_sass`. For inlined
+functions, the line is in the innermost function, with the chain of calls if the compiler records it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FUNCTION = "STT_FUNC"
 DAMAGE = (
     ELFError, DWARFError, ConstructError, ValueError, LookupError, AttributeError, ArithmeticError, TypeError,
 )  # fmt: skip
-"""What pyelftools raises for files that are damaged."""
+"""Exceptions that pyelftools raises for damaged files."""
 
 
 @dataclass
 class KernelDebug:
-    """What a cubin says of one kernel, by offset from its first instruction, each place from its offset on.
+    """Debug information of one kernel, by offset from its first instruction; each place holds from its offset on.
 
-    `functions` are (offset, end, name) of functions of the device inside the kernel's code.
+    `functions` are (offset, end, name) of device functions inside the kernel's code.
     """
 
     size: int
@@ -39,7 +39,7 @@ class KernelDebug:
 
 
 def kernel_debug(cubin: bytes, kernel: str) -> KernelDebug | None:
-    """What a cubin says of the kernel with this mangled name; None if it is damaged or has no such kernel."""
+    """The debug information of the kernel with this mangled name; None if the cubin is damaged or lacks the kernel."""
     try:
         return _kernel_debug(ELFFile(io.BytesIO(cubin)), kernel)
     except DAMAGE:
@@ -47,7 +47,7 @@ def kernel_debug(cubin: bytes, kernel: str) -> KernelDebug | None:
 
 
 def ptx_text(cubin: bytes) -> list[str]:
-    """The lines of the PTX that a cubin holds, the first one being line 1; [] if it holds none."""
+    """The PTX lines in a cubin, the first one being line 1; [] without PTX."""
     if not cubin:
         return []
     try:
@@ -59,7 +59,7 @@ def ptx_text(cubin: bytes) -> list[str]:
 
 
 def file_sizes(cubin: bytes) -> dict[str, int]:
-    """The bytes that the source files of a cubin had when they were compiled, by path; {} where it does not say."""
+    """Size in bytes of a cubin's source files at compilation, by path; {} if not recorded."""
     if not cubin:
         return {}
     try:

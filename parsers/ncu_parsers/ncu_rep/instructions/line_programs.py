@@ -1,9 +1,9 @@
-"""Line programs of a cubin: which source line an instruction comes from, and which call its function was inlined at.
+"""Line programs of a cubin: the source line of each instruction, and the call at which its function was inlined.
 
-NVIDIA writes DWARF 2 without compilation units, so that programs are read one after the other. Relocations name the
-function that a sequence is of. Two things are NVIDIA's own, and readers of DWARF pass over them: an extended operation
-that names the row of the call (from 1, of the same function), and the place of function names at the end of a header.
-Source: `DW_LNE_NVIDIA_inlined_call` of elfutils, `nvdisasm -gi`; `function_name`, `inlined_at` in the PTX ISA, `.loc`.
+NVIDIA writes DWARF 2 without compilation units, so the programs are read one after the other. Relocations name the
+function of each sequence. NVIDIA added two things, which DWARF readers skip: an extended operation with the row of the
+call (from 1, of the same function), and the position of function names at the end of a header. Source:
+`DW_LNE_NVIDIA_inlined_call` of elfutils, `nvdisasm -gi`; `function_name`, `inlined_at` in the PTX ISA, `.loc`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from elftools.dwarf.structs import DWARFStructs
 
 COPY, ADVANCE_PC, ADVANCE_LINE, SET_FILE, CONST_ADD_PC, FIXED_ADVANCE_PC = 1, 2, 3, 4, 8, 9
 EXTENDED, END_SEQUENCE, SET_ADDRESS, INLINED_CALL = 0, 1, 2, 0x90
-"""Operations of line programs (DWARF 2, 6.2.5), and NVIDIA's."""
+"""Operations of line programs (DWARF 2, 6.2.5), and NVIDIA's addition."""
 MOST_CALLS = 64
-"""Calls inside of calls; damage may let a call be inside itself."""
+"""Most nested calls; in damaged files a call may contain itself."""
 
 
 class LinePlace(NamedTuple):
-    """File and line; PTX has no file. `calls` are where the function of the line was inlined, the innermost first."""
+    """File and line; PTX has no file. `calls` are the call sites of the line's inlined function, innermost first."""
 
     file: str | None
     line: int
@@ -30,7 +30,7 @@ class LinePlace(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row of a program. `call` is the place of the call's row among the program's rows, None if not inlined."""
+    """A row of a program. `call` is the index of the call's row among the program's rows, None if not inlined."""
 
     function: str | None
     offset: int
@@ -40,9 +40,9 @@ class _Row(NamedTuple):
 
 
 def places_of(elf: Any, name: str, function: str) -> dict[int, LinePlace]:
-    """The places that a section of line programs gives for a function, by offset, each from its offset on.
+    """Offset -> place, from a section's line programs for one function; each place holds from its offset on.
 
-    Of several at one offset, it is the last, that of the innermost function. Raises what pyelftools raises for damage.
+    Of several places at one offset the last is used, in the innermost function. Raises pyelftools' errors for damage.
     """
     section = elf.get_section_by_name(name)
     if section is None:
@@ -58,7 +58,7 @@ def places_of(elf: Any, name: str, function: str) -> dict[int, LinePlace]:
 
 
 def sizes_of(elf: Any, name: str) -> dict[str, int]:
-    """The bytes that source files had when they were compiled, by path, as far as a section of line programs says."""
+    """Size in bytes of source files at compilation, by path, as far as a section of line programs has it."""
     result: dict[str, int] = {}
     section = elf.get_section_by_name(name)
     for header, _, _ in _programs(section.data()) if section is not None else ():
@@ -77,7 +77,7 @@ def _calls(row: _Row, rows: list[_Row]) -> Iterator[_Row]:
 
 
 def _relocated(elf: Any, name: str) -> dict[int, str]:
-    """The function whose address is to stand at a place of a section, by place."""
+    """Position in a section -> name of the function whose address belongs there."""
     symbols = elf.get_section_by_name(".symtab")
     found = elf.get_section_by_name(f".rela{name}") or elf.get_section_by_name(f".rel{name}")
     if found is None:
@@ -86,7 +86,7 @@ def _relocated(elf: Any, name: str) -> dict[int, str]:
 
 
 def _programs(data: bytes) -> Iterator[tuple[Any, int, int]]:
-    """The headers of the programs of a section, each with the places where its operations begin and end."""
+    """The header of each program of a section, and the positions where its operations begin and end."""
     structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=2)
     lengths, stream, at = structs.initial_length_field_size(), io.BytesIO(data), 0
     while at < len(data):
@@ -99,7 +99,7 @@ def _programs(data: bytes) -> Iterator[tuple[Any, int, int]]:
 
 
 def _rows(data: bytes, header: Any, at: int, end: int, relocated: dict[int, str]) -> list[_Row]:
-    """The rows that a program makes, function after function. The end of one makes none."""
+    """The rows of a program, function after function. End-of-sequence operations add no row."""
     step, base = int(header["minimum_instruction_length"]), int(header["opcode_base"])
     lengths, line_base, line_range = header["standard_opcode_lengths"], header["line_base"], header["line_range"]
     rows, function, first, address, file, line, call = list[_Row](), None, 0, 0, 1, 1, None
@@ -136,7 +136,7 @@ def _rows(data: bytes, header: Any, at: int, end: int, relocated: dict[int, str]
 
 
 def _number(data: bytes, at: int, *, is_signed: bool = False) -> tuple[int, int]:
-    """A number in LEB128 and the place behind it."""
+    """A number in LEB128 and the position after it."""
     value, shift = 0, 0
     while True:
         byte, at = data[at], at + 1
@@ -147,7 +147,7 @@ def _number(data: bytes, at: int, *, is_signed: bool = False) -> tuple[int, int]
 
 
 def _files(header: Any) -> dict[int, str]:
-    """The paths of the files of a program by their numbers."""
+    """Number of a file in a program -> its path."""
     folders = [text.decode("utf-8", "replace") for text in header["include_directory"]]
     result = {}
     for number, entry in enumerate(header["file_entry"], 1):

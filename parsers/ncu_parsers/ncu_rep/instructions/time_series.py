@@ -1,8 +1,8 @@
 """Samples over time in a binary report (PM sampling): a series per counter and launch.
 
-Counters are sampled in several passes, each of which runs the kernel again. Times count from the begin of the kernel in
-the pass of the series, which the report holds for each pass with the end. A sample's time is when its period begins:
-with the one in which the kernel begins, the blocks launched over time are those of the grid.
+Counters are sampled in several passes, each of which runs the kernel again. Times count from the kernel's start in the
+series' pass; the report has start and end for each pass. A sample's time is the start of its period: with the period in
+which the kernel starts included, the blocks launched over time add up to the grid.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ DROPPED = "profiler__pmsampler_dropped_samples"
 
 @dataclass(frozen=True)
 class TimeSeries:
-    """One counter of one launch over time: `times_ns` (float64, ns from the kernel's begin) and as many `values`.
+    """One counter of one launch over time: `times_ns` (float64, ns from the kernel's start) and as many `values`.
 
-    `duration_ns` is how long the kernel ran in that pass. Periods before and after it are not in the series; the one in
-    which the kernel begins counts as taken then. `dropped` is how many samples the launch lost, None if the report does
-    not say.
+    `duration_ns` is the kernel's duration in that pass. Periods before and after the kernel are left out; the period in
+    which it starts has time 0. `dropped` is the number of samples that the launch lost, None if not recorded.
     """
 
     launch_id: int
@@ -48,8 +47,7 @@ class TimeSeries:
 def time_series(source: Source) -> list[TimeSeries]:
     """The series of all launches of a binary report; [] if it has none.
 
-    Series of a pass whose begin and end are not in the report are left out. Raises `NcuBenchError` if the file cannot
-    be read.
+    Series without start and end of their pass are left out. Raises `NcuBenchError` if the file cannot be read.
     """
     result: list[TimeSeries] = []
     with opened(source) as stream:

@@ -1,1 +1,1 @@
-"""Instructions as text: taken apart, and from NVIDIA's package or nvdisasm where one is installed."""
+"""Disassembly (SASS): from NVIDIA's package or nvdisasm if installed, and parsed."""

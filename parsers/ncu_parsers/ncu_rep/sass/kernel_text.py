@@ -1,4 +1,4 @@
-"""The text of a kernel's instructions, by NVIDIA's package, else by nvdisasm; none where neither is installed."""
+"""The disassembly of a kernel, by NVIDIA's package, else by nvdisasm; none if neither is installed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ncu_parsers.ncu_rep.sass.sass_by_package import Texts, is_installed, texts_
 DISTRIBUTION = "ncu-report"
 
 _disassembly = lru_cache(maxsize=8)(disassembled)
-"""Launches of a module follow each other, and each needs its text."""
+"""Cached, since consecutive launches of a module each need its disassembly."""
 
 
 class KernelText:
-    """The text of the instructions of a binary report, which is a file that is not compressed."""
+    """The disassembly of a binary report in an uncompressed file."""
 
     def __init__(self, report: Path) -> None:
         self._report = report
@@ -30,7 +30,7 @@ class KernelText:
     def of(
         self, kernel: str, addresses: Sequence[int], first: int | None, cubin: Callable[[], bytes]
     ) -> list[str | None]:
-        """The instructions at these addresses of the kernel with this mangled name; None where they are not known.
+        """The instructions at these addresses of the kernel with this mangled name; None where unknown.
 
         nvdisasm needs the address of the kernel's `first` instruction, and its `cubin`.
         """
@@ -42,11 +42,11 @@ class KernelText:
 
 
 def installed() -> str:
-    """What gives the text of instructions here, with its version; "" if nothing does."""
+    """The available disassembler with its version; "" if there is none."""
     package = ""
     if is_installed():
         try:
             package = f"{DISTRIBUTION} {version(DISTRIBUTION)}"
-        except PackageNotFoundError:  # from the folder of an ncu
+        except PackageNotFoundError:  # imported from an ncu folder
             package = DISTRIBUTION
     return "; ".join(filter(None, (package, shutil.which(TOOL))))

@@ -1,7 +1,7 @@
-"""The text of the instructions of a cubin by `nvdisasm`, where that is on PATH: it comes with the CUDA toolkit.
+"""Disassemble a cubin with `nvdisasm` from the CUDA toolkit, if it is on PATH.
 
-It prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added behind its label, as NVIDIA's
-package has it.
+It prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added after its label, as in
+NVIDIA's package.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Disassembly:
                 waiting = []
 
     def of(self, kernel: str, addresses: Sequence[int], first: int) -> list[str | None]:
-        """The instructions at these addresses of a kernel that begins at `first`; None where they are not known."""
+        """The instructions at these addresses of a kernel that begins at `first`; None where unknown."""
         texts, labels = self._texts.get(kernel, {}), self._labels.get(kernel, {})
         return [_with_target(texts.get(address - first), labels, first) for address in addresses]
 

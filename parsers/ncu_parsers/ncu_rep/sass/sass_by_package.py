@@ -1,9 +1,9 @@
-"""The text of instructions in a binary report, by NVIDIA's optional package (the extra `ncu-rep`).
+"""Disassembly of a binary report, by NVIDIA's optional package (the extra `ncu-rep`).
 
     python -m ncu_parsers.ncu_rep.sass.sass_by_package REPORT OUTPUT
 
-The package runs in a process of its own, which a damaged report may bring down or keep busy. It writes a line of JSON
-for each launch that has instructions which were not met before: the kernel's mangled name, and texts by address.
+The package runs in its own process, because a damaged report may crash it or keep it busy. It writes a line of JSON for
+each launch with instructions not seen before: the kernel's mangled name, and texts by address.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Texts = dict[str, dict[int, str]]
 
 
 def is_installed() -> bool:
-    """Whether the package is there: as a distribution, or from the folder of an ncu that is on the path of Python."""
+    """True if the package can be imported: as a distribution, or from an ncu folder on Python's path."""
     try:
         return find_spec(PACKAGE) is not None
-    except ValueError:  # something of this name that was not imported from anywhere
+    except ValueError:  # a module of this name without an import spec
         return False
 
 
@@ -65,7 +65,7 @@ def texts_by_package(report: Path) -> Texts:
 
 
 def main(report: str, output: str) -> None:
-    """Write the instructions of a report; what was written stays if the package fails later."""
+    """Write the instructions of a report; output written before a failure of the package is kept."""
     _limit_memory()
     met: dict[str, set[int]] = {}
     with Path(output).open("w", encoding="utf-8") as lines:
@@ -80,7 +80,7 @@ def main(report: str, output: str) -> None:
 
 
 def _limit_memory() -> None:
-    """Let this process fail, where the system can, if the package takes more memory than reading may."""
+    """Make this process fail, where the system supports it, if the package exceeds the memory limit."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

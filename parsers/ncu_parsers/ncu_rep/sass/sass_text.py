@@ -1,4 +1,4 @@
-"""An instruction as text, `@!P0 LDG.E.128 R4, [R2.64+0x10] ;`, taken apart: predicate, operation, operands, registers.
+"""Parse an instruction text, `@!P0 LDG.E.128 R4, [R2.64+0x10] ;`: predicate, operation, operands, registers.
 
 Source of the syntax: "Instruction Set Reference", CUDA Binary Utilities.
 """
@@ -40,7 +40,7 @@ class Instruction(NamedTuple):
 
 
 def parse_instruction(text: str) -> Instruction | None:
-    """Take an instruction apart; None where the text is none."""
+    """Parse an instruction; None if the text is none."""
     match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
     if match is None:
         return None
@@ -62,9 +62,9 @@ def _split(operands: str) -> list[str]:
 
 
 def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
-    """The columns of the table of instructions that follow from their text (string); null where there is none.
+    """The columns of the instruction table that derive from its text (string); null for other texts.
 
-    Each distinct text is taken apart once.
+    Each distinct text is parsed once.
     """
     distinct = arrays.encoded(texts)
     trimmed = arrays.trimmed(distinct.dictionary)
@@ -75,7 +75,7 @@ def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
 
 @lru_cache(maxsize=65536)
 def full_opcode(text: str) -> str | None:
-    """The operation of an instruction with its modifiers, as HMMA.16816.F32; None where the text is none."""
+    """The operation of an instruction with its modifiers, as HMMA.16816.F32; None if the text is none."""
     match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
     return None if match is None else match[2] + match[3]
 
@@ -97,10 +97,10 @@ def registers_read(instruction: Instruction) -> frozenset[str]:
 
 
 def _results(instruction: Instruction) -> int:
-    """How many operands, from the first one, are results.
+    """The number of leading operands that are results.
 
-    A predicate behind the result is one (the carry of an addition), and a register behind a predicate (of a shuffle).
-    Comparisons set two predicates and read all others.
+    A predicate after the result is a result too (the carry of an addition), and so is a register after a predicate (of
+    a shuffle). Comparisons set two predicates and read all others.
     """
     operands, opcode = instruction.operands, instruction.opcode
     if opcode in NO_RESULT or not operands:
@@ -126,7 +126,7 @@ _MATRIX_RESULTS = {"HMMA": 2, "IMMA": 4, "QMMA": 4, "DMMA": 4, "BMMA": 4}
 
 
 def _width(instruction: Instruction) -> int:
-    """How many registers in a row an instruction writes."""
+    """The number of consecutive registers that an instruction writes."""
     parts = instruction.modifiers.split(".")
     if instruction.opcode.startswith(("LD", "ATOM", "TEX", "TLD", "SULD")):
         return max((_WIDTHS.get(part, 1) for part in parts), default=1)
@@ -140,7 +140,7 @@ def _width(instruction: Instruction) -> int:
 
 
 def _source_width(instruction: Instruction, operand: str) -> int:
-    """How many registers in a row stand behind a source operand: stores write what loads of the same width read."""
+    """The number of consecutive registers of a source operand: stores read as many as loads of the same width write."""
     if "[" in operand:
         return 2 if operand.endswith(".64]") or (".E" in f".{instruction.modifiers}" and ".U" not in operand) else 1
     parts = instruction.modifiers.split(".")
