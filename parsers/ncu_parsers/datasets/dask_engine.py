@@ -35,15 +35,15 @@ LOCAL = "local"
 SECONDS_TO_ANSWER = 15
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 SET_BY_NANNIES = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
-"""Variables that nannies set in addition to those of `ENVIRONMENT`."""
+"""Environment variables that dask's nannies set beyond those in `ENVIRONMENT`."""
 SLOW_HEAP = "MALLOC_TRIM_THRESHOLD_"
 """dask sets it so that workers return freed memory at once, which makes parsing a third slower."""
 WORKER_LOST_TIMEOUT = "distributed.deploy.lost-worker-timeout"
 """After this time dask drops a dead worker for good, even if its nanny has just begun to restart it."""
 MANY_ITEMS, TASKS_OF_A_WORKER = 4, 32
-"""Most items per task, and the tasks per worker that are wanted first: each task costs dask some 2 ms."""
+"""Most items per task, and tasks per worker to aim for: dask spends about 2 ms on each task."""
 AHEAD = 1000
-"""Most items submitted at a time: results wait at the scheduler until those before them have come."""
+"""Most items submitted at a time: results wait at the scheduler until all earlier results have arrived."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def dask_engine(where: str) -> Iterator[DaskEngine]:
 
 @contextmanager
 def _cluster(where: str) -> Iterator[Any]:
-    """What a client connects to; for `local`, a cluster with one worker process per core that ends with the block."""
+    """Address or cluster for a dask client; `local` starts one worker process per core, which end with the block."""
     if where != LOCAL:
         yield where
         return
@@ -104,7 +104,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _restored_environment(names: Sequence[str]) -> Iterator[None]:
-    """Restore environment variables after the block: nannies, which run in this process, set them for their workers."""
+    """Restore environment variables after the block: nannies run in this process and set them for their workers."""
     put_back = environment_now(names)
     try:
         yield
@@ -199,7 +199,7 @@ class DaskEngine:
     def _judged(
         self, function: Callable[[Item], Result], found: Iterable[tuple[Sequence[Item], Any]]
     ) -> Iterator[Result | NcuBenchError]:
-        """The results of all submitted items; those that were given up are tried again."""
+        """Yield the results of all submitted items; retry items that were given up."""
         for group, results in found:
             if isinstance(results, GivenUp):
                 yield from (self._alone(function, item) for item in group)

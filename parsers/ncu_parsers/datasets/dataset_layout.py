@@ -147,7 +147,7 @@ def folders_of(run: str, rank: int | None, report: str) -> tuple[str, str, str]:
 
 
 def encoded(value: str) -> str:
-    """Percent-encode a value for a path; one too long is replaced by a hash and its end."""
+    """Percent-encode a value for a path; a value that is too long is replaced by a hash and its end."""
     text = quote(value, safe="+,@", errors="surrogateescape")
     if len(text) <= LONGEST_VALUE:
         return text
@@ -166,7 +166,7 @@ def read_log(log: File) -> dict[str, LogLine]:
 
 
 def _log_line(text: str) -> LogLine | None:
-    """Parse one line of an untrusted log; None if it is invalid or names a file that is not a report's."""
+    """Parse one line of an untrusted log; None if it is invalid or its file name is not one of this layout."""
     try:
         line = record_of(LogLine, json.loads(text))
     except UNREADABLE:

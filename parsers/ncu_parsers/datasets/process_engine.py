@@ -23,9 +23,9 @@ SAFE_PATH = "PYTHONSAFEPATH"
 
 @contextmanager
 def child_processes(count: int) -> Iterator[Engine]:
-    """An engine of `count` processes, which begin with the first call of `map` and end with the block.
+    """An engine of `count` processes, which start with the first call of `map` and end with the block.
 
-    Where there can be none it is one that works here: of less than two, and without semaphores, as in some containers.
+    Work runs in this process instead if `count` is below 2 or the system has no semaphores, as in some containers.
     """
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
     lifeline, our_end = context.Pipe(duplex=False)
@@ -53,7 +53,7 @@ class ChildProcesses:
         self._pool = pool
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """As in `Engine`; the processes work on the items from now on."""
+        """As in `Engine`; the processes start working on the items at once."""
         with hide_current_folder(), block_interrupts():
             running = [self._pool.submit(attempted, function, item) for item in items]
         return map(_answer, running)
@@ -95,7 +95,7 @@ def hide_current_folder() -> Callable[[], None]:
 
 
 def environment_now(names: Iterable[str]) -> Callable[[], None]:
-    """The function that gives environment variables the values back that they have now."""
+    """Return a function that restores the current values of these environment variables."""
     before = {name: os.environ.get(name) for name in names}
 
     def put_back() -> None:
@@ -110,9 +110,10 @@ def environment_now(names: Iterable[str]) -> Callable[[], None]:
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Processes started in the block ignore Ctrl-C, which a terminal sends to all; this one gets it after the block.
+    """Start processes in the block that ignore Ctrl-C, which a terminal sends to all; this process gets it after the
+    block.
 
-    The same holds for processes that threads of the block start later. SIGTERM comes after the block too.
+    The same holds for processes that threads started in the block start later. SIGTERM is delayed too.
     """
     with _handled_later():
         if not hasattr(signal, "pthread_sigmask"):
@@ -128,12 +129,13 @@ def block_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _handled_later() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are handled after the block: a process prints a traceback if its parent leaves its start.
+    """Delay Ctrl-C and SIGTERM until after the block: a child prints a traceback if its parent leaves while starting
+    it.
 
-    A blocked signal is not enough: another thread may get it, and Python handles it in the main thread all the same.
+    Blocking the signals is not enough: another thread may receive one, and Python then handles it in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread alone
+        yield  # only the main thread runs handlers
         return
     came: list[int] = []
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

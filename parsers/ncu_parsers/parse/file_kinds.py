@@ -1,8 +1,8 @@
 """Select the reader of a file: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
 
 The first bytes decide; the file name only if they are ambiguous. A trace format is a file in `timelines/formats`, which
-reads it as an `Activity`, and a line in `KINDS`. Readers are imported on demand, so that reading a CSV
-loads neither SQLite nor protobuf.
+reads it as an `Activity`, and a line in `KINDS`. Readers are imported on demand, so that reading a CSV loads neither
+SQLite nor protobuf.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ncu_parsers.timelines.activity.activity import Activity
 
 HEAD_BYTES = 1 << 16
-"""Number of first bytes that are looked at: before its events a trace names its devices and settings, in 26 KB."""
+"""Number of first bytes that are searched: a trace names its devices and settings within 26 KB, before its events."""
 TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
 VIEW = "ncu_parsers.launches.launch_view"
 
@@ -33,14 +33,14 @@ class FileKind(NamedTuple):
     """A kind of file: the module that reads it, and its first bytes, or the endings of its name.
 
     If `words` are given, one of them must occur near the beginning. With `in_parts`, the module's `stream_report` reads
-    big files too. With `by_others`, what else is installed has a part in reading the file, and the module's `read_with`
-    names it with its version, because another version may give other data. With `ranges_apart`, the module's
-    `stream_gpu_work` reads a file without the ranges of the host, in a fraction of the time.
+    big files too. With `by_others`, reading depends on other installed software, which the module's `read_with` names
+    with its version, because another version may give other data. With `ranges_apart`, the module's `stream_gpu_work`
+    reads a file without host ranges, in a fraction of the time.
 
-    A timeline has an `origin`: the `source` of its launches. Its `activity` names the module and the function that read
-    it as an `Activity`; where it names none, the module's `read_activity` does, and its launches follow from that. With
-    `trims`, this function reads a part of the time alone; with `picks_functions` it leaves out the functions of Python
-    that it is told to. With `names_operators` its ranges are the operators of a framework, always.
+    A timeline has an `origin`: the `source` of its launches. `activity` names the module and the function that read it
+    as an `Activity`; if it is empty, the module's `read_activity` does, and the launches derive from the result. With
+    `trims`, this function can read a time window; with `picks_functions` it can filter Python functions. With
+    `names_operators` its ranges are always a framework's operators.
     """
 
     module: str
@@ -62,12 +62,12 @@ class FileKind(NamedTuple):
         return (begins and (not self.words or self.has_words(head))) or self.fits_name(name)
 
     def fits_name(self, name: str) -> bool:
-        """True if a file of this name is of this kind, whatever it holds; it may be compressed."""
+        """True if a file of this name is of this kind, whatever its content; it may be compressed."""
         return name.lower().endswith(tuple(end + packed for end in self.suffixes for packed in ("", ".gz", ".zst")))
 
     @property
     def is_viewed(self) -> bool:
-        """Whether the launches of a timeline follow from its `Activity`."""
+        """True if the launches of a timeline derive from its `Activity`."""
         return bool(self.origin) and self.activity is None
 
     def has_words(self, head: bytes) -> bool:
@@ -80,7 +80,7 @@ TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
 ROCPROFV3 = (b'"rocprofiler-sdk-tool"',)
 PLANES = (b"\x12\x0e/host:metadata", b"\x12\x09/host:CPU", b"\x12\x0d/device:GPU:", b"\x12\x0d/device:TPU:",
           b"\x12\x10Task Environment")  # fmt: skip
-"""Names of planes of XLA's profiler, with the tag of their field and their length in front."""
+"""Names of planes of XLA's profiler, preceded by their field's tag and length."""
 SQLITE = b"SQLite format 3\0"
 
 KINDS: tuple[FileKind, ...] = (
@@ -103,17 +103,17 @@ KINDS: tuple[FileKind, ...] = (
 )  # fmt: skip
 """The first matching kind reads the file; a file that matches none is text."""
 TIMELINES = frozenset(kind.origin for kind in KINDS if kind.origin)
-"""The `source` of launches that come from a timeline."""
+"""The `source` of launches from a timeline."""
 OF_OPERATORS = frozenset(kind.origin for kind in KINDS if kind.names_operators)
 """The `source` of launches whose operators are always recorded."""
 GIT_LFS = b"version https://git-lfs.github.com/spec"
-"""The beginning of a pointer of Git LFS, which has the name of the file that it stands for."""
+"""First bytes of a Git LFS pointer, which is stored under the name of the real file."""
 
 
 def read_artefact(source: Source) -> Report:
     """Read a file of any kind.
 
-    Raises `NcuBenchError`, saying what to do instead, if it cannot be read.
+    Raises `NcuBenchError` with advice if it cannot be read.
     """
     try:
         return reader_of(source)(source)
@@ -138,7 +138,7 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
 
 
 def activity_reader_of(kind: FileKind, *, launches: bool = False) -> Callable[..., Activity]:
-    """The function that reads a timeline of this kind as an `Activity`, or what its `launches` need of it."""
+    """The function that reads a timeline of this kind as an `Activity`, or only the part that its `launches` need."""
     module, function = kind.activity or (kind.module, "read_activity")
     read: Callable[..., Activity] = getattr(importlib.import_module(module), function)
     return importlib.import_module(VIEW).for_launches(read) if launches and kind.picks_functions else read
@@ -147,9 +147,9 @@ def activity_reader_of(kind: FileKind, *, launches: bool = False) -> Callable[..
 def streamer_of(
     source: Source, *, ranges: bool = True
 ) -> Callable[[Source, Callable[[pa.Table], None]], StreamedReport] | None:
-    """The function that reads `source` in parts and gives each as a table; None if it has to be read as a whole.
+    """The function that reads `source` in parts and yields each as a table; None if it must be read as a whole.
 
-    Not `ranges`: ranges of the host are left out, where that spares time.
+    With `ranges=False`, host ranges are left out if that saves time.
     """
     kind = kind_of(source)
     if kind is not None and not kind.in_parts:
@@ -164,19 +164,19 @@ def streamer_of(
 
 
 def has_ranges_apart(source: Source) -> bool:
-    """Whether `source` can be read without ranges of the host. Raises `NcuBenchError` if it cannot be opened."""
+    """True if `source` can be read without host ranges. Raises `NcuBenchError` if it cannot be opened."""
     kind = kind_of(source)
     return kind is not None and kind.ranges_apart
 
 
 def is_binary_report(source: Source) -> bool:
-    """Whether `source` is a binary report of ncu. Raises `NcuBenchError` if it cannot be opened."""
+    """True if `source` is a binary report of ncu. Raises `NcuBenchError` if it cannot be opened."""
     kind = kind_of(source)
     return kind is not None and kind.magic == (MAGIC,)
 
 
 def read_with(sources: Sequence[Source]) -> str:
-    """What else that is installed, with versions, has a part in reading `sources`; "" if nothing does.
+    """Other installed software, with versions, on which reading `sources` depends; "" if none.
 
     Cached results are outdated if this changes.
     """
@@ -185,7 +185,7 @@ def read_with(sources: Sequence[Source]) -> str:
 
 
 def kind_of(source: Source) -> FileKind | None:
-    """The kind of a file by its first bytes and name; None for text. The bytes of a source are looked at once.
+    """The kind of a file by its first bytes and name; None for text. The bytes of a source are read once.
 
     Raises `NcuBenchError` if it cannot be opened.
     """
@@ -197,6 +197,6 @@ def kind_of(source: Source) -> FileKind | None:
 
 def _kind_by_head(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
-    if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts says what it is
+    if head.startswith(GIT_LFS) or is_json_of_other_tool(head):  # the reader of texts explains it
         return None
     return next((kind for kind in KINDS if kind.fits(head, source.path)), None)

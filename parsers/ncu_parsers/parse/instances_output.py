@@ -18,10 +18,10 @@ from ncu_parsers.sources.sources import Source
 def write_instances(path: Path, sources: Sequence[Source]) -> tuple[int, list[str]]:
     """Write the instances of all binary reports among `sources` to the Parquet file `path`.
 
-    Returns how many rows there are, and notes; without a row no file is written. Raises `NcuBenchError` if the file
-    cannot be written, and `TooBig`.
+    Returns the number of rows, and notes; without rows no file is written. Raises `NcuBenchError` if the file cannot be
+    written, and `TooBig`.
     """
-    from ncu_parsers.ncu_rep.instances import instance_tables  # only for those who ask
+    from ncu_parsers.ncu_rep.instances import instance_tables  # imported only on demand
 
     rows, reports, notes = 0, [], []
     with writing_row_groups(path) as groups:

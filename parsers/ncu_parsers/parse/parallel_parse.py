@@ -1,6 +1,6 @@
 """Parse several reports independently: big ones into Parquet files, in parallel processes where that is faster.
 
-Starting a process takes longer than reading a small report, so this process reads small ones meanwhile; if they are
+Starting a process takes longer than reading a small report, so this process reads small ones meanwhile; if there are
 many, each child process reads a batch of them.
 """
 
@@ -32,7 +32,7 @@ from ncu_parsers.streaming.cells.rows import Mask, NotStreamed, note_loops
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
-"""Bytes from which a report is read in its own process: for streamed CSV, and for formats that are read slower."""
+"""Bytes above which a report gets its own process: for streamed CSV, and for formats that are slower to read."""
 
 BATCH_BYTES = 4_000_000
 """Small reports are assigned to a process in batches of this many bytes."""
@@ -54,8 +54,8 @@ class Part:
     """Result of reading one report: its launches in the file `path` or as `table`; or a refusal.
 
     `ids` are launch ids that may also be in another report. `refusal` is (what, cause, advice) of an error.
-    `is_gathered`: the launches were written with those of the following reports to one file, which the first of them
-    has as `path`.
+    `is_gathered`: the launches are in one file with those of other small reports, which the first of them has as
+    `path`.
     """
 
     report: Report | None = None
@@ -76,7 +76,7 @@ def read_parts(
 ) -> list[Part]:
     """Read every source, in up to `processes` processes. Launches of reports of at least `big` bytes go to `folder`.
 
-    `reading` is called with each source when it is its turn. Raises `NcuBenchError` if `folder` is not writable.
+    `reading` is called with each source before it is read. Raises `NcuBenchError` if `folder` is not writable.
     """
     places = {source: folder / str(number) for number, source in enumerate(sources)}
     batches = _batches(sources) if processes > 1 else []
@@ -96,7 +96,7 @@ def read_parts(
         for batch, parts in zip(batches, answers, strict=True):
             for place, source in enumerate(batch):
                 reading(source)
-                # A process that was killed leaves its reports to this one.
+                # This process reads the reports of a process that was killed.
                 if isinstance(parts, NcuBenchError):
                     found[source] = read_here(source, places[source], big)
                 else:
@@ -231,7 +231,7 @@ def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
             part.report = stream(source, write)
             groups.finish(b"{}")
         if part.report.origin != Report.origin:
-            part.ids = {}  # launches of timelines are joined with none
+            part.ids = {}  # launches of timelines are never joined with others
     except NotStreamed as reason:
         part = _read_whole(source)
         if part.report is not None:
@@ -288,7 +288,7 @@ def _note_ids(ids: Ids, table: pa.Table) -> None:
 
 
 def drop_launches(report: Report) -> StreamedReport:
-    """Everything known of a report except its launches, for pickling."""
+    """A copy of a report without its launches, for pickling."""
     known = {entry.name: getattr(report, entry.name) for entry in fields(Report)}
     return StreamedReport(
         **{**known, "launches": [], "table": None},

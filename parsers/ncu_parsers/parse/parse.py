@@ -40,8 +40,8 @@ from ncu_parsers.streaming.cells.rows import NotStreamed, note_loops
 class Parsed:
     """Result of parsing: table (None if all were refused, or if streamed), reports, and errors of refused sources.
 
-    `mismatch` describes how two runs of a program differ in the kernels they launch. `written` is true if there is a
-    file.
+    `mismatch` describes how the kernels launched in two runs of a program differ. `written` is true if the table is in
+    a file.
     """
 
     table: pa.Table | None
@@ -57,7 +57,7 @@ STREAMED_FROM_BYTES = 1_000_000
 MANY_BYTES = 8_000_000
 """From this total size on, small reports are read one by one, each into its own table."""
 FIRST_FEW = 8
-"""Number of small reports that are checked for being sections of one run, as all of them would be then."""
+"""Number of small reports that are checked for being sections of one run; if they are, all reports are."""
 
 
 @limited()
@@ -100,13 +100,13 @@ def stream_into(
 ) -> Parsed | None:
     """Stream big reports into the Parquet file `path`; None if they cannot be streamed.
 
-    Not `ranges`: the ranges of the host are left out of a single report, where that spares time.
-    They cannot if one report may affect another: a session page, or, with `join`, launches with ids of several reports.
-    Raises `NcuBenchError` if the file cannot be written, `NotStreamed` with the reason if the only report must be read
-    launch by launch.
+    Streaming is impossible if one report may affect another: a session page, or, with `join`, launches with ids of
+    several reports. With `ranges=False`, host ranges of a single report are left out if that saves time. Raises
+    `NcuBenchError` if the file cannot be written, `NotStreamed` with the reason if the only report must be read launch
+    by launch.
     """
     if len(sources) > 1 and any(source.is_piped for source in sources):
-        return None  # child processes cannot read what has come through a pipe
+        return None  # child processes cannot read data that came through a pipe
     sizes = [source.size for source in sources]
     if max(sizes, default=0) < STREAMED_FROM_BYTES and sum(sizes) < MANY_BYTES:
         return None
@@ -213,7 +213,7 @@ def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) 
 
 
 def _join_second_run(one: Report, other: Report, result: Parsed, *, ended_early: bool) -> str:
-    """Add the counters of the second run to the launches of the first; a sentence on how they differ, or ""."""
+    """Add the second run's counters to the launches of the first; returns a sentence on their differences, or ""."""
     from ncu_parsers.parse.two_run_join import join_runs
 
     joined = join_runs(one.launches, other.launches, ended_early=ended_early)
@@ -226,9 +226,9 @@ def _join_second_run(one: Report, other: Report, result: Parsed, *, ended_early:
 
 
 def _of_several_runs(paths: Iterable[Path]) -> list[Path]:
-    """The reports of second runs and of runs that replace two, as a run folder without tables holds them.
+    """The reports of second runs and of replacement runs in a run folder without tables.
 
-    Only beside the report of a first run.
+    Only next to the report of a first run.
     """
     given = set(paths)
     return [
@@ -241,9 +241,9 @@ def _of_several_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def _one_of_each_launch(profiles: list[Report], result: Parsed) -> list[Report]:
-    """The reports with each launch of a run folder once, whose run may have ended early.
+    """The reports with each launch of a run folder once; a run may have ended early.
 
-    A first run gets the counters of the second, and both are left out where a single run replaced them.
+    A first run gets the counters of the second, and both are left out if a single run replaced them.
     """
     by_path = {Path(report.source): report for report in profiles if report.table is None}
     left_out: set[Path] = set()
@@ -419,7 +419,7 @@ def with_origin(table: pa.Table, path: str) -> pa.Table:
 
 
 def _ranks(table: pa.Table, origin: RankOrigin) -> list[int | None]:
-    """The rank of each launch: that of the report, or that of its process."""
+    """The rank of each launch: the rank of its report, or of its process."""
     if origin.rank is not None:
         return [origin.rank] * len(table)
     processes = tables.floats(table, "process_id")

@@ -34,7 +34,7 @@ Ids = Mapping[int | None, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ReportToRead:
-    """One report to read into a dataset: its names, a scratch folder for the incomplete file, and how it is read."""
+    """One report to read into a dataset: its names, a scratch folder for the incomplete file, and reading options."""
 
     report: str
     run: str
@@ -71,8 +71,8 @@ def parse_into_dataset(
 ) -> Parsed:
     """Read every source into its own file of the dataset `root` (folder or URL); existing files are replaced.
 
-    `run` is the run of all sources; by default, that of each source's folder. The log of the run records sources that
-    cannot be read. Raises `NcuBenchError` if the dataset cannot be written.
+    `run` is the run of all sources; by default, each source's folder names its run. The log of the run records sources
+    that cannot be read. Raises `NcuBenchError` if the dataset cannot be written.
     """
     result = Parsed(None)
     log: dict[str, list[LogLine]] = {}
@@ -101,7 +101,7 @@ def _scratch(root: str) -> Iterator[str | None]:
     """A scratch folder in a dataset on disk; None for a URL."""
     place = file_at(root)
     if isinstance(place, RemoteFile):
-        place.below()  # raises now if the URL cannot be reached
+        place.below()  # raises already here if the URL cannot be reached
         yield None
         return
     try:
@@ -144,7 +144,7 @@ def _rank_of(path: str) -> int | None:
 
 
 def _unique_names(paths: Sequence[str], places: Sequence[tuple[str, int | None]]) -> list[str]:
-    """File names, preceded by as many folders as needed to be unique among those with the same place."""
+    """File names, preceded by as many folders as needed to be unique within the same place."""
     depths = [1] * len(paths)
     while True:
         names = ["/".join(PurePath(path).parts[-depth:]) for path, depth in zip(paths, depths, strict=True)]
@@ -202,8 +202,8 @@ def _read_into(file: Path, source: Source) -> Report:
 def _write_log(run: File, lines: Sequence[LogLine]) -> None:
     """Add outcomes to the log of a run.
 
-    The file of an earlier reading is deleted if the report now has another; it is kept if the report can no longer be
-    read. On disk, processes take turns by a lock; object stores have no locks, and the last writer wins.
+    The file of an earlier reading is deleted if the report now has another file; it is kept if the report can no longer
+    be read. On disk, processes take turns by a lock; object stores have no locks, and the last writer wins.
     """
     log = run.joinpath(LOG)
     if isinstance(log, RemoteFile):

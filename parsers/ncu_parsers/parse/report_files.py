@@ -1,4 +1,4 @@
-"""The reports that arguments of the command line name: files, folders, globs and standard input."""
+"""The reports named by command-line arguments: files, folders, globs and standard input."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ REPORT_SUFFIXES = {
     ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl", ".ncu-rep", ".ncu-repz", ".nsight-cuprof-report", ".sqlite",
     *(suffix for kind in KINDS for suffix in kind.suffixes),
 }  # fmt: skip
-"""What names of reports in a folder end in."""
+"""Name endings of reports in a folder."""
 COMPRESSED = ("", ".gz", ".zst")
 MOST_COMPARED = 10_000
-"""The most names of a folder that a missing one is compared with."""
+"""Most names of a folder that a missing name is compared with."""
 
 
 def find_sources(arguments: list[str], settings: Settings = NOT_SET) -> list[Source]:
     """The reports named by command-line `arguments`, each once, in order, to be read with `settings`.
 
-    A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
-    the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
+    A folder stands for every report below it, by suffix; of files of one nsys timeline, only the most detailed is read.
+    Globs that the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
     """
     found: dict[str, None] = {}
     for argument in arguments:
@@ -77,7 +77,7 @@ def _paths(argument: str) -> list[str]:
 
 
 def _missing(argument: str) -> NcuBenchError:
-    """The error for a path at which nothing is, with similar names beside it, or the folder that is missing too."""
+    """The error for a missing path, with similar existing names, or with the folder that is missing too."""
     path = Path(argument)
     advice = "Check the path; relative paths start at the current folder."
     above = next((folder for folder in reversed(path.parents) if not folder.is_dir()), None)
@@ -93,7 +93,7 @@ def _missing(argument: str) -> NcuBenchError:
 
 
 def _resolve_descriptor(path: str) -> str:
-    """The file behind a path like /dev/stdin, which would be another file in another process."""
+    """The file that a path like /dev/stdin refers to, since another process would open another file."""
     if not path.startswith(DESCRIPTORS):
         return path
     own = os.path.realpath(path)
@@ -104,7 +104,7 @@ def _resolve_descriptor(path: str) -> str:
 
 
 def _is_standard_input(path: Path) -> bool:
-    """True for /dev/stdin, and other names of what standard input is."""
+    """True for /dev/stdin and other names of standard input."""
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
     except (OSError, ValueError, AttributeError):  # closed, or replaced by a stream without a descriptor
@@ -112,7 +112,7 @@ def _is_standard_input(path: Path) -> bool:
 
 
 def has_report_suffix(file: Path) -> bool:
-    """True for a file whose name is one of a report, compressed or not."""
+    """True for a file with a report's name, compressed or not."""
     return (
         file.name.lower().lstrip(".").endswith(tuple(end + packed for end in REPORT_SUFFIXES for packed in COMPRESSED))
     )
@@ -121,13 +121,13 @@ def has_report_suffix(file: Path) -> bool:
 def _is_report(file: Path) -> bool:
     if file.name in (EXPECTED, USER_RANGES, AGAINST, POWER) or _is_beside_reports(
         file
-    ):  # these and logs are no reports
+    ):  # these and logs are not reports
         return False
     return has_report_suffix(file) and is_what_its_name_says(file)
 
 
 def _is_beside_reports(file: Path) -> bool:
-    """True for logs of a run folder, and for the timeline that was recorded only to choose what to count."""
+    """True for logs of a run folder, and for the timeline recorded only to choose what to count."""
     return any(folder.name in (LOGS, TIMELINE) and _is_run(folder.parent) for folder in file.parents)
 
 
@@ -136,7 +136,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def is_what_its_name_says(file: Path) -> bool:
-    """False for a file that has the name of a kind, as of JSON, and none of its words near its beginning."""
+    """False for a file named like one of a kind, such as JSON, without any of the kind's words near its beginning."""
     if not any(kind.words and kind.fits_name(file.name) for kind in KINDS):
         return True
     try:

@@ -2,7 +2,7 @@
 
 Process ids, streams and contexts differ between runs. Two runs of a deterministic program launch the same kernels: the
 nth launch with the same kernel, shape and NVTX range is matched with the nth. Only kernels launched equally often in
-both runs are joined; the others show that the program is not deterministic.
+both runs are joined; other kernels show that the program is not deterministic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Signature = tuple[object, ...]
 
 
 class JoinedRuns(NamedTuple):
-    """Number of launches with the counters of both runs, and a sentence on how the runs differ, "" if they do not."""
+    """Number of launches with the counters of both runs, and a sentence on differences between the runs, "" if none."""
 
     matched: int
     mismatch: str

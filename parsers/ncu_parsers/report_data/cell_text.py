@@ -1,4 +1,4 @@
-"""What the cells of a report say: numbers and units in any locale and scale, whole numbers, grids and blocks.
+"""Parse the cells of a report: numbers and units in any locale and scale, whole numbers, grids and blocks.
 
 Base units are those of `ncu --print-units base` in current spelling: ns, byte, hz, byte/s, inst/cycle, %. Prefixes are
 decimal (1 Mbyte = 1e6 byte). Older spellings are accepted: nsecond for ns, cycle/nsecond for Ghz, Gbyte/second for
@@ -50,7 +50,7 @@ COUNTED = {
     "hz",
     "register/thread",
 }
-"""Base units of integer quantities, or of values so large that ncu never prints exactly three decimals of them."""
+"""Base units of integer quantities, or of values so large that ncu never prints them with exactly three decimals."""
 
 
 class Unit(NamedTuple):
@@ -78,7 +78,7 @@ def unit(text: str) -> Unit:
 
 
 def is_unit(text: str) -> bool:
-    """True for per cent and for units of time, bytes and cycles, alone or by another; names of counts are no units."""
+    """True for per cent and for units of time, bytes and cycles, alone or per another; false for names of counts."""
     return text == "%" or unit(text) != Unit(text, 1.0) or text in SCALED_WORDS.values()
 
 
@@ -128,19 +128,19 @@ ENOUGH_VOTES = 1000
 
 
 class DecimalVotes(dict[str, int]):
-    """How many numbers of a table require each decimal mark: the table has the mark that most of them require."""
+    """How many numbers of a table require each decimal mark; the majority decides."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(DECIMALS, 0))
 
     @property
     def mark(self) -> str:
-        """The table's decimal mark; "" as long as no number requires one."""
+        """The table's decimal mark; "" while no number requires one."""
         return max(DECIMALS, key=self.__getitem__) if any(self.values()) else ""
 
     @property
     def is_resolved(self) -> bool:
-        """Whether numbers that follow are not asked."""
+        """True if further numbers cannot change the mark."""
         return max(self.values()) > ENOUGH_VOTES and not min(self.values())
 
 
@@ -235,7 +235,7 @@ def instances(text: str) -> tuple[str, str | None]:
 csv.field_size_limit(2**31 - 1)  # kernel names and instance lists have no length limit
 
 MOST_DIGITS = 40
-"""Longer digit strings are no number of any report; Python refuses to convert thousands of digits."""
+"""Longer digit strings occur in no report; Python refuses to convert thousands of digits."""
 
 DELIMITERS = (",", ";", "\t")
 
@@ -272,6 +272,6 @@ def present(text: str | None) -> str | None:
 
 
 def capability(text: str | None) -> str | None:
-    """A compute capability as "8.0", also of "8,0" and "8" that a spreadsheet made of it; None for no text."""
+    """A compute capability as "8.0", also from "8,0" and "8" as saved by a spreadsheet; None for no text."""
     major, point, minor = (text or "").strip().replace(",", ".").partition(".")
     return f"{major}.{minor if point else 0}" if major.isdecimal() else text or None

@@ -1,4 +1,4 @@
-"""The NVTX ranges around a launch, and the iteration, phase and module that ranges of our launcher name."""
+"""The NVTX ranges around a launch, and iteration, phase and module from ranges of our launcher."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Read the file of the operator collector: a header, then one JSON object per line.
 
-Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs and bytes follow
-from shapes. `source` is "operators", `flops_basis` names the method, and the column `contraction_flops` holds the part
-that PyTorch's counter counts. A header with "estimate" describes a model that was not run: its operators have no times,
-and `source` is "estimate".
+Its numbers are not hardware counters: times are of operators as PyTorch dispatches them, FLOPs and bytes follow from
+shapes. `source` is "operators", `flops_basis` names the method, and the column `contraction_flops` holds the part that
+PyTorch's counter counts. A header with "estimate" describes a model that was not run: its operators have no times, and
+`source` is "estimate".
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ncu_parsers.schema.operator_columns import (
 )  # fmt: skip
 
 CONTRACTIONS_ONLY_VERSION = 1
-"""The version of the format whose FLOPs are those of contractions."""
+"""The format version that counts only the FLOPs of contractions."""
 
 _UNIT_OF_TYPE_BEFORE = {"float64": "fp64", "float32": "fp32"}
-"""Version 1 does not say the unit. On a CPU it follows from the type; a GPU may compute fp32 as TF32."""
+"""Version 1 does not store the unit. On a CPU it follows from the type; a GPU may compute fp32 as TF32."""
 
 may_open_operator_file = re.compile(re.escape(f'{{"{FORMAT}": ')).match
-"""Whether a line begins as the header of a collector's file does."""
+"""Whether a line begins like the header of a collector's file."""
 
 
 def open_operator_file(line: str, current: Page | None) -> Page | None:
-    """The file whose header `line` is; None where it is none, or stands inside of a report."""
+    """The file whose header `line` is; None if it is none, or is inside a report."""
     if current is not None:
         return None
     try:
@@ -124,7 +124,7 @@ class OperatorFile:
         return launch
 
     def _add_flops(self, launch: Launch, record: dict[str, Any]) -> None:
-        """All FLOPs with the column of their unit, those of contractions, and the operations of integer products."""
+        """Set all FLOPs and their unit's column, the FLOPs of contractions, and the operations of integer products."""
         contractions = record["flops" if self._has_contractions_only else CONTRACTION_FLOPS]
         if contractions is not None:
             launch.metrics[CONTRACTION_FLOPS] = report.Metric(_amount(contractions), 0.0, "FLOP")
@@ -132,7 +132,7 @@ class OperatorFile:
         if integers is not None:
             launch.metrics[INTEGER_OPERATIONS] = report.Metric(_amount(integers), 0.0, "OP")
         if record["flops"] is None or (integers is not None and not self.header.get("estimate")):
-            return  # with 0 FLOPs a product of integers would always look memory-bound
+            return  # with 0 FLOPs an integer product would always look memory-bound
         launch.measures["flops"] = _amount(record["flops"])
         launch.flops_basis = self._basis
         column = UNIT_COLUMN.get(self._unit(record) or "")

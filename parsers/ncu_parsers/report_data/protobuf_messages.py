@@ -1,6 +1,6 @@
-"""Messages of protobuf from tables of their fields: number, name and kind, without a compiled description.
+"""Protobuf messages defined by tables of their fields (number, name, type), without a compiled description.
 
-Every field may be missing, and unknown ones are skipped.
+Every field may be missing, and unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 MessageFields = tuple[tuple[int, str, str], ...]
-"""Number, name and kind of each field. A kind with * is repeated; the name of another message is a kind too."""
+"""Number, name and type of each field. A type with * is repeated; the name of another message is a type too."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _KINDS = {
@@ -23,10 +23,10 @@ _KINDS = {
 }  # fmt: skip
 
 DAMAGE = (DecodeError, ValueError, IndexError, KeyError, TypeError, struct.error, RecursionError)
-"""What protobuf raises for damaged messages: its C extension the first, its Python implementation any of these."""
+"""Exceptions of protobuf for damaged messages: the first from its C extension, any from its Python implementation."""
 
 _WHOLE, _EIGHT_BYTES, _SIZED, _FOUR_BYTES = 0, 1, 2, 5
-"""How the value of a field is written (protobuf.dev, "Encoding")."""
+"""Wire types of fields (protobuf.dev, "Encoding")."""
 _LONGEST_VARINT = 10
 
 
@@ -35,7 +35,7 @@ class Damaged(Exception):
 
 
 class MessageTypes:
-    """The messages of a format. `package` keeps equal names of formats apart."""
+    """The messages of a format. `package` separates equal names of different formats."""
 
     def __init__(self, package: str, messages: Mapping[str, MessageFields]) -> None:
         self._package, self._messages = package, messages
@@ -43,14 +43,14 @@ class MessageTypes:
         self._pool: descriptor_pool.DescriptorPool | None = None
 
     def decoded(self, message: str, data: bytes) -> Any:
-        """The message of that name that `data` encodes. Raises `Damaged`."""
+        """Decode the message of that name from `data`. Raises `Damaged`."""
         try:
             return self._class_of(message).FromString(data)
         except DAMAGE as error:
             raise Damaged(f"a {message} cannot be decoded") from error
 
     def message(self, name: str) -> Any:
-        """A new message of that name, to be filled."""
+        """A new, empty message of that name."""
         return self._class_of(name)()
 
     def _made(self, message: str) -> Any:
@@ -74,10 +74,10 @@ class MessageTypes:
 
 
 def fields_in(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Number and content of the fields of a message that hold bytes, as texts and messages do, in their order.
+    """Number and content of a message's length-delimited fields (texts, messages), in order.
 
-    Of a message that ends early the last field is what is left of it, and `Damaged` is raised behind it, as it is where
-    fields cannot be told apart.
+    If a message ends early, its last field is the remainder. `Damaged` is raised after it, and where fields cannot be
+    separated.
     """
     for number, kind, begin, end in _fields(data):
         if kind == _SIZED:
@@ -87,7 +87,7 @@ def fields_in(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def whole_fields(data: memoryview) -> memoryview:
-    """A message up to its first field that is damaged or not whole."""
+    """A message up to its first damaged or incomplete field."""
     whole = 0
     try:
         for *_, end in _fields(data):
@@ -98,7 +98,7 @@ def whole_fields(data: memoryview) -> memoryview:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Number and kind of each field of a message, where its content begins, and where it should end."""
+    """Number and wire type of each field of a message, where its content begins, and where it should end."""
     end = 0
     while end < len(data):
         key, begin = _varint(data, end)
@@ -116,7 +116,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A whole number of any length, and the place behind it."""
+    """A whole number of any length, and the position after it."""
     value = 0
     for place, byte in enumerate(data[at : at + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * place

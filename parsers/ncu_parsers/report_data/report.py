@@ -4,8 +4,8 @@ A dialect is read by a `Page`: it receives line after line, returns the kind of 
 Numbers are converted only at the end, because the locale (decimal point or comma) must be inferred from many numbers.
 
 `ncu --page details` prints "Duration" for gpu__time_duration.sum. NVIDIA's section files define the metric of a label,
-per section; `labels.toml` lists labels with the same metric in every version examined (2018 to 2024.1, and reports of
-2025 agree). Any other label becomes a column named "Section: Label".
+per section; `labels.toml` lists labels with the same metric in every version examined (2018 to 2024.1; reports of 2025
+agree). Any other label becomes a column named "Section: Label".
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ HOST = "range or call of the host"
 MEAN_FIRST = "GPU and Memory Workload Distribution: Workload Distribution: "
 """Metrics of this table of `--print-details all` are printed four times: mean, maximum, minimum and sum.
 
-So ncu 2025.3 prints them beside its raw page, which names them. The mean is kept.
+ncu 2025.3 prints it beside its raw page, which names the metrics. The mean is kept.
 """
 NAN_TEXTS = frozenset({"nan", "-nan"})
 
@@ -67,7 +67,7 @@ COMMAND_LINE_SECTION = "Command line profiler metrics"
 
 
 class LabelledMetric(NamedTuple):
-    """The metric that a label stands for, and the section and label under which it was printed."""
+    """The metric of a label, and the section and label under which it was printed."""
 
     name: str
     section: str
@@ -80,7 +80,7 @@ def _known() -> dict[str, dict[str, str]]:
 
 
 def labels_of_metrics() -> dict[str, tuple[str, str]]:
-    """Section and label of each metric of `labels.toml`; of several the first."""
+    """Section and label of each metric of `labels.toml`; the first if there are several."""
     found: dict[str, tuple[str, str]] = {}
     for section, labels in _known().items():
         for label, metric in labels.items():
@@ -90,9 +90,9 @@ def labels_of_metrics() -> dict[str, tuple[str, str]]:
 
 @lru_cache(maxsize=65536)
 def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
-    """The metric that `label` stands for in `section`.
+    """The metric that `label` means in `section`.
 
-    `body` is the Body Item Label of `--print-details all`, else "". A metric name stands for itself.
+    `body` is the Body Item Label of `--print-details all`, else "". A metric name is its own label.
     """
     if "__" in label:
         breakdown = re.match(_BREAKDOWN, label)
@@ -104,7 +104,7 @@ def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
         return LabelledMetric(label, section, label)
     known = _known().get(section, {}).get(label)
     if known:
-        if "elapsed cycles" in body:  # ncu 2025.3 prints the use of pipes over both
+        if "elapsed cycles" in body:  # ncu 2025.3 prints pipe utilization over both
             known = re.sub("_active$", "_elapsed", known)
         return LabelledMetric(known, section, label)
     return LabelledMetric(": ".join(part for part in (section, body, label) if part), section, label)
@@ -135,7 +135,7 @@ class Metric(NamedTuple):
 class Launch:
     """One kernel launch or range; with `invocations`, an average over that many launches.
 
-    `measures` are contract columns that the report contains directly, so that they are not derived from metrics.
+    `measures` are contract columns that the report contains directly, so they are not derived from metrics.
     """
 
     kernel_name: str
@@ -171,7 +171,7 @@ class Launch:
         )  # fmt: skip
 
     def read(self, label: str, text: str, unit_text: str = "", section: str = "", body: str = "") -> None:
-        """Store one printed metric under the metric name that its label stands for."""
+        """Store one printed metric under the metric name that its label means."""
         name = metric_of_label(section, body, label).name
         self.readings.setdefault(name, []).append(Reading(text, unit_text, section, body, label))
 
@@ -225,7 +225,7 @@ class Report:
 
     @property
     def losses(self) -> list[str]:
-        """What could not be read: number of lines per kind, and the first of them."""
+        """What could not be read: number of lines per kind, and the first line of each."""
         lost = ((kind, self.examples[kind]) for kind in (BROKEN, CUT, TOO_LONG) if kind in self.examples)
         return [f"{self.lines[kind]} {kind}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost]
 
@@ -242,7 +242,7 @@ class Report:
 
 @dataclass
 class StreamedReport(Report):
-    """A report whose launches have left as tables: how many there were, which metrics they have, how many failed."""
+    """A report whose launches were passed on as tables; keeps their number, metrics and number of failures."""
 
     streamed_rows: int = 0
     streamed_names: list[str] = field(default_factory=list)
@@ -250,12 +250,12 @@ class StreamedReport(Report):
 
     @property
     def rows(self) -> int:
-        """How many launches the report holds."""
+        """Number of launches in the report."""
         return self.streamed_rows
 
     @property
     def failures(self) -> int:
-        """How many of its launches ended in an error."""
+        """Number of launches that ended in an error."""
         return self.streamed_failures
 
     @property
@@ -329,7 +329,7 @@ def resolve_with(
 
 
 def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
-    """The metric of a reading (None without a value), and the instance values printed behind it (None without)."""
+    """The metric of a reading (None without a value), and the instance values printed after it (None without)."""
     text, listed = reading.text.strip(), None
     number = number_format.parse(text)
     if number is None:

@@ -1,9 +1,9 @@
 """The memory limit of this process, and limits on lines and compressed files derived from it.
 
-`NCU_BENCH_MEMORY_LIMIT` sets the limit, as 512MB or 8GB; `limited_to` sets it for what one thread reads, as
-`ncu-bench --memory-limit` does. A report that would exceed it is refused, and its memory is released before the next
-one is read. Memory use is read from /proc; on systems without it, only the limits on lines and compressed files apply.
-`process_wide` is for settings of the process that several threads ask for.
+`NCU_BENCH_MEMORY_LIMIT` sets the limit, as 512MB or 8GB; `limited_to` sets it for one thread's reading, as `ncu-bench
+--memory-limit` does. A report that would exceed it is refused, and its memory is released before the next one is read.
+Memory use is read from /proc; on systems without it, only the limits on lines and compressed files apply.
+`process_wide` is for settings of the process that several threads request.
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ SETTING = "NCU_BENCH_MEMORY_LIMIT"
 OPTION = "--memory-limit"
 DEFAULT = "2GB"
 LEAST = 256_000_000
-"""A third of it is taken by this program and its libraries before they read anything."""
+"""Smallest limit: this program and its libraries take a third of it before they read anything."""
 
 WHILE_READING = 0.45
 """Share of the limit while reading: building the table takes up to as much again (traces), rarely less than half of it
 (pages of ncu)."""
 
 WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
-"""Share of the limit for a streamed report, and the bytes that one usually takes. A report whose launches cannot be
-written before its end takes about three times as much."""
+"""Share of the limit for a streamed report, and its usual bytes. A report whose launches cannot be written before its
+end takes about three times as much."""
 
 WHILE_IN_PARTS = 0.75
-"""Share of the limit for a timeline that is read and written in parts, whose size does not grow with it, or of which
-only times are read, since gaps and steps take less than these do."""
+"""Share of the limit for a timeline that is read and written in parts of fixed size, or of which only times are read,
+since gaps and steps need less."""
 
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may take a 64th of the limit, since its cells take some twenty times its length; at most 256 MB."""
 
 MESSAGES_IN_IT, CODES_IN_IT = 64, 8
-"""A result in a binary report may take a 64th of the limit, since decoding one made for that takes up to thirty times
-its length, and the code of a kernel, which is one text, an eighth.
-"""
+"""A result in a binary report may take a 64th of the limit, since decoding a malicious one takes up to thirty times its
+length; the code of a kernel, which is one text, an eighth."""
 
 TIDIED = 0.95
 """Releasing memory takes seconds. If it frees less than 5 %, it would soon be needed again."""
@@ -61,7 +60,7 @@ _UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 <
 _SIZE = r"(?i)\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?i?B?)\s*"
 _STATM = Path("/proc/self/statm")
 LIBRARIES = 200_000_000
-"""What this program and its libraries use before they read; memory beyond it was in use for another reason."""
+"""Memory of this program and its libraries before reading; memory beyond it was in use for other reasons."""
 
 
 @dataclass
@@ -101,7 +100,7 @@ def limit() -> int:
 
 @contextmanager
 def limited_to(size: str) -> Iterator[None]:
-    """Within the block, this thread reads with the limit `size`, as "8GB". Raises `WrongUsage` if it is no size."""
+    """Within the block, this thread reads with the limit `size`, such as "8GB". Raises `WrongUsage` if invalid."""
     before = _limit.set(size_of(size))
     try:
         yield
@@ -128,7 +127,7 @@ def size_of(text: str) -> int:
 
 
 def take_share(whole: int, processes: int) -> None:
-    """Read with this process's share of the limit `whole` of a process that started several."""
+    """Use this process's share of the limit `whole`, which a process that started several divides among them."""
     _limit.set(max(whole // processes, LEAST))
 
 
@@ -138,7 +137,7 @@ def longest_line() -> int:
 
 
 def longest_message(*, is_code: bool = False) -> int:
-    """The maximum bytes of a message of a binary report; of one that holds code if `is_code`."""
+    """The maximum bytes of a message of a binary report; of a message with code if `is_code`."""
     return limit() // (CODES_IN_IT if is_code else MESSAGES_IN_IT)
 
 
@@ -146,7 +145,7 @@ def require_memory(name: str, *, streaming: bool = False, in_parts: bool = False
     """Raise `TooBig` if this process uses more memory than allowed inside `limited`.
 
     `name` is the report being read; `streaming` is true if it is written while it is read, `in_parts` if it is a
-    timeline of which only parts of one size are in memory.
+    timeline of which only parts of fixed size are in memory.
     """
     if not _reading.depth:
         return
@@ -208,9 +207,9 @@ def require_disk_space_for_input(name: str, size: int) -> None:
 
 
 def resident() -> int:
-    """The resident memory of this process in bytes, without pages of files; 0 if unknown.
+    """The resident memory of this process in bytes, without file pages; 0 if unknown.
 
-    How much of the libraries is mapped depends on how the system keeps their files: 35 MB more after an installation.
+    File pages are excluded because they depend on the page cache: 35 MB more after an installation.
     """
     try:
         _, pages, of_files, *_ = map(int, _STATM.read_bytes().split())
@@ -244,7 +243,7 @@ def process_wide(setting: Callable[[], Callable[[], None]]) -> Callable[[], Abst
     If each block restored what it found, overlapping blocks of two threads could leave the setting applied.
     """
     lock = threading.Lock()
-    inside: list[Callable[[], None]] = []  # the undo function, once per open block
+    inside: list[Callable[[], None]] = []  # the undo functions, one per open block
 
     @contextmanager
     def block() -> Iterator[None]:
@@ -264,7 +263,7 @@ def process_wide(setting: Callable[[], Callable[[], None]]) -> Callable[[], Abst
 
 @process_wide
 def one_heap() -> Callable[[], None]:
-    """Arrow's buffers come from the heap that numpy's come from: two heaps keep a fifth more of what was freed."""
+    """Allocate Arrow's buffers from the heap that numpy uses: two heaps keep a fifth more freed memory."""
     import pyarrow as pa  # slow to import
 
     usual = pa.default_memory_pool()

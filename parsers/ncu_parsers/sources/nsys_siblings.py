@@ -1,4 +1,4 @@
-"""Files that nsys creates for one timeline: of those in a folder, only the most detailed are read.
+"""Files that nsys creates for one timeline: only the most detailed one in a folder is read.
 
 `nsys stats NAME.nsys-rep` creates NAME.sqlite and, on request, NAME_cuda_gpu_trace.csv and NAME_cuda_gpu_kern_sum.csv
 (NAME_gputrace.csv and NAME_gpukernsum.csv until 2022; .txt for columns). Reading several of them would count the same

@@ -1,4 +1,4 @@
-"""Read the next part of something in a thread, while the part before it is used; or nothing in threads at all."""
+"""Read the next part of something in a thread while the current part is used; or disable such threads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Part = TypeVar("Part")
 
 
 def one_ahead(parts: Iterator[Part]) -> Iterator[Part]:
-    """The same parts, each read in a thread while the one before it is used; the first one is read at once.
+    """The same parts, each read in a thread while the previous one is used; the first is read at once.
 
-    The thread has the settings of the calling one, as the memory limit.
+    The thread inherits the settings of the caller, such as the memory limit.
     """
     settings = copy_context()
 
@@ -33,7 +33,7 @@ _beside_others: ContextVar[bool] = ContextVar("beside others", default=False)
 
 @contextmanager
 def beside_others() -> Iterator[None]:
-    """Read reports in this thread alone, as long as the block: other processes have work for the other cores."""
+    """Within the block, read reports without extra threads: other processes keep the other cores busy."""
     token = _beside_others.set(True)
     try:
         yield
@@ -42,5 +42,5 @@ def beside_others() -> Iterator[None]:
 
 
 def reads_beside_others() -> bool:
-    """Whether this is inside of `beside_others`."""
+    """True inside `beside_others`."""
     return _beside_others.get()

@@ -43,7 +43,7 @@ def is_url(text: str) -> bool:
 
 
 def is_here(path: str) -> bool:
-    """True for standard input, and for a path at which something is; False for URLs and whatever else a run is of."""
+    """True for standard input and for an existing path; False for URLs and other origins of a run."""
     return path == STANDARD_INPUT or Path(path).exists()
 
 
@@ -51,7 +51,7 @@ def is_here(path: str) -> bool:
 class Source:
     """One report to read: a file, or standard input or a named pipe, which are buffered to be read again.
 
-    It is the `number`th of those `of` which it was found, and is read with `settings`.
+    It is number `number` of the `of` sources found together, and is read with `settings`.
     """
 
     path: str
@@ -61,16 +61,16 @@ class Source:
 
     @property
     def name(self) -> str:
-        """How the source is called in tables and messages."""
+        """The source's name in tables and messages."""
         return "standard input" if self.path == STANDARD_INPUT else self.path
 
     @property
     def is_piped(self) -> bool:
-        """True for standard input and for a named pipe, as <(COMMAND) is in a shell; each can be read only once."""
+        """True for standard input and for a named pipe, such as <(COMMAND) in a shell; each can be read only once."""
         return self.path == STANDARD_INPUT or Path(self.path).is_fifo()
 
     def _buffered(self) -> StandardInput:
-        """What comes through the pipe. Raises `NcuBenchError` if it cannot be opened."""
+        """The pipe's buffered input. Raises `NcuBenchError` if it cannot be opened."""
         if self.path == STANDARD_INPUT:
             return standard_input()
         try:
@@ -114,19 +114,19 @@ class Source:
                 stream = _decompressed(raw, self.name)
             except OSError as error:
                 raise unreadable(self.path, error) from error
-            yield stream  # outside the try: errors of the caller may have other causes
+            yield stream  # outside the try, since the caller's errors may have other causes
 
     @contextmanager
     def on_disk(self, suffix: str) -> Iterator[Path]:
-        """Within the block, the report as a plain file: itself, or what is packed or piped in a temporary folder.
+        """Within the block, the report as a plain file: itself, or its unpacked or piped content in a temporary folder.
 
-        A temporary file without a name of its own ends in `suffix`. Raises what `open` and `unpack` raise.
+        A temporary file without a name of its own ends in `suffix`. Raises as `open` and `unpack`.
         """
         if not self.is_piped and not self._is_packed():
             yield Path(self.path).absolute()
             return
         with TemporaryDirectory(prefix="ncu-bench-") as folder:
-            stem = Path(self.path).stem  # of REPORT.nsys-rep.gz it has a suffix
+            stem = Path(self.path).stem  # REPORT.nsys-rep.gz leaves a suffix
             unpacked = Path(folder) / (stem if Path(stem).suffix else f"report{suffix}")
             self.unpack(unpacked)
             yield unpacked
@@ -275,13 +275,13 @@ class Lines:
                 yield from map(self._checked, str(memoryview(lines)[1:], "utf-8", "replace").split("\n"))
 
     def blocks(self, *, ends_behind: bool = False) -> Iterator[bytes | LongLine]:
-        """Yield the same lines many at once, in UTF-8 with the line end before each, "\\r" too; a `LongLine` alone.
+        """Yield the same lines many at once, in UTF-8 with the line end (and any CR) before each; a `LongLine` alone.
 
-        With `ends_behind`, a line end is behind each line, but for a last line that has none. Invalid bytes of UTF-8
-        are left in, and nothing is counted in `replaced`.
+        With `ends_behind`, each line is followed by its line end, except a last line without one. Invalid UTF-8 is
+        kept, and nothing is counted in `replaced`.
         """
         longest, before = memory.longest_line(), b"" if ends_behind else b"\n"
-        begun, cut = before, None  # the line that has not ended, whole or the beginning of a long one
+        begun, cut = before, None  # the unfinished line, whole or the beginning of a long one
         for piece in self._in_utf8():
             memory.require_memory(self.name, streaming=self.streaming)
             end = piece.rfind(b"\n") + ends_behind
@@ -291,7 +291,7 @@ class Lines:
                 begun = piece[end:]
             elif has_end and cut is not None:
                 yield cut
-                if lines := piece[piece.find(b"\n") + ends_behind : end]:  # the rest of the long one is left out
+                if lines := piece[piece.find(b"\n") + ends_behind : end]:  # the rest of a long line is dropped
                     yield lines
                 begun, cut = piece[end:], None
             elif cut is None:

@@ -99,9 +99,9 @@ class Pipe(StandardInput):
 
 
 def _prepare(pipe: BinaryIO) -> None:
-    """Make the pipe blocking, and enlarge its buffer, which halves the time that a report takes with the usual 64 KB.
+    """Make the pipe blocking, and enlarge its buffer, which halves the reading time of the default 64 KB.
 
-    Some programs leave pipes in non-blocking mode, in which a read of slow input would look like the end.
+    Some programs leave pipes in non-blocking mode, in which slow input would look like the end.
     """
     with suppress(OSError):  # a replaced sys.stdin may have no descriptor
         os.set_blocking(pipe.fileno(), True)
@@ -151,7 +151,7 @@ def standard_input() -> StandardInput:
 
 
 _pipes: dict[tuple[int, int], StandardInput] = {}
-"""What came through each named pipe, by device and inode, which stay taken while the pipe is open."""
+"""Input of each named pipe, by device and inode, which stay in use while the pipe is open."""
 
 
 def named_pipe(path: Path) -> StandardInput:

@@ -1,7 +1,7 @@
 """Read binary reports of ncu: .ncu-rep, .ncu-repz (compressed), and .nsight-cuprof-report of 2018 to 2020.
 
-Blocks of the file become results, these launches as columns, these tables: a chain of generators as for big CSV
-reports. A report that may share launches with another file is read as launches, each with its metrics.
+Generators turn blocks into results, results into launches as columns, and columns into tables, as for big CSV reports.
+A report that may share launches with another file is read as launches, each with its metrics.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def read_report(source: Source) -> Report:
 
 
 def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read a binary report, and give its launches to `write` in tables that follow each other.
+    """Read a binary report, and pass its launches to `write` in consecutive tables.
 
-    Raises what `read_report` does, and `NotStreamed` for a report that has to be read as launches.
+    Raises as `read_report`, and `NotStreamed` for a report that must be read as launches.
     """
     report = StreamedReport(source.name)
     with _reading(source, report) as columns:
@@ -67,7 +67,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 
 def read_with() -> str:
-    """What gives the text of instructions, where a report counts by these and not by opcode."""
+    """The disassembler used, if a report has counts per instruction but not per opcode."""
     from ncu_parsers.ncu_rep.sass.kernel_text import installed
 
     return installed()
@@ -75,7 +75,7 @@ def read_with() -> str:
 
 @contextmanager
 def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]]:
-    """The launches of a report; what is lost is noted in it at the end. Raises `NotAReport` if there is no launch."""
+    """The launches of a report; losses are added to its notes at the end. Raises `NotAReport` if there is no launch."""
     lost = Lost()
     report.dialects = [DIALECT]
     with opened(source) as stream:
@@ -89,7 +89,7 @@ def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]
         notes.insert(
             0, f"the file ends in damage: {read} complete launches were read, and how many are missing is unknown"
         )
-    report.notes[:0] = notes  # those on tables stand behind them, whether tables were made by now or not
+    report.notes[:0] = notes  # before the notes on tables, whether or not tables exist yet
 
 
 def _or_refused(
@@ -127,7 +127,7 @@ def _empty(source: Source, *, is_damaged: bool) -> NcuBenchError:
 
 @cache
 def _summed_by_opcode() -> SummedByOpcode:
-    """Counts per instruction, unless other metrics tell each counter of FLOPs and tensor operations."""
+    """Which counts per instruction to sum, unless other metrics give all counters of FLOPs and tensor operations."""
     counters = (counter for precision in known.CUDA_CORE_PRECISIONS for counter in known.flop_weights(precision))
     unless = (
         *((THREADS_BY_FULL_NAME, *(f"{prefix}{one}_pred_on" for prefix in known.SASS_PREFIXES)) for one in counters),
@@ -137,7 +137,7 @@ def _summed_by_opcode() -> SummedByOpcode:
 
 
 def columns_of(batch: LaunchBatch) -> LaunchColumns:
-    """Launches as columns, as those of a CSV report are."""
+    """Launches as columns, in the form that CSV reports use."""
     launches, metrics = batch.launches, {name: _column(values) for name, values in batch.metrics.items()}
     rows, has_process = len(launches), launches[0].process.number is not None
     return LaunchColumns(
@@ -158,7 +158,7 @@ def columns_of(batch: LaunchBatch) -> LaunchColumns:
 
 
 def _column(found: MetricValues) -> MetricColumn:
-    """A metric as a column. What the report holds as text is a number where it is one."""
+    """A metric as a column. Texts that are numbers are converted."""
     column = MetricColumn(found.numbers, found.unit, instances=found.by_opcode)
     for row, text in found.texts.items():
         number = _PRINTED.parse(text)
@@ -170,7 +170,7 @@ def _column(found: MetricValues) -> MetricColumn:
 
 
 def _identity_cells(launches: Sequence[ReportedLaunch], metrics: dict[str, MetricColumn]) -> dict[str, list[str]]:
-    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics go before what stands beside them."""
+    """Identity cells by the titles of ncu's pages, "" where unknown. Metrics take precedence over other fields."""
     return {
         "Kernel Name": [launch.name for launch in launches],
         "Device": _whole_texts(metrics, "launch__device_id", [None] * len(launches)),
@@ -190,7 +190,7 @@ def _whole_texts(metrics: dict[str, MetricColumn], name: str, others: Sequence[i
 
 
 def _streams(launches: Sequence[ReportedLaunch], metrics: dict[str, MetricColumn]) -> list[str]:
-    """The stream that each was launched on; kernels of a range may be on several."""
+    """The stream of each launch; kernels of a range may be on several."""
     texts = _whole_texts(metrics, "launch__stream_id", [launch.stream for launch in launches])
     own = ["" if launch.stream is None else str(launch.stream) for launch in launches]
     return [
@@ -210,7 +210,7 @@ def _printed_time(created: int | None) -> str:
 def _shapes(
     launches: Sequence[ReportedLaunch], shapes: Sequence[Shape], metrics: dict[str, MetricColumn], prefix: str
 ) -> Codes:
-    """Shapes (int32, of three sides) by the metrics of their sides, else as the results have them."""
+    """Shapes (int32, three per launch) from the metrics of their dimensions, else from the results."""
     result = np.array(shapes, np.int64)
     columns = [metrics.get(prefix + axis) for axis in "xyz"]
     sides = np.stack([np.full(len(shapes), np.nan) if one is None else one.values for one in columns], axis=1)
@@ -240,7 +240,7 @@ def _rules(of_launches: Sequence[Sequence[Rule]]) -> Rules | None:
 
 
 def launches_from(columns: LaunchColumns) -> list[Launch]:
-    """Launches with their metrics from launches as columns, for reports that may share launches with others."""
+    """Launches with metrics, from launches as columns, for reports that may share launches with others."""
     launches = [Launch(name) for name in _cells(columns, "Kernel Name")]
     shapes = {title: _triples(columns, title) for title in ("Grid Size", "Block Size")}
     devices, contexts, streams = (_cells(columns, title) for title in ("Device", "Context", "Stream"))

@@ -1,7 +1,7 @@
-"""Launches as columns of printed cells -> the table of launches, without an object per launch.
+"""Build the table of launches from columns of printed cells, without an object per launch.
 
-The same cells give the same table as through `csv_pages.launch_of`, `resolve_readings` and `launches_table`;
-each distinct text is looked at once, by the same functions.
+The same cells give the same table as through `csv_pages.launch_of`, `resolve_readings` and `launches_table`; each
+distinct text is parsed once, by the same functions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ATTRIBUTES = ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device
 class MetricColumn:
     """One metric of some launches in base units: a launch has a number, a word, or neither.
 
-    `first` is the first launch with either; `absent` counts launches for which n/a is printed.
+    `first` is the first launch with either; `absent` counts launches with a printed n/a.
     """
 
     values: Floats
@@ -48,7 +48,7 @@ class MetricColumn:
     first: int | None = None
 
     def put(self, launch: int, metric: Metric | None, behind: str | None) -> None:
-        """Take what one cell says of a launch: a metric or none, and the instances printed behind it."""
+        """Store one cell of a launch: a metric or none, and the instances printed after it."""
         if behind is not None:
             self.instances[launch] = behind
         if metric is not None and isinstance(metric.value, str):
@@ -57,7 +57,7 @@ class MetricColumn:
             self.values[launch] = metric.value
 
     def fill(self, numbers: Numbers, unit: str, number_format: NumberFormat) -> Mask:
-        """Take the cells that are no simple numbers, of a column with one cell per launch; which of them print nan."""
+        """Store the non-numeric cells of a column with one cell per launch; returns the mask of printed nan."""
         nans = np.zeros(len(self.values), bool)
         for text, launches in numbers.non_numeric.items():
             lowered = text.strip().lower()
@@ -71,22 +71,22 @@ class MetricColumn:
 
 
 class Rules(NamedTuple):
-    """What rules say of some launches: each field as texts, one per rule, launch by launch.
+    """Rule results of some launches: each field as texts, one per rule, launch by launch.
 
-    `counts` are the rules of each launch, int64.
+    `counts` are the rules per launch, int64.
     """
 
     fields: dict[str, Texts]
     counts: Integers
 
     def array(self) -> pa.Array:
-        """The column of the table of launches."""
+        """Rules as the column of the launch table."""
         return arrays.grouped_structs(
             {field: _spelled_out(texts) for field, texts in self.fields.items()}, self.counts, tables.RULES_COLUMN.type
         )
 
     def metrics(self) -> list[list[str] | None] | None:
-        """The metrics that the rules of each launch stand on, a text per rule; None where no rule says any."""
+        """Per launch, the metrics of its rules, a text per rule; None if no rule names any."""
         texts = self.fields["metrics"]
         if not any(texts.words):
             return None
@@ -96,7 +96,7 @@ class Rules(NamedTuple):
 
 
 def _spelled_out(texts: Texts) -> pa.Array:
-    """Texts as strings; "" where a row does not reach the column."""
+    """Texts as strings; "" where a row ends before the column."""
     return arrays.taken(arrays.texts([*texts.words, ""]), arrays.indices(texts.codes % (len(texts.words) + 1)))
 
 
@@ -104,10 +104,10 @@ def _spelled_out(texts: Texts) -> pa.Array:
 class LaunchColumns:
     """Some launches: ids (int64, one per launch), the other identity cells and shapes by column title, metrics.
 
-    A shape is three int32, (rows, 3) for all; -1 where a launch prints none.
+    Shapes are int32, (rows, 3); -1 where a launch prints none.
 
-    `readings` and `nans` count, for each launch, what was printed for it and how much of that was nan. `ranges` are the
-    NVTX ranges of each launch, None where NVTX was not recorded; None as a whole where `cells` have them as printed.
+    `readings` and `nans` count, per launch, the printed values and the nan among them. `ranges` are the NVTX ranges of
+    each launch, None where NVTX was not recorded; None as a whole if `cells` have them as printed.
     """
 
     rows: int
@@ -123,7 +123,7 @@ class LaunchColumns:
 
     @cached_property
     def failed(self) -> Mask:
-        """Which launches ended in an error, as `report.resolve_with` finds it."""
+        """Mask of launches that ended in an error, as in `report.resolve_with`."""
         failed: Mask = (self.nans == self.readings) & (self.readings > 0)
         for shapes in self.shapes.values():
             failed = failed | ~shapes.any(axis=1)
@@ -131,7 +131,7 @@ class LaunchColumns:
 
 
 def joinable(one: LaunchColumns, other: LaunchColumns) -> bool:
-    """Whether `joined` takes both: they have the same identity columns."""
+    """True if `joined` accepts both: they have the same identity columns."""
     return (
         one.cells.keys() == other.cells.keys()
         and one.shapes.keys() == other.shapes.keys()
@@ -141,7 +141,7 @@ def joinable(one: LaunchColumns, other: LaunchColumns) -> bool:
 
 
 def joined(parts: Sequence[LaunchColumns]) -> LaunchColumns:
-    """Launches behind each other; of a metric that some of them lack, only the others have numbers."""
+    """Concatenate launches; a metric is NaN in launches that lack it."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -171,7 +171,7 @@ def _joined_rules(parts: Sequence[LaunchColumns]) -> Rules | None:
 
 
 def _joined_metric(name: str, parts: Sequence[LaunchColumns]) -> MetricColumn:
-    """One metric of all parts, in the unit of the first launch that has it: base units differ where labels do."""
+    """One metric of all parts, in the unit of the first launch that has it: base units can differ between labels."""
     columns = [part.metrics.get(name) or MetricColumn(np.full(part.rows, np.nan)) for part in parts]
     result = MetricColumn(np.concatenate([column.values for column in columns]))
     holding = (column for column in columns if column.words or not np.isnan(column.values).all())
@@ -188,7 +188,7 @@ def _joined_metric(name: str, parts: Sequence[LaunchColumns]) -> MetricColumn:
 
 
 def best_reading(readings: Sequence[Reading], number_format: NumberFormat) -> tuple[Metric | None, str | None, str]:
-    """One metric of a launch that is printed several times: the best reading, instances, and what contradicts it."""
+    """The best of several readings of one metric of a launch, its instances, and a contradicting reading."""
     metric, behind, contradiction = None, None, ""
     for reading in readings:
         found, instances = metric_of(reading, number_format)
@@ -203,7 +203,7 @@ def best_reading(readings: Sequence[Reading], number_format: NumberFormat) -> tu
 
 
 def _each(texts: Texts, function: Callable[[str], Value]) -> list[Value]:
-    """`function` of every cell, called once for each distinct text."""
+    """`function` of every cell, called once per distinct text."""
     values = [function(text) for text in texts.words]
     return [values[code] for code in texts.codes.tolist()]
 
@@ -216,7 +216,7 @@ def _numbers(texts: Texts | None, kind: pa.DataType) -> pa.Array | None:
 
 
 def _words(texts: Texts | None, function: Callable[[str], str | None]) -> pa.Array | None:
-    """A dictionary array of what the texts mean, null where nothing."""
+    """A dictionary array of the converted texts; null for None."""
     if texts is None:
         return None
     meanings = [function(text) for text in texts.words]
@@ -322,10 +322,10 @@ def _compute_capabilities(columns: LaunchColumns) -> pa.Array | list[str | None]
 def table_of(
     columns: LaunchColumns, report: Report, numeric: Collection[str] = (), found: list[Disagreement] | None = None
 ) -> pa.Table:
-    """The table of these launches: what `table_builder.launches_table` makes of the same launches as objects.
+    """The table of these launches, equal to `table_builder.launches_table` on launches as objects.
 
-    A metric without a value in any of them has no column. Words of a `numeric` one, which is a number in other launches
-    of the report, are left out, too. What counters and opcodes disagree on is added to `found`.
+    A metric without a value in any of them has no column. Words are left out of `numeric` metrics, which are numbers in
+    other launches of the report. Disagreements of counters and opcodes are appended to `found`.
     """
     numbers = {name: column.values for name, column in columns.metrics.items() if not np.isnan(column.values).all()}
     texts: dict[str, list[str | None] | pa.Array] = {}

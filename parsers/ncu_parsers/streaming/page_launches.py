@@ -1,6 +1,6 @@
-"""Rows of all pages of a report -> its launches as columns, each launch once.
+"""Turn the rows of all pages of a report into launches as columns, each launch once.
 
-A row of a wide page is a launch. On a long page the rows of a launch follow each other, each a metric or a rule of it.
+A row of a wide page is a launch. On a long page the rows of a launch are consecutive, each a metric or a rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ncu_parsers.streaming.page_rows import (
 
 
 def launches_of_report(batches: Iterable[RowBatch], report: Report) -> Iterator[LaunchColumns]:
-    """Launches page by page. Raises `NotStreamed` where one may be in two pages."""
+    """Launches page by page. Raises `NotStreamed` if one may be on two pages."""
     ids, current = LaunchIds(), None
     for streamed, columns in _launches_of_pages(batches, report):
         if streamed is not current or isinstance(streamed.page, LongPage):
@@ -51,18 +51,18 @@ def _launches_of_pages(batches: Iterable[RowBatch], report: Report) -> Iterator[
 
 
 class LaunchIds:
-    """The ids of launches so far. They grow within a process, so one that does not may be of a launch met before."""
+    """The ids of launches so far. They ascend within a process; one that does not may belong to an earlier launch."""
 
     def __init__(self) -> None:
         self._earlier: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
     def begin_table(self) -> None:
-        """Launches that follow must be others than all before."""
+        """Start a table whose launches must differ from all earlier ones."""
         self._earlier = dict(self._last)
 
     def add(self, processes: Integers | None, ids: Integers) -> None:
-        """Add launches in the order of the file. Raises `NotStreamed` where one may stand in an earlier table too."""
+        """Add launches in file order. Raises `NotStreamed` if one may be in an earlier table too."""
         each = np.zeros(len(ids), np.int64) if processes is None else processes
         alone = int(each.min()) == int(each.max())
         for process in [int(each[0])] if alone else np.unique(each).tolist():
@@ -76,7 +76,7 @@ class LaunchIds:
 
 
 def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
-    """The launches of a batch. Notes metrics that none of them has, and labels of metrics."""
+    """The launches of a batch. Stores metrics that none of them has, and labels of metrics."""
     page, rows = batch.streamed.page, batch.rows
     assert isinstance(page, WidePage)  # noqa: S101 - the caller tells pages apart
     number_format = NumberFormat(batch.decimal)
@@ -107,7 +107,7 @@ def _launches_of_wide_rows(batch: RowBatch, report: Report) -> LaunchColumns:
 
 
 def long_launches(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
-    """The launches of each batch, as columns. The last launch of a batch waits for the next one: it may go on there."""
+    """The launches of each batch, as columns. A batch's last launch waits for the next batch, where it may continue."""
     waiting: RowBatch | None = None
     for batch in batches:
         if waiting is not None and waiting.streamed is batch.streamed:
@@ -123,14 +123,14 @@ def long_launches(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple
 
 
 def _begin_of_last_launch(rows: Rows) -> int:
-    """The first of the rows that share the ids of the last one."""
+    """The first of the rows with the same ids as the last one."""
     processes, ids = rows.whole["Process ID"], rows.whole["ID"]
     others = np.flatnonzero((processes != processes[-1]) | (ids != ids[-1]))
     return int(others[-1]) + 1 if len(others) else 0
 
 
 def _launches_of_long_rows(batch: RowBatch, report: Report) -> LaunchColumns:
-    """The launches that some rows describe, each whole. Notes what is odd about them, and labels of metrics."""
+    """The launches that some rows describe, each complete. Adds notes on oddities, and labels of metrics."""
     page = batch.streamed.page
     assert isinstance(page, LongPage)  # noqa: S101 - the caller tells pages apart
     rows, rule_rows = batch.rows, rules_among(batch.rows)
@@ -152,10 +152,10 @@ def _launches_of_long_rows(batch: RowBatch, report: Report) -> LaunchColumns:
 
 
 def _launches(rows: Rows, rule_rows: Mask, page: LongPage) -> tuple[Integers, Places]:
-    """For each row the number of its launch, and for each launch its first row.
+    """Index of each row's launch, and each launch's first row.
 
-    A metric is of the launch with the same identity cells; a rule of the latest launch with the same ids, as ncu up to
-    2022.3 prints another stream in rule rows.
+    A metric belongs to the launch with the same identity cells; a rule to the latest launch with the same ids, since
+    ncu up to 2022.3 prints another stream in rule rows.
     """
     identity = [
         *(rows.texts[title].codes for title in page.identity_columns if title in rows.texts),
@@ -184,7 +184,7 @@ def _launches(rows: Rows, rule_rows: Mask, page: LongPage) -> tuple[Integers, Pl
 
 
 def _rules(rows: Rows, places: Places, launch_of_row: Integers, launches: int, page: LongPage) -> Rules | None:
-    """What the rule rows at these places say of each launch."""
+    """Rule results per launch, from the rule rows at these indices."""
     if not len(places):
         return None
     launch = launch_of_row[places]
@@ -204,7 +204,7 @@ def _texts_at(texts: Texts, places: Places) -> Texts:
 
 
 class _Metrics:
-    """The metrics that rows say of launches: a column for each."""
+    """Metrics of launches from rows: a column for each."""
 
     def __init__(self, rows: Rows, launch: Integers, launches: int, batch: RowBatch, report: Report) -> None:
         self.rows, self.launch, self.launches = rows, launch, launches
@@ -217,7 +217,7 @@ class _Metrics:
         self.unit_of, self.units = _codes(rows, UNIT)
 
     def _named(self, report: Report) -> tuple[Integers, list[str]]:
-        """For each row the number of its metric, and the metrics' names; notes labels as the launches have them."""
+        """Index of each row's metric, and the metrics' names; stores labels per launch."""
         parts = [_codes(self.rows, title) for title in (SECTION, BODY, LABEL)]
         combined = np.zeros(self.rows.count, np.int64)
         for codes, words in parts:
@@ -237,14 +237,14 @@ class _Metrics:
         return of_row, list(names)
 
     def _require_one_run(self, said: Integers) -> None:
-        """Raise `NotStreamed` where a row says again what its launch's first row said: another run begins there."""
+        """Raise `NotStreamed` if a row repeats its launch's first row: another run begins there."""
         first = np.full(self.launches, -1, np.int64)
         first[self.launch[::-1]] = np.arange(len(said) - 1, -1, -1)
         if np.count_nonzero(said == said[first[self.launch]]) > np.count_nonzero(first >= 0):
             raise NotStreamed("the ids of its launches begin anew")
 
     def columns(self) -> dict[str, MetricColumn]:
-        """A column for each metric, in the order in which launches name them."""
+        """A column for each metric, in order of first appearance."""
         factors = np.array([unit(text).factor for text in self.units])
         values = self.numbers.values * factors[self.unit_of]
         if np.isinf(values).any():
@@ -261,7 +261,7 @@ class _Metrics:
         return result
 
     def _without_repeats(self, place: Integers) -> tuple[Mask, dict[int, list[int]]]:
-        """Rows whose metric stands once in their launch, or first if all print the same; the other rows by place."""
+        """Rows whose metric appears once in its launch, or first of equal appearances; all other rows by index."""
         counts = np.bincount(place, minlength=len(self.names) * self.launches)
         kept: Mask = counts[place] == 1
         repeated: dict[int, list[int]] = {}
@@ -274,7 +274,7 @@ class _Metrics:
         return kept, repeated
 
     def _printed(self, row: int) -> str:
-        """The value of a row as it is printed."""
+        """The value of a row as printed."""
         _, cells = self.page.judge(self.rows.line(row).decode("utf-8", "replace").rstrip("\r\n"))
         return cells[self.page.column[VALUE]]
 
@@ -295,7 +295,7 @@ class _Metrics:
                     self.problems.absent[name] += 1
 
     def _note_units(self, result: dict[str, MetricColumn], valid: Mask) -> None:
-        """The unit of a column is that of the first launch that has the metric."""
+        """Set each column's unit to that of the first launch with the metric."""
         rows = np.flatnonzero(valid)
         rows = rows[np.argsort(self.launch[rows], kind="stable")][::-1]
         first = np.full(len(self.names), -1, np.int64)
@@ -306,7 +306,7 @@ class _Metrics:
                 result[name].first = int(self.launch[row])
 
     def _read_repeats(self, result: dict[str, MetricColumn], repeated: dict[int, list[int]]) -> None:
-        """Metrics that stand several times in a launch, and not the same each time."""
+        """Read metrics that appear several times in a launch with different values."""
         for at, rows in repeated.items():
             name, launch = self.names[at // self.launches], at % self.launches
             readings = [Reading(self._printed(row), self.units[int(self.unit_of[row])], "", "", "") for row in rows]
@@ -322,7 +322,7 @@ class _Metrics:
 
 
 def _codes(rows: Rows, title: str) -> tuple[Integers, list[str]]:
-    """A column of texts as whole numbers, one per row, and the texts they stand for; "" where a row lacks it."""
+    """A column of texts as int64 codes, one per row, and the texts that they index; "" where a row lacks it."""
     texts = rows.texts.get(title)
     if texts is None:
         return np.zeros(rows.count, np.int64), [""]

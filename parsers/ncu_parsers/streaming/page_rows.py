@@ -1,6 +1,6 @@
-"""A report's bytes -> blocks of lines -> batches of rows, each of one page.
+"""Turn a report's bytes into blocks of lines, and these into batches of rows of one page.
 
-What the compiled loop leaves of a block is judged by the page, line by line; every line is accounted for.
+The page judges the lines that the compiled loop leaves; every line is accounted for.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from ncu_parsers.streaming.cells.rows import (
 BLOCK_BYTES = 1 << 22
 REPLACED = "\ufffd".encode()
 BLOCKS_AHEAD = 2
-"""So many blocks are scanned while the one before them is read."""
+"""Blocks scanned ahead while the current one is read."""
 
 SECTION, BODY, LABEL, UNIT, VALUE = "Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"
 
 MOST_COLUMNS = 4000
-"""Of more columns a block holds a few rows at most."""
+"""With more columns a block holds a few rows at most."""
 
 
 def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Blocks of whole lines; only the last line of the last block may lack its line end.
 
-    Raises `NotStreamed` for a line that is too long, and where a file in UTF-16 holds bytes that are no text, whose
-    lines have to be counted; `memory.TooBig` for the report `name` when memory runs out.
+    Raises `NotStreamed` for a line that is too long, and for a UTF-16 file with invalid bytes, whose lines must be
+    counted; `memory.TooBig` for the report `name` when memory runs out.
     """
     lines = Lines(stream, name, BLOCK_BYTES, streaming=True)
     is_utf_16 = encoding_of(lines.head).startswith("utf-16")
@@ -69,7 +69,7 @@ def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def long_layout(page: LongPage) -> Layout:
-    """The layout of a long page. Raises `NotStreamed` for one with other columns than ncu writes."""
+    """The layout of a long page. Raises `NotStreamed` for columns that ncu does not write."""
     if len(set(page.header)) != len(page.header) or "Process ID" not in page.column:
         raise NotStreamed("its columns are unusual")
     _require_known_identity(page.identity_columns)
@@ -80,9 +80,9 @@ def long_layout(page: LongPage) -> Layout:
 
 
 def wide_layout(page: WidePage, mixed: Collection[int] = ()) -> Layout:
-    """The layout of a wide page whose units are known; the metrics at the places `mixed` are words more often than not.
+    """The layout of a wide page whose units are known; the metrics at the indices `mixed` are mostly words.
 
-    Raises `NotStreamed` for one with other columns than ncu writes.
+    Raises `NotStreamed` for columns that ncu does not write.
     """
     identity = {title: at for at, title in page.other_columns}
     names = metric_names(page)
@@ -110,22 +110,22 @@ def _require_known_identity(titles: Collection[str]) -> None:
 
 
 def _is_compiled(page: LongPage | WidePage, optional: Collection[tuple[str, Kind]]) -> bool:
-    """Whether the compiled loop knows the page's delimiter and quotes; the columns a row may lack are texts."""
+    """True if the compiled loop supports the page's delimiter and quotes, and all optional columns are texts."""
     return page.delimiter == "," and page.quoted and all(kind is Kind.TEXTS for _, kind in optional)
 
 
 def metric_title(place: int) -> str:
-    """What the column of a wide page's metric is called among those of rows, as no identity column is."""
+    """Title of a wide page's metric column among row columns; no identity column has such a title."""
     return str(place)
 
 
 def metric_names(page: WidePage) -> list[str]:
-    """The metrics of a wide page, by place."""
+    """The metrics of a wide page, in column order."""
     return [metric_of_label("", "", page.titles[at]).name for at in page.metric_columns]
 
 
 def rules_among(rows: Rows) -> Mask:
-    """Which rows of a long page are rules (bool, one per row)."""
+    """Mask of the rule rows of a long page (bool, one per row)."""
     labels = rows.texts[LABEL]
     mask: Mask = np.array([is_rule(label) for label in labels.words], bool)[labels.codes]
     return mask
@@ -135,7 +135,7 @@ def rules_among(rows: Rows) -> Mask:
 
 
 class LineAccount:
-    """Counts the lines of a report by what they were; `number` is that of the line looked at last."""
+    """Counts the lines of a report by kind; `number` is the number of the current line."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -145,7 +145,7 @@ class LineAccount:
         self.is_complete = True
 
     def text(self, line: bytes) -> str:
-        """The next line as text, without its line end; `is_complete` says whether it had one."""
+        """The next line as text, without its line end; `is_complete` tells if it had one."""
         self.number += 1
         self.is_complete = line.endswith(b"\n")
         text = line.decode("utf-8", "replace")
@@ -165,13 +165,13 @@ class LineAccount:
         return page
 
     def judge(self, page: LongPage | WidePage | None, text: str) -> tuple[str, list[str]]:
-        """Count a line that opens no page; what it was, and the cells of a row."""
+        """Count a line that opens no page; returns its kind, and the cells of a row."""
         kind, cells = (before_any_page(text), []) if page is None else page.judge(text)
         self.reading.note(kind, self.number, text)
         return kind, cells
 
     def count_rows(self, metrics: int, rules: int) -> None:
-        """Count rows that were not looked at one by one."""
+        """Count rows that were not judged individually."""
         self.number += metrics + rules
         self.is_complete = True
         if metrics:
@@ -184,10 +184,9 @@ class LineAccount:
 
 
 def accepts(known: DecimalVotes, rows: Rows, decimal: str) -> bool:
-    """Whether rows that were read with this decimal mark were read right, by what the page's numbers have told so far;
-    counts their votes then.
+    """True if rows were read with the right decimal mark, judged by the page's votes so far; adds their votes.
 
-    Raises `NotStreamed` where the numbers of the page contradict each other, or do not tell.
+    Raises `NotStreamed` if the numbers of the page contradict each other, or are ambiguous.
     """
     if known.is_resolved or known.mark not in ("", decimal):
         return known.mark == decimal
@@ -204,7 +203,7 @@ def accepts(known: DecimalVotes, rows: Rows, decimal: str) -> bool:
 
 @dataclass
 class StreamedPage:
-    """A page that is being read: how its rows are laid out, which decimal mark its numbers require, what was odd."""
+    """A page being read: the layout of its rows, its decimal mark, and its oddities."""
 
     page: LongPage | WidePage
     layout: Layout | None
@@ -213,7 +212,7 @@ class StreamedPage:
 
 
 class RowBatch(NamedTuple):
-    """Rows of one page that follow each other, read with this decimal mark; `is_last` if the page ends behind them."""
+    """Consecutive rows of one page, read with this decimal mark; `is_last` if the page ends after them."""
 
     streamed: StreamedPage
     rows: Rows
@@ -227,7 +226,7 @@ class RowBatch(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """The scan of a block that began before the blocks in front of it were read, and what it was begun with."""
+    """The scan of a block that began before the previous blocks were read, with its arguments."""
 
     header: list[str]
     decimal: str
@@ -235,7 +234,7 @@ class Ahead(NamedTuple):
 
 
 class PageRows:
-    """The rows of a report's pages, and the pages met so far."""
+    """The rows of a report's pages, and the pages found so far."""
 
     def __init__(self, account: LineAccount, pool: Executor) -> None:
         self.account = account
@@ -244,7 +243,7 @@ class PageRows:
         self._decimal = "."
 
     def batches(self, blocks: Iterable[bytes]) -> Iterator[RowBatch]:
-        """Every row of the blocks. Raises `NotStreamed` for a report that has to be read launch by launch."""
+        """Every row of the blocks. Raises `NotStreamed` for a report that must be read launch by launch."""
         for block, ahead in self._scanned_ahead(blocks):
             end = 0
             while end < len(block):
@@ -257,7 +256,7 @@ class PageRows:
     # ---------------------------------------------------------------------------------------------------- scanning
 
     def _scanned_ahead(self, blocks: Iterable[bytes]) -> Iterator[tuple[bytes, Ahead | None]]:
-        """Each block with its scan, begun as soon as the block is there, if the layout is known by then."""
+        """Each block with its scan, started once the block is there, if the layout is already known."""
         waiting: deque[tuple[bytes, Ahead | None]] = deque()
         for block in blocks:
             waiting.append((block, self._begin_scan(block)))
@@ -273,7 +272,7 @@ class PageRows:
         return Ahead(streamed.page.header, self._decimal, future)
 
     def _scanned(self, block: bytes, begin: int, streamed: StreamedPage | None, ahead: Ahead | None) -> ScannedBlock:
-        """The plain rows and other lines of the current page; only other lines as long as it is not laid out."""
+        """The plain rows and other lines of the current page; all lines are other lines until it has a layout."""
         if streamed is None or streamed.layout is None:
             return ScannedBlock(NO_ROWS, lines_of(block, begin), len(block))
         if begin == 0 and ahead is not None and ahead[:2] == (streamed.page.header, self._decimal):
@@ -285,9 +284,9 @@ class PageRows:
     def _account_for(
         self, block: bytes, scanned: ScannedBlock, streamed: StreamedPage | None
     ) -> tuple[list[JudgedRow], Rows, int]:
-        """Account for the lines of a scan, up to one that opens a page or completes what is known of its layout.
+        """Account for the lines of a scan, up to one that opens a page or completes the layout.
 
-        Gives the rows that the page had to judge, the plain rows, and where all these lines end.
+        Returns the rows that the page had to judge, the plain rows, and the end of all these lines.
         """
         counted = 0
         judged: list[JudgedRow] = []
@@ -323,7 +322,7 @@ class PageRows:
     def _batch(
         self, block: bytes, begin: int, streamed: StreamedPage, plain: Rows, judged: Sequence[JudgedRow]
     ) -> RowBatch:
-        """All rows that were found, in their order, read with the decimal mark of their page."""
+        """All rows found, in order, read with the decimal mark of their page."""
         rows = self._merged(plain, judged, block, streamed)
         if not accepts(streamed.votes, rows, self._decimal):
             self._decimal = OTHER_MARK[self._decimal]
@@ -337,7 +336,7 @@ class PageRows:
         return RowBatch(streamed, rows, self._decimal, is_last=self.pages[-1] is not streamed)
 
     def _merged(self, plain: Rows, judged: Sequence[JudgedRow], block: bytes, streamed: StreamedPage) -> Rows:
-        """Plain rows and rows that were judged, in the order of their lines."""
+        """Plain and judged rows merged, in line order."""
         if not judged:
             return plain
         assert streamed.layout is not None  # noqa: S101 - a page with rows is laid out
@@ -350,7 +349,7 @@ class PageRows:
 
     @staticmethod
     def _note_mixed(streamed: StreamedPage, page: WidePage, rows: Rows) -> None:
-        """From now on, read metrics in which words were met by their distinct texts."""
+        """From now on, read metrics that contained words by their distinct texts."""
         assert streamed.layout is not None  # noqa: S101 - a page with rows is laid out
         columns = dict(streamed.layout.columns)
         mixed = [title for title, numbers in rows.numbers.items() if numbers.non_numeric]

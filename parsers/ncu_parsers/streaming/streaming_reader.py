@@ -1,8 +1,8 @@
-"""A big CSV report -> the table that reading it launch by launch would give, a part at a time.
+"""Read a big CSV report in parts into the same table as reading launch by launch.
 
-Bytes become blocks of lines, these rows, these launches as columns, these tables: a chain of generators, each of which
-holds no more than its next piece, so that memory does not grow with the file. What is not certain before the end (a
-page whose numbers do not tell their locale, launches that several tables may share) raises `NotStreamed`.
+Generators turn bytes into blocks of lines, lines into rows, rows into launches as columns, and columns into tables;
+each holds only its next piece, so that memory does not grow with the file. If a fact is uncertain until the end
+(numbers that do not show their locale, launches that several tables may share), `NotStreamed` is raised.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ Result = TypeVar("Result")
 
 WORKERS = 1
 TABLES_UNRELEASED = 3
-"""So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
+"""Tables written between two releases of memory; releasing after each would take a sixth of the time."""
 TABLES_AHEAD = 1
 CELLS_OF_A_TABLE = 1_500_000
 DERIVED_COLUMNS = 60
-"""Launches are gathered until their table has so many cells, with so many columns beside their metrics: a table takes
-as many steps for few launches as for many.
-"""
+"""Launches are collected until their table has this many cells, counting this many columns besides their metrics: the
+time per table hardly depends on its rows."""
 
 
 class InThisThread(Executor):
-    """Does at once what it is given."""
+    """An executor that runs each task at once in this thread."""
 
     def __init__(self, workers: int) -> None:
         """As other executors; it needs no workers."""
 
     def submit(self, function: Callable[..., Result], /, *arguments: Any, **keywords: Any) -> Future[Result]:
-        """The result, or what was raised, as a future that is done."""
+        """The result or the exception as a completed future."""
         future: Future[Result] = Future()
         try:
             future.set_result(function(*arguments, **keywords))
@@ -57,9 +56,9 @@ class InThisThread(Executor):
 
 
 def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
-    """Read a report, and give its launches to `write` in tables that follow each other.
+    """Read a report, and pass its launches to `write` in consecutive tables.
 
-    Raises `NotStreamed` for a report that has to be read launch by launch: what was written by then is to be discarded.
+    Raises `NotStreamed` for a report that must be read launch by launch; discard what was written by then.
     """
     report = StreamedReport(source.name)
     account = LineAccount(report)
@@ -79,7 +78,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 @contextmanager
 def _workers() -> Iterator[tuple[Executor, Executor]]:
-    """What makes tables beside this thread, and what writes them."""
+    """The executors that make tables and that write them, beside this thread."""
     executor = InThisThread if reads_beside_others() else ThreadPoolExecutor
     with one_heap(), executor(WORKERS) as pool, executor(1) as writer:
         yield pool, writer
@@ -88,9 +87,9 @@ def _workers() -> Iterator[tuple[Executor, Executor]]:
 def write_launches(
     launches: Iterable[LaunchColumns], report: StreamedReport, write: Callable[[pa.Table], None]
 ) -> None:
-    """Give launches to `write` in tables that follow each other, and count them in the report.
+    """Pass launches to `write` in consecutive tables, and count them in the report.
 
-    Raises `NotStreamed` for launches that have to be read one by one.
+    Raises `NotStreamed` for launches that must be read one by one.
     """
     with _workers() as (pool, writer):
         tables = LaunchTables(report, pool)
@@ -139,7 +138,7 @@ def _count(report: StreamedReport, tables: LaunchTables) -> None:
 
 
 class LaunchTables:
-    """Tables of launches, and what is known of all launches so far."""
+    """Tables of launches, and facts about all launches so far."""
 
     def __init__(self, report: Report, pool: Executor) -> None:
         self.rows = self.failed = 0
@@ -157,7 +156,7 @@ class LaunchTables:
     def tables(self, launches: Iterable[LaunchColumns]) -> Iterator[pa.Table]:
         """The launches as tables, each made while the next ones are read.
 
-        Raises `NotStreamed` where a column that was written turns out to be of another type.
+        Raises `NotStreamed` if a column already written turns out to have another type.
         """
         waiting: deque[Future[pa.Table]] = deque()
         for columns in self._gathered(launches):
@@ -168,7 +167,7 @@ class LaunchTables:
             yield waiting.popleft().result()
 
     def _gathered(self, launches: Iterable[LaunchColumns]) -> Iterator[list[LaunchColumns]]:
-        """Launches that follow each other, enough of them for a table."""
+        """Consecutive launches, enough for a table."""
         gathered: list[LaunchColumns] = []
         for columns in launches:
             self._note(columns)
@@ -201,7 +200,7 @@ class LaunchTables:
             self._written_words.add(name)
 
     def notes(self) -> list[str]:
-        """Metrics that are numbers in some launches and words in others; counters that opcodes do not agree with."""
+        """Notes on metrics that are numbers in some launches and words in others, and on opcodes unlike counters."""
         return [
             f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
             for name, word in sorted(self._words.items())

@@ -1,7 +1,7 @@
-"""Cells of rows, cut and judged one line at a time -> the columns that the compiled loop gives: its oracle.
+"""Split and judge rows line by line into the same columns as the compiled loop: its oracle.
 
-It reads what the compiled loop leaves: lines with anything unusual in them, other delimiters, and every line where the
-loop was not compiled.
+It reads the lines that the compiled loop leaves: unusual lines, other delimiters, and every line if the loop was not
+compiled.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ABSENT_SHAPE = "n/a"
 
 
 class JudgedRow(NamedTuple):
-    """A row that its page judged: how many plain rows are before it, where its line begins in the block, its cells."""
+    """A row that its page judged: number of plain rows before it, position of its line in the block, its cells."""
 
     before: int
     begin: int
@@ -46,9 +46,9 @@ def plain_rows(
     *,
     count_votes: bool = True,
 ) -> Rows:
-    """The rows of a block. Raises `NotStreamed` for ids and shapes that ncu does not print so.
+    """The rows of a block. Raises `NotStreamed` for ids and shapes in a form that ncu does not print.
 
-    Without `count_votes`, which take half the time of a number, numbers say nothing about their decimal mark.
+    Without `count_votes`, which takes half the time of a number, numbers cast no vote on the decimal mark.
     """
     rows = Rows(len(judged), {}, {}, {}, {}, (block,), np.array([row.begin for row in judged], np.int64))
     missing = repeat((None,) * len(judged))  # columns that no row reaches
@@ -84,7 +84,7 @@ def _whole_of(cells: Sequence[str | None]) -> Integers:
 
 
 def _shapes_of(texts: Texts) -> Codes:
-    """Shapes by their texts. Launches are told apart by the texts, so two of them must not give one shape."""
+    """Shapes from their texts. Launches are distinguished by the texts, so two texts must not give one shape."""
     if any(word.strip().isdecimal() for word in texts.words):
         raise NotStreamed("its shapes are counts")
     shapes = [triple(word) for word in texts.words]

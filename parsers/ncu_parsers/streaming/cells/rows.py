@@ -1,6 +1,6 @@
 """Rows of a CSV page, column by column: texts, numbers, whole numbers and shapes.
 
-The loop of `native/` finds the plain ones in a block, if it was compiled; `plain_rows.py` reads the other lines.
+The loop of `native/` finds the plain rows in a block, if it was compiled; `plain_rows.py` reads the other lines.
 """
 
 from __future__ import annotations
@@ -28,24 +28,23 @@ Mask = npt.NDArray[np.bool_]
 NOT_A_NUMBER = float("nan")
 
 NO_VOTE, OWN_VOTE, AMBIGUOUS, CONTRARY = range(4)
-"""What a number says about the decimal mark it was read with: nothing, that it is right, that the other one would read
-a different number, that the other one is right. The compiled loop gives the first three.
-"""
+"""A number's vote on the decimal mark it was read with: none, correct, the other mark gives another number, the other
+mark is correct. The compiled loop returns the first three."""
 MISSING = -1
-"""The code of a text whose cell the row does not reach, and each side of a shape that is not printed."""
+"""The code of a text whose cell is beyond the row's end, and each side of a shape that is not printed."""
 
 
 class NotStreamed(Exception):
-    """What a report says is not certain before its end, so it is to be read launch by launch; the message says why."""
+    """A report must be read launch by launch, since some fact is uncertain until its end; the message is the reason."""
 
     @property
     def note(self) -> str:
-        """The note on a report that was read launch by launch, which takes several times as long as streaming."""
+        """The note on a report read launch by launch, which takes several times as long as streaming."""
         return f"read launch by launch, several times slower than as a stream: {self}"
 
 
 class Kind(Enum):
-    """What the cells of a column are. `MIXED` ones are numbers among many words: each distinct text is read once."""
+    """The type of a column's cells. `MIXED` cells are numbers among many words: each distinct text is parsed once."""
 
     TEXTS = "t"
     NUMBERS = "n"
@@ -55,16 +54,16 @@ class Kind(Enum):
 
 
 IDENTITY_KINDS = {"ID": Kind.WHOLE, "Process ID": Kind.WHOLE, "Grid Size": Kind.SHAPES, "Block Size": Kind.SHAPES}
-"""The kinds of identity columns that are not texts, by title."""
+"""Title -> type of identity columns that are not texts."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a page that are read: title and kind of each, in their order.
+    """The columns of a page that are read: title and type of each, in order.
 
-    A row may end behind the first `required` cells. The first `leading` cells are often those of the row before. A row
-    of no more than `required` cells needs a text in the column `label` (-1: no such column). `is_compiled` is whether
-    the compiled loop knows the page's delimiter and quotes.
+    A row may end after the first `required` cells. The first `leading` cells often equal the previous row's. A row of
+    no more than `required` cells needs a text in the column `label` (-1: no such column). `is_compiled`: the compiled
+    loop supports the page's delimiter and quotes.
     """
 
     columns: tuple[tuple[str, Kind], ...]
@@ -76,7 +75,7 @@ class Layout:
 
 @dataclass
 class Texts:
-    """Texts: for each row the place of its text among the distinct `words`, or `MISSING`."""
+    """Index of each row's text into the distinct `words`, or `MISSING`."""
 
     codes: Codes
     words: list[str]
@@ -84,9 +83,9 @@ class Texts:
 
 @dataclass
 class Numbers:
-    """Numbers as printed, without their unit: float64, one per row, NaN where the cell is no simple number.
+    """Numbers as printed, without their unit: float64, one per row, NaN for other cells.
 
-    `votes` are int8, one per row. `non_numeric` has the rows of each text that is no simple number.
+    `votes` are int8, one per row. `non_numeric` maps each text that is not a simple number to its rows.
     """
 
     values: Floats
@@ -98,8 +97,8 @@ class Numbers:
 class Rows:
     """Rows of one page, with their columns by title, and the lines they were printed as.
 
-    `whole` are int64, one per row; `shapes` are int32 of shape (rows, 3). Row i is printed at `begins[i]` (int64)
-    of the `blocks`, counted as if they were one.
+    `whole` are int64, one per row; `shapes` are int32 of shape (rows, 3). Row i is printed at `begins[i]` (int64) in
+    the concatenated `blocks`.
     """
 
     count: int
@@ -111,7 +110,7 @@ class Rows:
     begins: Integers
 
     def line(self, row: int) -> bytes:
-        """The line that a row is printed in."""
+        """The printed line of a row."""
         begin = int(self.begins[row])
         for block in self.blocks:
             if begin < len(block):
@@ -124,7 +123,7 @@ class Rows:
         return self._at(slice(begin, end), end - begin, np.arange(begin, end))
 
     def last(self, begin: int) -> Rows:
-        """The rows from `begin` on, with a copy of their lines alone: they do not keep the block of the others."""
+        """The rows from `begin` on, with a copy of only their lines, so that the other lines can be freed."""
         lines = [self.line(row) for row in range(begin, self.count)]
         rows = self.part(begin, self.count)
         rows.texts = {title: _used(texts) for title, texts in rows.texts.items()}
@@ -133,7 +132,7 @@ class Rows:
         return rows
 
     def taken(self, places: Places) -> Rows:
-        """The rows at these places, in their order."""
+        """The rows at these indices, in this order."""
         return self._at(places, len(places), places)
 
     def _at(self, chosen: slice | Places, count: int, places: Places) -> Rows:
@@ -164,7 +163,7 @@ NO_ROWS = Rows(0, {}, {}, {}, {}, (), np.empty(0, np.int64))
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several parts of one layout, one part behind the other."""
+    """Concatenate the rows of several parts of one layout."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -182,7 +181,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def joined_texts(parts: Sequence[Texts]) -> Texts:
-    """The texts of several parts, each distinct one once: those of the part with most of them first."""
+    """Concatenate texts with each distinct word once: the part with the most words comes first."""
     most = max(parts, key=lambda part: len(part.words))
     places = dict(zip(most.words, range(len(most.words)), strict=True))
     codes = []
@@ -191,12 +190,12 @@ def joined_texts(parts: Sequence[Texts]) -> Texts:
             codes.append(part.codes)
             continue
         new = np.array([*(places.setdefault(word, len(places)) for word in part.words), MISSING], np.int32)
-        codes.append(new[part.codes])  # MISSING, which is -1, is the last
+        codes.append(new[part.codes])  # MISSING, which is -1, is the last entry
     return Texts(np.concatenate(codes), list(places))
 
 
 def _used(texts: Texts) -> Texts:
-    """The texts of a few rows, without words that none of them has."""
+    """The texts without unused words."""
     codes = texts.codes.tolist()
     places = {code: place for place, code in enumerate(code for code in dict.fromkeys(codes) if code != MISSING)}
     return Texts(
@@ -217,7 +216,7 @@ def _joined_numbers(parts: Sequence[Numbers], before: Sequence[int]) -> Numbers:
 
 
 def grouped(codes: Codes, groups: Collection[int]) -> dict[int, Places]:
-    """For each of some codes the places where it stands."""
+    """The indices of each code of `groups`."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     begins, ends = (np.searchsorted(ordered, list(groups), side=side) for side in ("left", "right"))
@@ -225,7 +224,7 @@ def grouped(codes: Codes, groups: Collection[int]) -> dict[int, Places]:
 
 
 def numbers_of(cells: Sequence[str], decimal: str, *, count_votes: bool = True) -> Numbers:
-    """What cells say as numbers in the simple form of `cell_text`; any other cell is non-numeric here."""
+    """Cells as numbers in the simple form of `cell_text`; any other cell is non-numeric here."""
     number_format, simple = NumberFormat(decimal), simple_form(decimal).fullmatch
     values = [number_format.value_of(cell) if simple(cell) else NOT_A_NUMBER for cell in cells]
     non_numeric: dict[str, list[int]] = {}
@@ -241,7 +240,7 @@ def numbers_of(cells: Sequence[str], decimal: str, *, count_votes: bool = True) 
 
 
 def vote_of(text: str, decimal: str) -> int:
-    """What a cell says about the decimal mark that it was read with."""
+    """A cell's vote on the decimal mark that it was read with."""
     mark = vote(text)
     if not mark:
         return NO_VOTE
@@ -249,7 +248,7 @@ def vote_of(text: str, decimal: str) -> int:
 
 
 def repeated(distinct: Numbers, codes: Codes) -> Numbers:
-    """Numbers of distinct texts at all rows of these texts."""
+    """Expand the numbers of distinct texts to all rows."""
     rows_of = grouped(codes, [int(place) for (place,) in distinct.non_numeric.values()])
     return Numbers(
         distinct.values[codes],
@@ -282,9 +281,9 @@ def note_loops(report: Report) -> None:
 
 
 class ScannedBlock(NamedTuple):
-    """The plain rows of a block, and every other line: how many rows are before it, where it begins and ends.
+    """The plain rows of a block, and every other line: number of rows before it, begin and end.
 
-    The scan ends at `end`: behind the block, or behind a line that may be a header, which is the last of the others.
+    The scan ends at `end`: after the block, or after a line that may be a header, which is then the last other line.
     """
 
     rows: Rows
@@ -293,7 +292,7 @@ class ScannedBlock(NamedTuple):
 
 
 def scan(block: bytes, start: int, layout: Layout, decimal: str) -> ScannedBlock:
-    """Find the plain rows of a block from `start` on; without the compiled loop every line is another one."""
+    """Find the plain rows of a block from `start` on; without the compiled loop, no row is plain."""
     if loops is not None and layout.is_compiled:
         kinds = "".join("t" if kind is Kind.MIXED else kind.value for _, kind in layout.columns)
         try:
@@ -309,7 +308,7 @@ def scan(block: bytes, start: int, layout: Layout, decimal: str) -> ScannedBlock
 
 
 def lines_of(block: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
-    """Every line of a block from `begin` on, as `ScannedBlock.others` has them."""
+    """Every line of a block from `begin` on, in the form of `ScannedBlock.others`."""
     while begin < len(block):
         end = block.find(b"\n", begin) + 1 or len(block)
         yield 0, begin, end
@@ -323,7 +322,7 @@ def _fill(
     cells: Sequence[tuple[int, int, str, bool]],
     decimal: str,
 ) -> None:
-    """Put the columns of the compiled loop into `rows`; `cells` are those it read as no simple number."""
+    """Put the columns of the compiled loop into `rows`; `cells` are the cells that are not simple numbers to it."""
     non_numeric: defaultdict[int, list[tuple[int, str, bool]]] = defaultdict(list)
     for at, row, text, is_number in cells:
         non_numeric[at].append((row, text, is_number))
@@ -346,7 +345,7 @@ def _fill(
 
 
 def _put_non_numeric(numbers: Numbers, cells: Sequence[tuple[int, str, bool]], decimal: str) -> None:
-    """Complete a column: numbers of more digits than the loop divides exactly, and texts that are no numbers."""
+    """Complete a column: numbers with more digits than the loop divides exactly, and non-numeric texts."""
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
     for row, text, is_number in cells:
         if is_number:
