@@ -1,16 +1,16 @@
-"""FLOPs of launches by precision and unit, and the text that says what they rest on.
+"""FLOPs of launches by precision and unit, and the text that names their source.
 
 Weights, metric names and their sources are in the tables of `ncu_launch.counters.metrics`; this file has the rules for
 adding them up:
 
-* CUDA cores: the adds, products and FMAs of a precision are each taken from the first of these that the launch has:
-  counters, counts per opcode, the zero of a pipe that is known to have been idle. A precision is known once all three
-  are. Full sets, for example, count `hfma` and neither `hadd` nor `hmul`, but list every opcode. Counts per opcode are
-  those that a report lists, or the sums of what it counts per instruction.
+* CUDA cores: adds, products and FMAs of a precision each come from the first source that the launch has: counters,
+  counts per opcode, or zero because the pipe was idle. A precision is known once all three are. Full sets, for
+  example, count `hfma` and neither `hadd` nor `hmul`, but list every opcode. Counts per opcode are listed in the
+  report or summed from its counts per instruction.
 * Tensor cores: counters are sm__ops_path_tensor_*. A total and its parts by sparsity or instruction are one count.
-  Without them, opcode shapes give the same number, and on Volta 512 operations per instruction an estimate.
+  Without counters, opcode shapes give the same number, and on Volta 512 operations per instruction an estimate.
 * If tensor instructions ran and their operations are not known, total FLOPs are unknown: null.
-* FP16 FMAs that may be constant moves count as such unless they outweigh all other operations of the launch. The same
+* FP16 FMAs that may be constant moves count as moves unless they outweigh all other operations of the launch. The same
   instructions cause tensor pipe activity without tensor work.
 """
 
@@ -33,7 +33,7 @@ from ncu_parsers.schema.flops_basis import SOURCES, AnyMark, BasisMark, sentence
 from ncu_parsers.schema.tables import Floats, or_zero
 
 NOTABLE = 0.02
-"""Share of a launch's FLOPs from which on instructions that may be constant moves are worth a word."""
+"""Share of a launch's FLOPs above which a note mentions instructions that may be constant moves."""
 
 WARP = 32
 
@@ -124,7 +124,7 @@ class CoreFlops(NamedTuple):
 
 
 def _core_flops(counters: Counters, tensor_known: Mask) -> dict[str, CoreFlops]:
-    """The FLOPs of each precision. An idle pipe speaks only for launches of which something else was counted."""
+    """The FLOPs of each precision. An idle pipe counts as zero only in launches where something else was counted."""
     counted = {precision: _counted(counters, precision) for precision in known.CUDA_CORE_PRECISIONS}
     something = np.logical_or.reduce([tensor_known, *(~np.isnan(found.flops) for found in counted.values())])
     return {
@@ -181,8 +181,8 @@ def _is_idle(counters: Counters, precision: str) -> Mask:
 class DoubtfulFp16(NamedTuple):
     """Where FP16 instructions may be constant moves (bool, one per launch each; at most one is true).
 
-    `left_out`: nothing else is FP16, and other work is larger. `counted`: nothing else is, and other work is smaller.
-    `beside_others`: they stand beside other FP16 arithmetic, and are a share of the FLOPs that matters.
+    `left_out`: the launch has no other FP16 work and more work of other types. `counted`: no other FP16 work and less
+    work of other types. `beside_others`: the launch has other FP16 work, and the doubtful FLOPs are a notable share.
     """
 
     left_out: Mask
@@ -193,8 +193,8 @@ class DoubtfulFp16(NamedTuple):
 def _doubtful_fp16(counters: Counters, cores: Mapping[str, CoreFlops], tensor_flops: Floats) -> DoubtfulFp16:
     """Where FP16 instructions may be constant moves instead of arithmetic.
 
-    Only FMAs can be. Where opcodes are known those of moves are told apart, on every chip; without, any `hfma` may be a
-    move on chips that move constants so. FP16 that stands alone is taken for moves unless it outweighs the other work.
+    Only FMAs can be moves. Opcodes tell moves apart on every chip; without them, any `hfma` may be a move on chips that
+    move constants with it. If a launch has no other FP16 work, they count as moves unless they outweigh the other work.
     """
     half = cores["fp16"]
     moves = counters.opcode_threads(MOVES)
@@ -236,9 +236,9 @@ def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
 
 
 class FilledIn(NamedTuple):
-    """Launches whose tensor operations were not counted completely (bool, one per launch each), by what gave them.
+    """Launches whose tensor operations were not counted completely (bool, one per launch each), by the substitute.
 
-    `by_shape`: opcodes with their shapes. `unchecked`: the same, of an instruction that no launch could check.
+    `by_shape`: opcodes with their shapes. `unchecked`: the same for an instruction never compared with counters.
     `by_instruction`: the number of tensor instructions, on Volta. At most one is true.
     """
 
@@ -250,8 +250,8 @@ class FilledIn(NamedTuple):
 def fill_without_counters(counters: Counters, tensor: dict[str, Floats], complete: Mask) -> FilledIn:
     """Fill the tensor columns of launches whose operation counters are not `complete`, in place.
 
-    Where some were collected, opcodes fill the others; a counter that holds a part of its type is a lower bound, so the
-    larger number counts.
+    Opcodes fill the types that were not collected. A counter of only a part of its type is a lower bound, so the larger
+    of the two numbers is used.
     """
     missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
     by_shape, unchecked = (np.zeros(counters.rows, dtype=bool) for _ in range(2))
@@ -323,11 +323,11 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
 def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mask]:
     """Where tensor cores were idle and where busy, in launches without tensor FLOPs (bool, one per launch each).
 
-    Idle is told of launches, too, whose counters of some types are 0.
+    Launches with counters for some types can be idle too, if those counters are 0.
 
     Tensor pipe instructions explained by hfma (one per 32 thread instructions) are constant moves. On chips with such
-    moves, pipe activity alone proves nothing. An idle pipe proves nothing where tensor cores have another one beside
-    it, nor idle floating-point instructions where those of warpgroups were not among them.
+    moves, pipe activity alone proves nothing. An idle pipe proves nothing on chips with a second tensor pipe; zero
+    floating-point instructions prove nothing if warpgroup instructions were not counted.
     """
     moves = counters.where(known.moves_constants_with_hfma)
     one_pipe = ~counters.where(known.has_tensor_work_beside_the_pipe)
@@ -368,7 +368,7 @@ def _greatest(parts: list[Floats]) -> Floats:
 
 
 def _basis(marks: Mapping[AnyMark, Mask], some: Mask) -> pa.Array:
-    """The text of each launch from its marks (bool, one per launch each); null where `some` FLOPs are not known."""
+    """The basis text of each launch from its marks (bool, one per launch each); null where `some` is false."""
     names = list(marks)
     codes = sum(
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)

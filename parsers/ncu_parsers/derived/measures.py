@@ -1,4 +1,4 @@
-"""Metrics of launches as columns, and what they measure but FLOPs: time, bytes by level, clocks, ceilings in a report.
+"""Metrics of launches as columns, and all derived measures except FLOPs: time, bytes by level, clocks, ceilings.
 
 Counters are printed as sums, as rates per elapsed cycle (full and roofline sets), or as rates per second. The sum is
 used if available; else a rate is multiplied by the cycles or the time of the same launch. A ceiling is a sustained peak
@@ -85,11 +85,11 @@ class Counters:
 
     @cached_property
     def nothing(self) -> Floats:
-        """The read-only array of NaN that stands for every missing column; compare with `is`."""
+        """The read-only array of NaN shared by all missing columns; compare with `is`."""
         return unknown(self.rows)
 
     def either(self, values: Floats, others: Floats) -> Floats:
-        """`values`, or `others` where NaN (float64, one per launch); the very array if the other is `nothing`."""
+        """`values`, or `others` where NaN (float64, one per launch); no copy is made if either is `nothing`."""
         if values is self.nothing or others is self.nothing:
             return others if values is self.nothing else values
         return np.where(np.isnan(values), others, values)

@@ -15,11 +15,11 @@ from ncu_parsers.derived.tensor_opcodes import tensor_operations
 from ncu_parsers.schema.tables import Floats
 
 NOTED = 0.02
-"""Relative difference of two counts from which on it is noted."""
+"""Relative difference of two counts above which a note mentions it."""
 
 
 class OpcodeDifference(NamedTuple):
-    """How many launches differ in one quantity, of how many that have both counts, and the launch that differs most."""
+    """For one quantity: how many launches differ, how many have both counts, and the launch that differs most."""
 
     quantity: str
     launches: int
@@ -31,7 +31,7 @@ class OpcodeDifference(NamedTuple):
 
 
 class IncompleteLists(NamedTuple):
-    """How many launches have lists that do not add up to their total, and the first of them."""
+    """How many launches have opcode lists that do not add up to their total, and the first such launch."""
 
     launches: int
     launch: str
@@ -41,7 +41,7 @@ Disagreement = OpcodeDifference | IncompleteLists
 
 
 def disagreements(counters: Counters, identity: Mapping[str, Any]) -> Iterator[Disagreement]:
-    """What counts per opcode of the launches of one table, whose names and ids are in `identity`, do not agree with."""
+    """Yield disagreements between opcode counts and counters of a table; `identity` has the launches' names and ids."""
     incomplete = counters.lists.incomplete
     if incomplete:
         yield IncompleteLists(len(incomplete), _name_of(identity, incomplete[0]))
@@ -52,7 +52,7 @@ def disagreements(counters: Counters, identity: Mapping[str, Any]) -> Iterator[D
 
 
 def notes_on(found: Iterable[Disagreement]) -> list[str]:
-    """One sentence per quantity that differs in any table of a report, and one for lists that are incomplete."""
+    """One sentence per quantity that differs in any table of a report, and one on incomplete lists."""
     by_quantity: dict[str, list[OpcodeDifference]] = {}
     incomplete: list[IncompleteLists] = []
     for one in found:
@@ -71,7 +71,7 @@ def notes_on(found: Iterable[Disagreement]) -> list[str]:
 
 
 def _pairs(counters: Counters) -> Iterable[tuple[str, Floats, Floats]]:
-    """Quantities that were counted both ways: instructions of each counter, and tensor operations of each type."""
+    """Quantities that were counted both ways: instructions per counter, and tensor operations per type."""
     for counter in dict.fromkeys(known.opcode_counters().values()):
         by_opcode = counters.opcode_threads(counter)
         if by_opcode is not counters.nothing:
@@ -120,7 +120,7 @@ def _note(found: Sequence[OpcodeDifference]) -> str:
 
 
 def _name_of(identity: Mapping[str, Any], row: int) -> str:
-    """A launch as notes name it, by its id and its kernel."""
+    """A launch's id and kernel, as notes show them."""
     launch, kernel = (_item(identity.get(column), row) for column in ("launch_id", "kernel_short"))
     return f"launch {launch} ({kernel})" if launch is not None else f"{kernel}"
 

@@ -1,9 +1,9 @@
-"""Executed instructions by opcode, from the lists that ncu prints or stores behind a metric.
+"""Executed instructions by opcode, from the lists that ncu prints or stores with a metric.
 
-A list holds every opcode that a launch executed, with its count: of thread instructions whose predicate was true, or of
-warp instructions. It is used only if it adds up to the metric it stands behind: a list that was cut says nothing.
-Binary reports have the names; text has them with --print-metric-instances details (ncu 2024.1 and newer). Without such
-a list, counts per instruction of a binary report are summed by opcode, where the text of its instructions is known.
+A list holds every opcode that a launch executed with its count: of thread instructions whose predicate was true, or of
+warp instructions. It is used only if it adds up to its metric: a truncated list proves nothing. Binary reports have the
+names; text has them with --print-metric-instances details (ncu 2024.1 and newer). Without such a list, counts per
+instruction of a binary report are summed by opcode, if the disassembly is known.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ COLUMN_OF_LIST = {
     metric: f"{metric} (instances)"
     for metric in dict.fromkeys((THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION, *THREADS, *WARPS))
 }
-"""The column of the list behind each metric, the best list first."""
+"""Metric -> the column that holds its list, the best list first."""
 MOVES, SURE_FMAS = "constant moves", "certain FMAs"
-"""Keys of the thread instructions of `hfma` that may move a constant, and of those that cannot."""
+"""Keys for the thread instructions of `hfma` that may move a constant, and for certain FMAs."""
 UNNOTICED = 1e-3
 """Relative difference between a list's sum and its metric up to which the list is complete."""
 
@@ -44,12 +44,12 @@ OpcodeCounts = Mapping[str, float]
 
 
 class OpcodeLists(NamedTuple):
-    """What the lists of some launches say.
+    """Instructions of some launches, by opcode and by counter.
 
     `warps` has the warp instructions by opcode with all modifiers, None for a launch without, [] if none has them.
-    `threads` has thread instructions (float64, one per launch; NaN if unknown) by their counter ("ffma"), and those of
-    `MOVES` and `SURE_FMAS`. `incomplete` has the launches (their places) of which a list does not add up, and
-    `by_instruction` those whose counts are sums over instructions.
+    `threads` has thread instructions (float64, one per launch; NaN if unknown) by counter ("ffma"), with the keys
+    `MOVES` and `SURE_FMAS` too. `incomplete` has the indices of launches with a list that does not add up, and
+    `by_instruction` the indices of launches whose counts are sums over instructions.
     """
 
     warps: Sequence[OpcodeCounts | None]
@@ -62,9 +62,9 @@ NO_LISTS = OpcodeLists((), {}, (), ())
 
 
 def named_instances(text: str) -> dict[str, float]:
-    """Parse the counts behind a metric, such as "HMMA.16816.F32: 128; FADD: 5"; {} if they have no names.
+    """Parse the counts listed for a metric, such as "HMMA.16816.F32: 128; FADD: 5"; {} if they have no names.
 
-    An opcode begins with a letter: addresses and numbers of units are no names.
+    An opcode begins with a letter; addresses and unit numbers do not, and are skipped.
     """
     result: dict[str, float] = {}
     for part in text.strip(" (){}").split(";"):
@@ -90,7 +90,7 @@ def opcode_lists(numbers: Mapping[str, Floats], texts: Mapping[str, Any], rows: 
 
 
 def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> tuple[dict[str, float], str]:
-    """Thread instructions of one launch by counter: what its best list tells, and what others add; the best one."""
+    """Thread instructions of a launch by counter, from its best list and then others; and the best list's metric."""
     result: dict[str, float] = {}
     best = ""
     for metric in metrics:
@@ -105,7 +105,7 @@ def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> tuple[d
 def thread_instructions(executed: OpcodeCounts) -> dict[str, float]:
     """Thread instructions by counter, `MOVES` and `SURE_FMAS` (0 if none), from counts by opcode with all modifiers.
 
-    A counter that may count an opcode without a place is left out, if that ran.
+    A counter is left out if an opcode ran that may or may not belong to it.
     """
     result = dict.fromkeys(_keys(), 0.0)
     for opcode, count in executed.items():
@@ -125,8 +125,10 @@ def _keys() -> tuple[str, ...]:
 
 
 def _told_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:
-    """What a list tells of thread instructions by counter: without modifiers not which are conversions or may be moves;
-    from warp instructions only which are zero."""
+    """Thread instructions by counter that the list of `metric` proves.
+
+    A list without modifiers cannot tell conversions and possible moves; warp instructions only prove zeros.
+    """
     counts = thread_instructions(executed)
     if metric in (THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION):
         return counts
@@ -144,7 +146,7 @@ class _Reading:
         self._numbers, self._texts = numbers, texts
 
     def list_of(self, metric: str, row: int) -> OpcodeCounts | None:
-        """The list of one launch; None if it has none that is complete."""
+        """The list of one launch; None if it has no complete one."""
         texts = self._texts.get(COLUMN_OF_LIST[metric])
         executed = named_instances(texts[row]) if texts is not None and texts[row] else {}
         if not executed:

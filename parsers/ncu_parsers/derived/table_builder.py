@@ -32,7 +32,7 @@ CHIP_BY_NUMBER = {
 """device__attribute_chip, NVIDIA's chip number in decimal (0x170 is GA100), as seen in reports or lists."""
 
 OF_ONE_KERNEL = ("launch__", "sm__maximum_warps", "smsp__maximum_warps")
-"""Metrics that are of one kernel: of a range or a graph ncu gives the largest or mean value of its kernels."""
+"""Metrics of a single kernel: for a range or graph, ncu reports the largest or mean value of its kernels."""
 
 FROM_RATES = (
     "duration_ns", "flops", "dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_bytes",
@@ -45,8 +45,8 @@ ESTIMATED = "estimated from mean rates"
 def launches_table(report: Report) -> pa.Table:
     """The table of launches of one report.
 
-    A metric that is text in every launch becomes a text column. Text among numbers is dropped, with a note in the
-    report; values that averages of rates only estimate get a note too, and counters that opcodes do not agree with.
+    A metric that is text in every launch becomes a text column. Text among numbers is dropped with a note in the
+    report; so are noted values estimated from mean rates, and counters that disagree with opcode counts.
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
@@ -66,10 +66,10 @@ def launches_table(report: Report) -> pa.Table:
 def _mark_estimates(
     table: pa.Table, without_rates: pa.Table, averaged: npt.NDArray[np.bool_], report: Report
 ) -> pa.Table:
-    """Mark averages computed from mean rates as estimated, in `flops_basis` and by a note in the report: mean rate
-    x mean time is not the mean of the sums, unless the launches are alike.
+    """Mark averages computed from mean rates as estimated, in `flops_basis` and by a note in the report.
 
-    `without_rates` is the table of the same launches computed without rates; rows are estimated where it differs.
+    Mean rate x mean time is the mean of the sums only if the launches are alike. `without_rates` is the table of the
+    same launches computed without rates; rows are estimated where it differs.
     """
     estimated = {}
     for name in FROM_RATES:
@@ -108,8 +108,8 @@ def contract_table(
     """Build a table of the contract with every derived column from identity columns, numeric metrics and texts.
 
     Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described`
-    returns a metric's metadata. `launches` provides measures that the report contains directly. What counters and
-    opcodes disagree on is added to `found`. Ranges and graphs have no metric that is of one kernel.
+    returns a metric's metadata. `launches` provides measures that the report contains directly. Disagreements of
+    counters and opcodes are appended to `found`. For ranges and graphs, metrics of a single kernel are null.
     """
     numbers = _without_metrics_of_kernels(numbers, identity, rows)
     counters = Counters(
@@ -188,7 +188,7 @@ def measures(counters: Counters) -> dict[str, tables.Floats | pa.Array]:
 
 
 def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> dict[str, Any]:
-    """Replace derived measures by those that the report contains directly."""
+    """Replace derived measures by measures that the report contains directly."""
     if any(launch.flops_basis is not None for launch in launches):
         derived["flops_basis"] = arrays.words_of(derived["flops_basis"])
     for name in {name for launch in launches for name in launch.measures}:

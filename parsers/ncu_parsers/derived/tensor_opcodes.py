@@ -1,10 +1,10 @@
 """Tensor operations without operation counters: from opcodes, or on Volta from the instruction count.
 
 ncu before 2023.2 does not count tensor operations. An opcode of mma.sync contains its shape: HMMA.16816.F32 multiplies
-16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. One of wgmma does, too: HGMMA.64x128x16.F32 is the
-product of a group of four warps, each of which executes it, so a warp instruction does a quarter of it. Instructions
-and input types that no launch could check are marked as estimates. Opcodes of tcgen05 (UTCHMMA) do not contain their
-shape.
+16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. An opcode of wgmma does too: HGMMA.64x128x16.F32 is
+the product of a group of four warps, each of which executes it, so a warp instruction does a quarter of it.
+Instructions and input types that were never compared with counters are marked as estimates. Opcodes of tcgen05
+(UTCHMMA) do not contain their shape.
 
 On Volta, and only there, every tensor instruction (a step of HMMA.884) does 512 operations on fp16 inputs.
 """
@@ -26,8 +26,9 @@ CHECKED = frozenset(
         ("HGMMA", "fp16"), ("HGMMA", "bf16"), ("HGMMA", "tf32"), ("QGMMA", "fp8"),
     }
 )  # fmt: skip
-"""Instructions and input types whose operations by shape were checked. On an H100 those of products, convolutions and
-attention equal the operation counters exactly (docs/gpu-validation.md); HMMA agreed with the tensor pipe of an A40."""
+"""Instructions and input types whose operations by shape were checked. In matrix products, convolutions and attention
+on an H100 they equal the operation counters exactly (docs/gpu-validation.md); HMMA agreed with the tensor pipe of an
+A40."""
 
 _SHAPED = r"(?P<unit>[HIDBQO]MMA)(?P<sparse>\.SP)?(?:\.SF)?\.(?P<m>16|8)x?(?P<n>8)x?(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
 _OF_A_GROUP = r"(?P<unit>[HIQB]GMMA)(?P<sparse>\.SP)?\.(?P<m>64)x(?P<n>\d+)x(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
@@ -36,7 +37,7 @@ _FP8, _FP6, _FP4 = {"E4M3", "E5M2"}, {"E3M2", "E2M3"}, {"E2M1"}
 
 
 class WarpOperations(NamedTuple):
-    """What one warp instruction does: operations on inputs of a type; `checked` if a launch could confirm it."""
+    """Operations of one warp instruction on inputs of a type; `checked` if they were compared with counters."""
 
     precision: str
     amount: int
@@ -44,16 +45,16 @@ class WarpOperations(NamedTuple):
 
 
 class TensorOperations(NamedTuple):
-    """Operations of a launch per input type (0 if unused); `unchecked` if no launch could check those of an opcode."""
+    """Operations of a launch per input type (0 if unused); `unchecked` if an opcode was not compared with counters."""
 
     amounts: dict[str, float]
     unchecked: bool
 
 
 def operations(opcode: str) -> WarpOperations | None:
-    """What a warp instruction with this opcode does; None if the opcode does not contain its shape.
+    """The operations of a warp instruction with this opcode; None if the opcode does not contain its shape.
 
-    Sparse instructions give None: whether they count the executed or the nominal operations is not confirmed.
+    Sparse instructions give None: it is not confirmed whether they count executed or nominal operations.
     """
     of_a_group = re.fullmatch(_OF_A_GROUP, opcode)
     match = of_a_group or re.fullmatch(_SHAPED, opcode)
@@ -68,7 +69,7 @@ def operations(opcode: str) -> WarpOperations | None:
 
 
 def _precision(unit: str, words: set[str]) -> str | None:
-    """The input type; mixed inputs of QMMA count as the wider one, at whose rate they run. Without a name, None."""
+    """The input type, None without a type name; mixed inputs of QMMA run at the wider type's rate and count as it."""
     kind = unit[0]
     if kind == "H":
         return "bf16" if "BF16" in words else "tf32" if "TF32" in words else "fp16"

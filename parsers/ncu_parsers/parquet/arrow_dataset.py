@@ -26,7 +26,7 @@ _FORMAT = ds.ParquetFileFormat(
 
 @dataclass(frozen=True)
 class ScannedFile:
-    """A file of launches with its schema, and the run that it is of if it belongs to a dataset."""
+    """A file of launches with its schema, and its run if it belongs to a dataset."""
 
     file: File
     run: str | None
@@ -34,7 +34,7 @@ class ScannedFile:
 
 
 def joined(files: Sequence[ScannedFile]) -> Callable[[], ds.Dataset] | None:
-    """How to get the launches of files as one Arrow dataset; those of a dataset have the column `run`.
+    """A function that opens files of launches as one Arrow dataset; files of a dataset have the column `run`.
 
     None if files disagree on the type of a column, or Arrow cannot represent their paths.
     """

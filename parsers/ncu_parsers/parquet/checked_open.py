@@ -38,13 +38,13 @@ DECODED = {UNCOMPRESSED, SNAPPY, GZIP, LZ4, ZSTD, LZ4_RAW}
 """Accepted compressions: zstd is written here, the others by libraries that rewrite such a file."""
 
 MOST_FOOTERS = 1 << 16
-"""Bytes; a longer footer takes a second read."""
+"""Bytes read at once from the end of a file; a longer footer takes a second read."""
 
 
 @contextmanager
 def opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """Open a file; yields it and what its footer says of its columns. Raises `NcuBenchError` if it is damaged, also
-    when read inside the block."""
+    """Open a file and yield it with its footer's column information. Raises `NcuBenchError` if it is damaged, also when
+    read inside the block."""
     try:
         with parquet_file(path) as found:
             yield found
@@ -102,9 +102,8 @@ def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
 
 
 def fingerprint(path: Path) -> str | None:
-    """A hash that identifies a Parquet file: of its size and its footer, which contains each column's position, length,
-    minimum and maximum. None if there is no such file.
-    """
+    """A hash of a Parquet file's size and footer, which holds each column's position, length, minimum and maximum. None
+    if there is no such file."""
     try:
         with path.open("rb") as stream:
             end, size = _end(stream), stream.seek(0, os.SEEK_END)

@@ -1,8 +1,8 @@
 """Read a Parquet footer without Arrow, which crashes on damaged ones (tests/parsers/parquet/test_footer.py).
 
 pyarrow 26 lets C++ exceptions escape from `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`. Only the
-fields that tell which columns are empty and how they are compressed are read. Layout: parquet.thrift of Apache Parquet,
-in Thrift's compact protocol.
+fields on empty columns and their compression are read. Layout: parquet.thrift of Apache Parquet, in Thrift's compact
+protocol.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW = range(8)
 """Compression numbers of the format."""
 
 MOST_FIELDS = 1 << 15
-"""Arrow stores field numbers in 16 bits, so it would take a larger number for another field."""
+"""Arrow stores field numbers in 16 bits, so it would mistake a larger number for another field."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _NUMBERS = frozenset({_I16, _I32, _I64})
@@ -178,7 +178,7 @@ def _end_of(data: bytes, at: int, kind: int) -> int:
             at = at + 1 if element in (_TRUE, _FALSE) else _end_of(data, at, element)
         return at
     if kind in (_TRUE, _FALSE):
-        return at  # the type is the value
+        return at  # the type itself is the value
     if kind == _BYTE:
         return at + 1
     if kind == _DOUBLE:
@@ -192,7 +192,7 @@ def _list(data: bytes, at: int) -> tuple[int, int, int]:
     at, count = at + 1, head >> 4
     if count == 15:
         count, at = _varint(data, at)
-    if count > len(data) - at:  # every element takes a byte at least
+    if count > len(data) - at:  # every element takes at least a byte
         raise ValueError("a list is longer than the footer")
     return at, head & 15, count
 

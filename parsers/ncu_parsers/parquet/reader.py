@@ -40,7 +40,7 @@ ROWS_PER_BATCH = 16 * 1024
 
 
 class TableContents(NamedTuple):
-    """The columns of launches, those that are not entirely null (reading others takes time too), and their number."""
+    """The columns of launches, the columns that are not entirely null (even nulls take time), and the row count."""
 
     names: list[str]
     filled: list[str]
@@ -60,21 +60,21 @@ def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:
 def schema_of(path: File) -> pa.Schema:
     """The schema of a file of launches, with metadata. Raises `NcuBenchError` as `read_launches` does."""
     with opened(path) as (file, _):
-        nothing = file.read(columns=[])  # the schema alone lacks metadata that was added on closing
+        nothing = file.read(columns=[])  # the schema alone lacks metadata added on closing
         schema = file.schema_arrow.with_metadata(nothing.schema.metadata)
         _require_launches(schema.empty_table(), path)
         return schema
 
 
 def read_launches(path: File, columns: Columns = None) -> pa.Table:
-    """Read a table of launches; with `columns`, only those that it has.
+    """Read a table of launches; with `columns`, only the ones among them that exist.
 
     Raises `NcuBenchError` if the file is damaged, of another kind, of a newer schema version, or too large for the
     memory limit.
     """
     wanted = columns if columns is None or callable(columns) else list(columns)
     with opened(path) as (file, _):
-        _require_launches(file.read(columns=[]), path)  # first: pages of other files may claim gigabytes
+        _require_launches(file.read(columns=[]), path)  # first: pages of other kinds of files may claim gigabytes
         chosen = _chosen(file.schema_arrow.names, wanted)
         _require_memory(file, chosen, path)
         table = _require_valid_text(file.read(columns=None if wanted is None else chosen))
@@ -159,18 +159,18 @@ def _require_known(table: pa.Table, path: File, newest: int, columns: Sequence[F
 
 
 Choice = Callable[[Sequence[str], Sequence[str]], list[str]]
-"""Selects columns, given all columns of a file and those that are not entirely null."""
+"""Selects columns, given all columns of a file and the columns that are not entirely null."""
 Beforehand = tuple[Choice, Callable[[pa.Table], None]]
-"""Selects columns, and takes them from each row group before the batches come."""
+"""Selects columns, and receives them for each row group before the batches come."""
 
 
 def launch_batches(
     path: File, columns: Iterable[str] | Choice | None, beforehand: Beforehand | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the launches of a file in batches of row groups, in order, with those of `columns` that it has.
+    """Yield the launches of a file in batches of row groups, in order, with the existing ones of `columns`.
 
-    If there are several batches, `beforehand` first receives columns of its own choice of all launches, a row group at
-    a time. Raises `NcuBenchError` as `read_launches` does.
+    If there are several batches, `beforehand` first receives its own choice of columns for all launches, one row group
+    at a time. Raises `NcuBenchError` as `read_launches` does.
     """
     with opened(path) as (file, found):
         _require_launches(file.read(columns=[]), path)
@@ -200,7 +200,7 @@ def _batches_of_row_groups(file: pq.ParquetFile) -> list[list[int]]:
 
 
 def one_value(path: Path, column: str) -> int | None:
-    """The value of a numeric column that is the same in every row; None if values differ or are null.
+    """The value of a numeric column if it is the same in every row; None if values differ or are null.
 
     Raises `NcuBenchError` if the file is damaged.
     """

@@ -139,7 +139,7 @@ class RowGroups:
 
 
 def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
-    """The columns of both schemas in contract order; a column of both keeps its type of `known`."""
+    """The columns of both schemas in contract order; a column of both keeps its type in `known`."""
     if known is None:
         return other
     fields = {field.name: field for field in (*other, *known)}

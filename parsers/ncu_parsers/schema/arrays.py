@@ -1,8 +1,8 @@
-"""Arrow arrays from Python values and back, straight through their buffers.
+"""Arrow arrays from Python values and back, directly through their buffers.
 
-pyarrow.array(), scalar() and to_numpy() would do, and would import pandas wherever that is installed: 0.2 s and 40 MB
-for every command. So would methods such as cast(), and would import pyarrow.compute, which writes the help of 286
-functions then: 50 ms. None becomes null in every array.
+pyarrow.array(), scalar() and to_numpy() would import pandas if it is installed: 0.2 s and 40 MB for every command.
+Methods such as cast() would also import pyarrow.compute, which generates the help of 286 functions: 50 ms. None becomes
+null in every array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-try:  # what pyarrow.compute takes its functions from
+try:  # the module that pyarrow.compute wraps
     from pyarrow import _compute as arrow
 except ImportError:
     from pyarrow import compute as arrow
@@ -25,13 +25,13 @@ Column = TypeVar("Column", pa.Array, pa.ChunkedArray, pa.Table)
 
 
 def cast(array: Column, kind: pa.DataType, *, safe: bool = True) -> Column:
-    """The values in another type. Raises `pyarrow.ArrowInvalid` where one is not `safe` in it."""
+    """The values in another type. Raises `pyarrow.ArrowInvalid` if one is not `safe` to convert."""
     options = arrow.CastOptions.safe if safe else arrow.CastOptions.unsafe
     return arrow.call_function("cast", [array], options(kind))
 
 
 def taken(values: Column, places: pa.Array) -> Column:
-    """The values, or rows of a table, that stand at these places."""
+    """The values, or rows of a table, at these indices."""
     return arrow.call_function("take", [values, places], arrow.TakeOptions())
 
 
@@ -41,12 +41,12 @@ def kept(values: Column, mask: Sequence[bool] | npt.NDArray[np.bool_]) -> Column
 
 
 def places_among(values: pa.Array, sought: pa.Array) -> pa.Array:
-    """The first place at which each sought value stands among the values; null where it is null or none of them."""
+    """The first index of each sought value among the values; null for null and for missing values."""
     return arrow.call_function("index_in", [sought], arrow.SetLookupOptions(values, skip_nulls=True))
 
 
 def encoded(array: Column) -> Column:
-    """The values as a dictionary array: every distinct one once."""
+    """The values as a dictionary array: every distinct value once."""
     return arrow.call_function("dictionary_encode", [array], arrow.DictionaryEncodeOptions())
 
 
@@ -61,7 +61,7 @@ def trimmed(array: Column) -> Column:
 
 
 def matches(array: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
-    """Where a pattern (RE2) is found in texts, none of which may be null."""
+    """Mask of texts that contain a pattern (RE2); no text may be null."""
     return bits_of(arrow.call_function("match_substring_regex", [array], arrow.MatchSubstringOptions(pattern)))
 
 
@@ -72,14 +72,14 @@ def groups_of(array: pa.Array, pattern: str) -> list[pa.Array]:
 
 
 def values_of(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
-    """The numbers of a primitive array, without a copy; what stands where it is null is undefined."""
+    """The numbers of a primitive array, without a copy; undefined where null."""
     if not len(array):
         return np.empty(0, kind)
     return np.frombuffer(array.buffers()[1], dtype=kind)[array.offset : array.offset + len(array)]
 
 
 def present(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Where an array is not null."""
+    """Mask of non-null values."""
     bitmap = array.buffers()[0]
     if bitmap is None or not array.null_count:
         return np.ones(len(array), dtype=bool)
@@ -99,7 +99,7 @@ def whole(values: npt.NDArray[np.integer]) -> pa.Array:
 
 
 def _validity(present: Sequence[bool]) -> pa.Buffer | None:
-    """The bitmap of what is not null; None where nothing is null."""
+    """The validity bitmap; None if nothing is null."""
     if all(present):
         return None
     return pa.py_buffer(np.packbits(np.array(present, dtype=bool), bitorder="little").tobytes())
@@ -167,7 +167,7 @@ def texts(values: Sequence[str | None]) -> pa.Array:
 
 
 def coded(codes: npt.NDArray[np.int32], values: Sequence[str]) -> pa.Array:
-    """Dictionary-encoded string from the place of each in distinct `values`; null where that is negative."""
+    """Dictionary-encoded string from each row's index into distinct `values`; null if negative."""
     return pa.DictionaryArray.from_arrays(indices(codes), texts(values))
 
 
@@ -179,10 +179,10 @@ def dictionary(values: Sequence[str | None]) -> pa.Array:
 
 
 def recoded(codes: npt.NDArray[np.integer], values: Sequence[str | None]) -> pa.Array:
-    """What `dictionary` gives for the value at each place; null where that is negative. `values` may repeat."""
+    """Like `dictionary`, from each row's index into `values`, which may repeat; null if negative."""
     places: dict[str, int] = {}
-    first = np.full(len(values) + 1, -1)  # with a place more, which -1 means
-    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several assignments the last one holds
+    first = np.full(len(values) + 1, -1)  # one entry more, for index -1
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several assignments the last one wins
     known = np.flatnonzero(first[:-1] >= 0)
     translated = np.full(len(values) + 1, -1, np.int32)
     for code in known[np.argsort(first[known])].tolist():
@@ -205,7 +205,7 @@ def integer_lists(values: Sequence[Sequence[int] | None]) -> pa.Array:
 
 
 def triples(values: npt.NDArray[np.int32]) -> pa.Array:
-    """Lists of three int32 from an array of shape (rows, 3); null where the first is negative."""
+    """Lists of three int32 from an array of shape (rows, 3); null where the first value is negative."""
     there = values[:, 0] >= 0
     offsets = _buffer(_offsets(3 * there))
     items = pa.Array.from_buffers(pa.int32(), 3 * int(there.sum()), [None, _buffer(values[there].reshape(-1))])
@@ -220,7 +220,7 @@ def struct_lists(values: Sequence[Sequence[dict[str, str]] | None], kind: pa.Dat
 
 
 def grouped_structs(fields: dict[str, pa.Array], counts: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """Lists of structs from the fields of all structs and how many each list has; null where none."""
+    """Lists of structs from the concatenated fields of all structs and the length of each list; null where 0."""
     buffers = [_validity((counts > 0).tolist()), _buffer(_offsets(counts))]
     return pa.Array.from_buffers(kind, len(counts), buffers, children=[_structs(kind, fields.__getitem__)])
 
@@ -238,7 +238,7 @@ def _lists(kind: pa.DataType, values: Sequence[Sequence[object] | None], items: 
 
 
 def distinct_lists(array: pa.ListArray) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
-    """For each list of texts or int32 its place among the distinct ones, and those; None among them for null."""
+    """Index of each list of texts or int32 into the distinct lists, also returned; None among them for null."""
     if not len(array):
         return np.empty(0, np.int64), []
     items = array.values
@@ -264,7 +264,7 @@ def _list_of(key: bytes, texts: list[str] | None) -> tuple[Any, ...]:
 
 
 def _list_edges(array: pa.ListArray) -> npt.NDArray[np.int64]:
-    """Where each list of an array begins among its values, and where the last ends."""
+    """Offsets of each list into the values, and the end of the last list."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)
     return offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
 

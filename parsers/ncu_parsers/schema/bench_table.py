@@ -1,8 +1,8 @@
 """The table of measured points: results of `ncu_launch.bench.sweep` as columns with units (docs/bench.md).
 
-Missing is null, never 0. Two rows are the same measurement, perhaps made on different days, if their `IDENTITY` columns
-are equal. Behind these columns there is one for each argument of a function, and one for each counter that was asked
-for by its name (`ncu_parsers.schema.own_columns`).
+Missing is null, never 0. Two rows are the same measurement, perhaps on different days, if their `IDENTITY` columns are
+equal. After these columns there is one per argument of a function, and one per counter requested by name
+(`ncu_parsers.schema.own_columns`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ BENCH = "bench"
 """Value of `table` in the file's metadata."""
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11), later with process_means_ns, host, arguments, profiled_* and expected_flops_basis; without
-these a file reads as if they were null."""
+"""History: 1 (2026-11), later with process_means_ns, host, arguments, profiled_* and expected_flops_basis; a file
+without them reads as null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
@@ -115,7 +115,7 @@ COLUMNS: tuple[Field, ...] = (
 def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
     """Rows of `ncu_launch.bench.sweep` as a table; `metadata` is added to the file's metadata.
 
-    Keys that are no columns are dropped; missing columns are null.
+    Keys without a column are dropped; missing columns are null.
     """
     own = own_fields(rows, COLUMN_NAMES)
     fields = [*(field_of(column) for column in COLUMNS), *(field for field, _ in own.columns)]
@@ -126,7 +126,7 @@ def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table, each also with its arguments and counters as dicts, from which `bench_table` makes it."""
+    """The rows of a table, each with its arguments and counters as dicts too; the inverse of `bench_table`."""
     return [{**row, **own} for row, own in zip(table.to_pylist(), own_values(table), strict=True)]
 
 
@@ -141,8 +141,8 @@ def missing_column(names: Sequence[str]) -> str:
 def completed(table: pa.Table) -> pa.Table:
     """Append a column of nulls for each missing column.
 
-    A file without `expected_flops_basis` counted contractions alone, so that its 0 FLOPs may be those of a softmax:
-    they become null.
+    A file without `expected_flops_basis` counted contractions alone, so its 0 FLOPs may belong to a softmax: they
+    become null.
     """
     if _BASIS not in table.column_names and "expected_flops" in table.column_names:
         table = _without_zeros(table)
@@ -153,7 +153,7 @@ def completed(table: pa.Table) -> pa.Table:
 
 
 def _without_zeros(table: pa.Table) -> pa.Table:
-    """The table with null for 0 FLOPs, and the reason."""
+    """The table with null for 0 FLOPs, and with the reason."""
     is_zero = [flops == 0 for flops in table["expected_flops"].to_pylist()]
     for name, instead in (("expected_flops", None), ("expected_why_not", CONTRACTIONS_ALONE)):
         if name in table.column_names:

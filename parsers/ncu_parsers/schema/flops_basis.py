@@ -1,6 +1,6 @@
-"""What the FLOPs of a launch rest on: marks, the sentence in `flops_basis` that tells them, and the way back.
+"""Source and completeness of a launch's FLOPs: marks, the sentence in `flops_basis` for them, and its parser.
 
-Files hold the sentence, those of every release the same. It is taken apart here and nowhere else.
+Files contain the sentence, which is the same in every release. Only this module parses it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Mask = npt.NDArray[np.bool_]
 
 COLUMN = "flops_basis"
 BETWEEN_BASES = " / "
-"""Between the sentences of several launches that one row stands for."""
+"""Separates the sentences of several launches in one row."""
 SOURCES = ("sass", "opcodes", "instructions", "idle pipe")
-"""What the FLOPs of a precision come from: counters of the code (SASS), counts per opcode, counts per instruction, the
-zero of an idle pipe."""
+"""Sources of a precision's FLOPs: counters of the code (SASS), counts per opcode, counts per instruction, the zero of
+an idle pipe."""
 SOME_TENSOR_TYPES = "some tensor types"
 
 _BETWEEN, _MISSING = "; ", "not collected: "
 
 
 class BasisMark(Enum):
-    """What is true of a launch's FLOPs, beside the source of each precision of CUDA cores, in the sentence's words."""
+    """Facts on a launch's FLOPs other than the source per CUDA-core precision, in the sentence's words."""
 
     BY_SHAPE = "tensor ops from the shapes of opcodes"
     BY_UNCHECKED_SHAPE = "tensor ops estimated from the shapes of opcodes"
@@ -44,36 +44,36 @@ class BasisMark(Enum):
     UNCOUNTED = "tensor, which was busy"
     NO_PACKED = "packed fp32"
     IDLE = "idle"
-    """Tensor cores did nothing, which the sentence leaves out."""
+    """Tensor cores were idle, which the sentence does not mention."""
 
 
 TENSOR_MARKS = tuple(BasisMark)[:5]
-"""The marks on operations of tensor cores; of several that hold, the first is told."""
+"""Marks on tensor-core operations; if several hold, the first is written."""
 ESTIMATES = (BasisMark.BY_UNCHECKED_SHAPE, BasisMark.BY_INSTRUCTION)
 AnyMark = tuple[str, str] | BasisMark
 """A source with a precision, or another mark."""
 
 
 class Completeness(Enum):
-    """How much of what a launch computed its FLOPs hold."""
+    """How much of a launch's work its FLOPs include."""
 
     WHOLE = auto()
     SOME_TYPES = auto()
-    """Of tensor cores, the operations of some input types are missing."""
+    """Tensor-core operations of some input types are missing."""
     IN_PART = auto()
-    """Those of a precision, or of all tensor cores, are missing."""
+    """All FLOPs of a precision, or of the tensor cores, are missing."""
 
 
 @dataclass(frozen=True)
 class FlopsBasis:
-    """What a sentence says. `missing` lists what was not collected, as "fp16, tensor"."""
+    """A parsed sentence. `missing` lists what was not collected, as "fp16, tensor"."""
 
     marks: frozenset[BasisMark]
     missing: str
 
     @property
     def completeness(self) -> Completeness:
-        """How much of the work is counted; all but `WHOLE` make FLOPs a lower bound."""
+        """How much of the work is counted; FLOPs are a lower bound unless `WHOLE`."""
         if self.missing:
             return Completeness.IN_PART
         return Completeness.SOME_TYPES if BasisMark.SOME_TYPES in self.marks else Completeness.WHOLE
@@ -85,7 +85,7 @@ class FlopsBasis:
 
     @property
     def estimate(self) -> str | None:
-        """The words on how tensor operations are estimated; None where they are not."""
+        """The words on how tensor operations are estimated; None if they are not."""
         return next((one.value for one in ESTIMATES if one in self.marks), None)
 
 
@@ -93,7 +93,7 @@ class FlopsBasis:
 
 
 def sentence(marks: set[AnyMark]) -> str:
-    """The sentence that tells these marks."""
+    """The sentence for these marks."""
     words = []
     for source in SOURCES:
         used = [precision for precision in CUDA_CORE_PRECISIONS if (source, precision) in marks]
@@ -114,7 +114,7 @@ def _told(marks: set[AnyMark], of: Iterable[BasisMark]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def basis_of(text: str | None) -> FlopsBasis:
-    """What a sentence, or several with `BETWEEN_BASES`, say; nothing is missing where there is none."""
+    """Parse a sentence, or several joined by `BETWEEN_BASES`; without a sentence nothing is missing."""
     parts = [part for one in (text or "").split(BETWEEN_BASES) for part in one.split(_BETWEEN)]
     missing = ", ".join(dict.fromkeys(part.removeprefix(_MISSING) for part in parts if part.startswith(_MISSING)))
     listed = {BasisMark.UNCOUNTED, BasisMark.NO_PACKED}
@@ -126,12 +126,12 @@ def basis_of(text: str | None) -> FlopsBasis:
 
 
 def marked(table: pa.Table, mark: BasisMark) -> Mask:
-    """Which launches have a mark."""
+    """Mask of launches with a mark."""
     codes, texts = tables.codes(table, COLUMN)
     return np.array([mark in basis_of(text).marks for text in texts], bool)[codes]
 
 
 def in_part(table: pa.Table) -> Mask:
-    """Which launches have FLOPs that are a lower bound, as something was not collected."""
+    """Mask of launches whose FLOPs are a lower bound because something was not collected."""
     codes, texts = tables.codes(table, COLUMN)
     return np.array([basis_of(text).completeness is not Completeness.WHOLE for text in texts], bool)[codes]

@@ -1,4 +1,4 @@
-"""The table of instances: what a metric of a launch is at each address, opcode, time or unit (docs/dialects.md).
+"""The table of instances: the value of a launch's metric at each address, opcode, time or unit (docs/dialects.md).
 
 Missing is null, never 0. A row belongs to the launch with the same `report`, `process_id` and `launch_id`.
 """
@@ -48,7 +48,7 @@ def schema() -> pa.Schema:
 
 
 def file_metadata(reports: list[str], notes: list[str]) -> bytes:
-    """What a file of instances says of itself."""
+    """The file-level metadata of a file of instances."""
     said: dict[str, Any] = {
         "table": INSTANCES, "schema_version": SCHEMA_VERSION, "reports": [{"report": name} for name in reports],
         "notes": notes,

@@ -1,7 +1,7 @@
-"""The table of instructions: one row per instruction of each launch, with what was counted and sampled at it.
+"""The table of instructions: one row per instruction of each launch, with its counts and samples.
 
-`INSTRUCTIONS_FILE` lies beside `launches.parquet`. Missing is null, never 0: an instruction at which a metric counted
-nothing has 0, one for which the metric was not collected has null.
+`INSTRUCTIONS_FILE` lies beside `launches.parquet`. Missing is null, never 0: 0 means that a metric counted nothing at
+the instruction, null that the metric was not collected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NO_TEXT = "the report holds no text of instructions"
 CALLED_FROM = " < "
-"""Between calls inside of calls in `inline_of`."""
+"""Separates nested calls in `inline_of`."""
 _CALLS = "file:line of the call, where the function of the line was inlined, then of the call around it: a.h:8 < b.cu:3"
 _NO_LINES = "compiled without -lineinfo, or not known"
 
@@ -59,7 +59,7 @@ def instructions_beside(launches: Path) -> Path:
 
 
 def launches_beside(instructions: Path) -> Path | None:
-    """The file of launches that a file of instructions lies beside; None where there is none."""
+    """The file of launches beside a file of instructions; None if there is none."""
     before, named, _ = instructions.name.rpartition(INSTRUCTIONS_FILE)
     if not named:
         return None
@@ -68,14 +68,14 @@ def launches_beside(instructions: Path) -> Path | None:
 
 
 def ptx_file(kernel_name: str) -> str:
-    """What the PTX of a kernel is called among source files."""
+    """Name of a kernel's PTX among source files."""
     return f"PTX of {kernel_name}"
 
 
 class Measure(NamedTuple):
     """A column of counts: its unit and meaning, the metric of binary reports and the titles on source pages.
 
-    Texts are the values of `words`, by the codes that binary reports hold.
+    Texts are the values of `words`, by the codes in binary reports.
     """
 
     name: str
@@ -113,7 +113,7 @@ STALLS: dict[str, tuple[str, ...]] = {
     "wait": ("wait",),
     "warpgroup_arrive": ("warpgroup_arrive", "gmma"),
 }
-"""Reasons for which a warp does not issue, as metrics name them -> as source pages do behind "stall_"."""
+"""Reasons for which a warp does not issue: metric name -> name on source pages after "stall_"."""
 
 NOT_ISSUED = "_not_issued"
 
@@ -221,7 +221,7 @@ def _stalls(behind: str, title: str, meaning: str) -> tuple[Measure, ...]:
 
 
 def measure_of(metric: str) -> Measure | None:
-    """The column that a metric of a binary report fills. Newer reports have "__sass_" in front of some."""
+    """The column for a metric of a binary report. Newer reports put "__sass_" in front of some."""
     return _BY_METRIC.get(metric) or _BY_METRIC.get(metric.replace("__sass_", "__"))
 
 
@@ -239,8 +239,8 @@ COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *(measure.field for measure in 
 def instructions_table(columns: Mapping[str, Any], *, notes: Sequence[str] = ()) -> pa.Table:
     """The table of these columns, each an array or a list of equal length; missing ones are null.
 
-    Columns beyond the contract (metrics that it does not know) are kept behind it. Raises `pa.ArrowInvalid` if lengths
-    differ or values do not fit their type.
+    Columns outside the contract (unknown metrics) are kept after it. Raises `pa.ArrowInvalid` if lengths differ or
+    values do not fit their type.
     """
     rows = next((len(values) for values in columns.values()), 0)
     missing = {kind: pa.nulls(rows, kind) for kind in {column.type for column in COLUMNS}}  # shared, as most lack most
@@ -271,14 +271,14 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def joined_instructions(parts: Sequence[pa.Table], notes: Sequence[str] = ()) -> pa.Table:
-    """Tables of instructions as one, in their order, with these notes in the metadata."""
+    """Concatenate tables of instructions in order, with these notes in the metadata."""
     whole = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
     metadata = {"table": INSTRUCTIONS, "schema_version": SCHEMA_VERSION, "notes": list(notes)}
     return whole.replace_schema_metadata({METADATA_KEY: encoded(metadata)})
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """Append a column of nulls for each column of the contract that is missing."""
+    """Append a column of nulls for each missing column of the contract."""
     for column in COLUMNS:
         if column.name not in table.column_names:
             table = table.append_column(field_of(column), pa.nulls(len(table), column.type))

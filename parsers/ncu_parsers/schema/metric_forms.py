@@ -1,6 +1,6 @@
-"""Metrics of launches in whatever form a report has them: `.pct` for `.ratio`, loads and stores for their sum.
+"""Metrics of launches in any form that a report has: `.pct` for `.ratio`, loads and stores for their sum.
 
-`metric_forms.toml` says which metrics stand for which. What the report has under the very name always comes first.
+`metric_forms.toml` lists the equivalent metrics. A metric reported under its own name takes precedence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MetricForm:
 
 
 class MetricsInAnyForm:
-    """The metrics of a table of launches, in any form that it has them."""
+    """The metrics of a table of launches, in any form that the table has."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -46,11 +46,11 @@ class MetricsInAnyForm:
         return self._floats(metric, frozenset())
 
     def behind(self, metric: str) -> tuple[str, ...]:
-        """The columns that a metric is taken from: itself, or the terms of its first form of which all are there."""
+        """The columns that a metric is computed from: itself, or the terms of its first complete form."""
         return columns_behind(metric, self._columns)
 
     def formula(self, metric: str) -> str:
-        """What `floats` takes a metric from, in words of the report's metrics: "a / b"; its name if there is none."""
+        """The expression that `floats` evaluates, in the report's metrics: "a / b"; the metric's name if none."""
         return _formula(metric, self._columns, frozenset())
 
     def _floats(self, metric: str, above: frozenset[str]) -> Floats:
@@ -74,7 +74,7 @@ class MetricsInAnyForm:
 
 
 def columns_behind(metric: str, columns: Collection[str], above: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Those of `columns` that a metric can be taken from; () if none. `above` are the metrics that it is a term of."""
+    """The `columns` that a metric can be computed from; () if none. `above` are the metrics whose forms led here."""
     if metric in columns:
         return (metric,)
     for form in _forms_below(metric, above):
@@ -98,7 +98,7 @@ def _formula(metric: str, columns: Collection[str], above: frozenset[str]) -> st
 
 
 def with_every_form(metrics: Collection[str]) -> frozenset[str]:
-    """The metrics, and every other that one of them can be computed from."""
+    """The metrics, and every other metric that their forms need."""
     return frozenset[str]().union(*(_reachable(one, frozenset()) for one in metrics))
 
 
@@ -109,7 +109,7 @@ def _reachable(metric: str, above: frozenset[str]) -> frozenset[str]:
 
 
 def _forms_below(metric: str, above: frozenset[str]) -> list[MetricForm]:
-    """The forms of a metric without those that are computed from a metric of `above`, or from itself."""
+    """The forms of a metric, except forms computed from itself or from a metric of `above`."""
     return [form for form in _forms(metric) if not (above | {metric}) & set(form.terms)]
 
 

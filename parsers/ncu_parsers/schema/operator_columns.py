@@ -1,9 +1,9 @@
-"""Columns of launches that know the operator they are of, and what `source` and `flops_basis` say of such rows."""
+"""Columns of launches with a known operator, and the values of `source` and `flops_basis` in such rows."""
 
 from __future__ import annotations
 
 DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
-"""`source` of what the operator collector measured and of what was counted without running; also their dialects."""
+"""`source` of rows that the operator collector measured, and of rows counted without running; also their dialects."""
 
 SWEEP = "bench"
 """`source` of the points of a sweep, which are never stored as launches."""
@@ -16,16 +16,16 @@ BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
 
 BASIS = "operator formulas"
 CONTRACTIONS_BASIS = "operator formulas, contractions only"
-"""What `flops_basis` says of all FLOPs of operators, and of those of products, convolutions and attention alone."""
+"""`flops_basis` for all FLOPs of operators, and for FLOPs of products, convolutions and attention only."""
 EXPECTED = "expected: "
-"""In front of these where the operators are those of an estimate."""
+"""Prefix of these values for an estimate's operators."""
 CONTRACTIONS_ONLY = frozenset({CONTRACTIONS_BASIS, EXPECTED + CONTRACTIONS_BASIS})
 
 CONTRACTION_FLOPS = "contraction_flops"
-"""Column of the FLOPs of products, convolutions and attention as PyTorch's counter has them; 0 of other operators."""
+"""Column of the FLOPs of products, convolutions and attention, counted as by PyTorch's counter; 0 for others."""
 
 BYTES_BASIS = "bytes_basis"
-"""Column that says what the bytes of an operator are: the least by its formula, or the sum over its tensors."""
+"""Column with the meaning of an operator's bytes: the least by its formula, or the sum over its tensors."""
 
 INTEGER_OPERATIONS = "integer_operations"
 """Column of integer operations of products, which are not FLOPs."""
@@ -39,8 +39,8 @@ OPERATOR_DEVICE = "operator_device"
 OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT = (
     "operator_call", "operator_flops", "operator_least_bytes", "operator_unit",
 )  # fmt: skip
-"""Columns of the call that a launch belongs to: its number in the trace, and its work, which stands on its first kernel
-alone; on its other launches it is 0, so that sums hold it once."""
+"""Columns of a launch's operator call: its number in the trace, and its work, stored on its first kernel only; it is 0
+on the call's other launches, so that sums include it once."""
 
 UNIT_COLUMN = {"fp64": "flops_fp64", "fp32": "flops_fp32"}
-"""The columns of units that are not tensor cores."""
+"""Columns of units other than tensor cores."""

@@ -1,8 +1,8 @@
-"""Columns that a table of measured points has of its own: arguments, counters asked for by name, and sampled power.
+"""Extra columns of a table of measured points: arguments, counters requested by name, and sampled power.
 
-A row holds them as dicts, under "argument_values" (texts), "metric_values" (numbers) and "sampled_values" (what
-`ncu_launch.bench.iteration_energy` read). The file's metadata names the columns, under "arguments", "metrics" and
-"sampled". An argument is a column of numbers where all its values are numbers.
+A row holds them as dicts, under "argument_values" (texts), "metric_values" (numbers) and "sampled_values" (readings of
+`ncu_launch.bench.iteration_energy`). The file's metadata names the columns, under "arguments", "metrics" and "sampled".
+An argument is a column of numbers if all its values are numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALUES = {ARGUMENTS: "argument_values", METRICS: "metric_values", SAMPLED: "samp
 UNITS = {METRICS: "metric_units", SAMPLED: "sampled_units"}
 """Key of the metadata -> key of a row: the unit of each counter or sampled value."""
 PREFIX = "arg_"
-"""In front of an argument whose name another column has."""
+"""Prefix of an argument whose name another column has."""
 GREATEST = 2**63 - 1
 _MEANINGS = {
     ARGUMENTS: "argument {} of the function",
@@ -35,14 +35,14 @@ Row = dict[str, Any]
 
 
 class OwnColumns(NamedTuple):
-    """The fields with their values, and the names of the columns for the file's metadata."""
+    """The extra fields with their values, and the names of the columns for the file's metadata."""
 
     columns: list[tuple[pa.Field, list[Any]]]
     names: dict[str, list[str]]
 
 
 def own_fields(rows: Sequence[Row], taken: Collection[str]) -> OwnColumns:
-    """The columns that rows have of their own; a name that is `taken` gets `PREFIX`, whatever its case."""
+    """The extra columns of rows; a name that is `taken`, in any case, gets `PREFIX`."""
     columns: list[tuple[pa.Field, list[Any]]] = []
     names: dict[str, list[str]] = {}
     used = {name.lower() for name in taken}
@@ -63,7 +63,7 @@ def own_fields(rows: Sequence[Row], taken: Collection[str]) -> OwnColumns:
 def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
     """The columns of a table that are arguments, or metrics; [] for a table without them.
 
-    A file may name anything: only names of letters, digits, _ and dots are taken, as ours are.
+    An untrusted file may contain any names: only letters, digits, _ and dots are accepted.
     """
     found = table_metadata(table).get(kind)
     texts = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
@@ -72,12 +72,12 @@ def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
 
 
 def values_apart(values: Row, taken: Collection[str]) -> Row:
-    """Values by argument, with `PREFIX` in front of each whose name is `taken` by another column."""
+    """Values by argument, with `PREFIX` before each name that is `taken` by another column."""
     return {PREFIX + name if name in taken else name: value for name, value in values.items()}
 
 
 def arguments_apart(table: pa.Table, taken: Collection[str]) -> pa.Table:
-    """The table with `PREFIX` in front of each argument whose name is `taken` by what is added to its rows."""
+    """The table with `PREFIX` before each argument whose name is `taken` by a column to be added."""
     arguments = own_names(table)
     new = {name: PREFIX + name for name in arguments if name in taken}
     metadata = {**table_metadata(table), ARGUMENTS: [new.get(name, name) for name in arguments]}
@@ -86,7 +86,7 @@ def arguments_apart(table: pa.Table, taken: Collection[str]) -> pa.Table:
 
 
 def own_values(table: pa.Table) -> list[Row]:
-    """For each row of a table its own values as dicts, under the keys that `own_fields` reads."""
+    """The extra values of each row as dicts, under the keys that `own_fields` reads."""
     return list(_own_values(table))
 
 
@@ -109,7 +109,7 @@ def _units(table: pa.Table, kind: str) -> dict[str, str]:
 
 
 def _label(field: pa.Field) -> str:
-    """The name that the user gave, without a `PREFIX`."""
+    """The name that the user gave, without `PREFIX`."""
     return field_entries(field).get("label") or str(field.name)
 
 

@@ -22,32 +22,31 @@ from ncu_launch.notes import kinds_in, with_kinds
 from ncu_parsers.schema import arrays
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11). A column may be added within a version, as `rule_metrics` was: readers go by names, and take
-what a file lacks for null.
-"""
+"""History: 1 (2026-11). A column may be added within a version, as `rule_metrics` was: readers go by names, and treat
+missing columns as null."""
 
 Floats = npt.NDArray[np.float64]
 
 METADATA_KEY = b"ncu_bench"
 FIELD_KEY = b"ncu_bench"
 ASKED_METRICS = "asked_metrics"
-"""Key of the file's metadata: the metrics that ncu was asked for; a report that was only read has none."""
+"""Key of the file's metadata: the metrics that ncu was asked for; absent for a report that was only read."""
 NOTE_KINDS = "note_kinds"
 """Key of the file's metadata: kind and subject of its notes, by their texts."""
 
 
 LEAST_BYTES = "least_bytes"
-"""The column of what an operator moves at least, by its shapes: never counted, and no DRAM bytes."""
+"""The column of the least bytes that an operator moves, by its shapes: never counted, and not DRAM bytes."""
 OF_SEVERAL_KERNELS = frozenset({"range", "graph"})
-"""What ncu calls a range or a CUDA graph that it profiled as one."""
+"""ncu's names for a range or a CUDA graph profiled as one."""
 HOST = "host"
 """The column, beyond the contract, of the host name of a launch of a distributed run."""
 SHAPES_BASIS = "shapes"
-"""What `flops_basis` says where FLOPs follow from the shapes of an operator in a trace."""
+"""Value of `flops_basis` for FLOPs from operator shapes in a trace."""
 
 
 class Field(NamedTuple):
-    """One column of the contract; `null` says what null means."""
+    """One column of the contract; `null` is the meaning of null."""
 
     name: str
     type: pa.DataType
@@ -175,7 +174,7 @@ RULE_METRICS_COLUMN = Field(
     'the metrics that each of the rules stands on, as "a; b", by name or by label; "" for none',
     "only binary reports say",
 )
-"""A column beside `rules`, not a field of it: files without the column stay readable, by older releases too."""
+"""A column beside `rules`, not a field of it, so that older releases can read new files and vice versa."""
 
 COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN, RULE_METRICS_COLUMN)
 COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
@@ -184,7 +183,7 @@ COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
 class Rule(NamedTuple):
     """A result of one of NVIDIA's rules, as printed on the details page.
 
-    `metrics` are the names of those that it stands on, as "a; b"; "" where a report, as the page, has none.
+    `metrics` are the names of the metrics it rests on, as "a; b"; "" if a report has none, as on the page.
     """
 
     section: str
@@ -256,7 +255,7 @@ def metadata_problem(schema: pa.Schema) -> str:
 def column_problem(schema: pa.Schema, columns: Sequence[Field]) -> str:
     """Why an untrusted file is not a table of `columns`; "" if it is.
 
-    Types may differ if values can be read the same: text with or without dictionary, narrower integers, integers for
+    Types may differ if values can be read alike: text with or without dictionary, narrower integers, integers for
     floats.
     """
     count_of = Counter(schema.names)
@@ -300,7 +299,7 @@ def encoded(metadata: dict[str, Any]) -> bytes:
 
 
 def has_column(table: pa.Table, name: str) -> bool:
-    """Whether a table has a column, asked without making the list of all, which takes half a millisecond for 1500."""
+    """True if a table has a column; does not build the list of all, which takes half a millisecond for 1500 columns."""
     return bool(table.schema.get_all_field_indices(name))
 
 
@@ -321,7 +320,7 @@ def unknown(rows: int) -> Floats:
 
 
 def launch_numbers(table: pa.Table) -> Floats:
-    """What number names each launch: its id, or its place from 0 where no launch has an id, as in text of ncu."""
+    """The number of each launch: its id, or its index from 0 if no launch has an id, as in ncu's text pages."""
     ids = floats(table, "launch_id")
     return np.arange(len(table), dtype=np.float64) if np.isnan(ids).all() else ids
 
@@ -409,9 +408,9 @@ def words(table: pa.Table, name: str) -> list[str | None]:
 
 
 def are_of_several_kernels(table: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which launches are ranges or graphs that ncu profiled as one: they have such a name, and no grid.
+    """Mask of ranges and graphs that ncu profiled as one: they have such a name, and no grid.
 
-    None are, as far as a table tells that has no column of grids.
+    False everywhere in a table without a column of grids.
     """
     if not has_column(table, "grid"):
         return np.zeros(len(table), bool)
@@ -425,7 +424,7 @@ _ANGLE = r"([<>])"
 
 
 COPIES = ("[CUDA mem", "Memcpy ", "Memset ")
-"""What names of copies and fills of memory begin with, in timelines of nsys and of PyTorch's profiler."""
+"""Beginnings of the names of copies and fills of memory, in timelines of nsys and of PyTorch's profiler."""
 
 
 @lru_cache(maxsize=65536)
@@ -471,7 +470,7 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """Unify types per column: numbers of different types become float64, a mix of numbers and text becomes text.
 
-    Lists of the same items become lists that call them alike.
+    Lists of equal item types get the same item name.
     """
     types: dict[str, set[pa.DataType]] = {}
     for table in tables:

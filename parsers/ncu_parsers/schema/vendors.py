@@ -1,4 +1,4 @@
-"""Who made the GPU of a launch: the fact that decides whether NVIDIA's profilers can count on it."""
+"""The vendor of a launch's GPU, which decides whether NVIDIA's profilers apply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Vendor(Enum):
 
 
 COUNTED_BY = {Vendor.AMD: "rocprof-compute", Vendor.INTEL: "VTune", Vendor.GOOGLE: "XProf"}
-"""Each vendor's own profiler of single kernels, whose results are not read here."""
+"""Each vendor's own kernel profiler, whose results are not read here."""
 
 
 def vendor_named(text: str) -> Vendor | None:
@@ -40,13 +40,13 @@ def other_vendors(vendors: Collection[Vendor | None]) -> list[Vendor]:
 
 
 def vendors_in(table: pa.Table) -> set[Vendor | None]:
-    """The vendors of the GPUs that the launches of a table ran on; None where the table does not say."""
+    """The vendors of the GPUs in a table of launches; None if the table does not name one."""
     codes, texts = tables.codes(table, VENDOR_COLUMN)
     return {None if (text := texts[code]) is None else vendor_named(text) for code in set(codes.tolist())}
 
 
 def why_no_ncu(vendors: Collection[Vendor | None]) -> str:
-    """Why nothing more can be had of ncu and nsys for GPUs of these vendors, and what counts there; "" if it can."""
+    """Why ncu and nsys cannot profile GPUs of these vendors, and which tool can; "" if they can."""
     counted = [f"{COUNTED_BY[one]} counts on {one.value}'s GPUs" for one in other_vendors(vendors)]
     return f"{' and '.join(counted)}, which ncu and nsys cannot profile; it is not read here" if counted else ""
 

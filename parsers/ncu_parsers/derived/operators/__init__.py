@@ -1,1 +1,1 @@
-"""Work of operators in traces: from the shapes that a trace holds, through lists, graphs and NVTX ranges."""
+"""Work of operators in traces, from recorded shapes: through lists, graphs and NVTX ranges."""

@@ -1,8 +1,9 @@
-"""Which operator of the forward pass a node of PyTorch's backward pass belongs to: the one with its sequence number.
+"""Find the forward operator of each node of PyTorch's backward pass by its sequence number.
 
-A node has the number that stood when its operator began. Of several that began with the same number, as `linear` around
-`addmm`, the last is the node's. Each thread counts for itself: where operators of two threads have a number, none is
-taken. Source: torch/csrc/autograd/function.h, "Sequence Number", and torch/csrc/autograd/profiler_kineto.cpp.
+A node has the sequence number that was current when its operator began. If several operators began with the same
+number, as `linear` around `addmm`, the node belongs to the last. Each thread counts for itself: a number used by two
+threads is ambiguous and matches none. Source: torch/csrc/autograd/function.h, "Sequence Number", and
+torch/csrc/autograd/profiler_kineto.cpp.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ Integers = npt.NDArray[np.integer]
 
 
 class ForwardOperators:
-    """The operators of the forward pass by their sequence numbers.
+    """Forward operators by sequence number.
 
-    `number`: of each operator, negative for what is none of the forward pass; `thread` as a number; `start` in any
-    unit. Of operators that began at the same time, the one listed last counts as the last.
+    `number`, `thread` and `start` have one entry per operator; a negative number marks an operator outside the forward
+    pass; `start` has any unit. If operators began at the same time, the one listed last counts as the last.
     """
 
     def __init__(self, number: Integers, thread: Integers, start: npt.NDArray[Any]) -> None:
@@ -34,7 +35,7 @@ class ForwardOperators:
         self._operators = np.where(alone, order[last], -1)
 
     def behind(self, numbers: Integers) -> npt.NDArray[np.int64]:
-        """For the sequence number of each node the place of its operator; -1 where that is not known."""
+        """Index of the forward operator for each sequence number; -1 if unknown."""
         if not len(self._numbers):
             return np.full(len(numbers), -1)
         at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)

@@ -1,10 +1,10 @@
-"""Which launch of a capture each kernel of a replayed graph is.
+"""Match each kernel of a replayed graph to its launch in the graph's capture.
 
 A CUDA or HIP graph is launched whole: its kernels have no operator of their own. The trace of the run that captured it
-holds the same launches one by one, with their operators. They are the same where all kernels of the graph, in the order
-in which they ran, are a gapless part of those launches by name (and by grid, where both sides have one). Launches that
-fit in several places, as layers do, have to be of the same operators with the same inputs. Names do not tell graphs
-apart that differ in sizes alone: the capture has to be that of the graph.
+holds the same launches one by one, with their operators. They match if all kernels of the graph, in execution order,
+are a contiguous part of those launches by name (and by grid, where both sides have one). If they match in several
+places, as repeated layers do, all places must have the same operators with the same inputs. Names cannot distinguish
+graphs that differ in sizes alone: the capture must be of the same graph.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MOST_MATCHES = 1000
-"""Places in a capture from which on a sequence is taken for too common to say anything."""
+"""Matches in a capture above which a sequence is too common to prove anything."""
 
 Grid = tuple[int, ...] | None
 
@@ -25,12 +25,12 @@ class Kernel(NamedTuple):
     grid: Grid = None
 
     def may_be(self, other: Kernel) -> bool:
-        """Whether nothing tells the two apart."""
+        """True if nothing distinguishes the two."""
         return self.name == other.name and (self.grid is None or other.grid is None or self.grid == other.grid)
 
 
 class Capture:
-    """The launches of a capture in their order. `operators`: what launched each, or None; compared as text."""
+    """The launches of a capture in order. `operators`: the operator that launched each, or None; compared as text."""
 
     def __init__(self, kernels: Sequence[Kernel], operators: Sequence[Any]) -> None:
         self.kernels, self.operators = list(kernels), list(operators)
@@ -39,7 +39,7 @@ class Capture:
         self._alike = [texts.setdefault(str(one), len(texts)) for one in self.operators]
 
     def places_of(self, graph: Sequence[Kernel]) -> list[list[int]]:
-        """For each kernel of a graph its place in every match; [] without a match, or where matches disagree."""
+        """For each kernel of a graph, its index in every match; [] without a match, or if matches disagree."""
         key = tuple(graph)
         if key not in self._known:
             found = self._matches(graph) if graph else []
@@ -48,7 +48,7 @@ class Capture:
         return [[begin + place for begin in begins] for place in range(len(graph))] if begins else []
 
     def _matches(self, graph: Sequence[Kernel]) -> list[int]:
-        """The places at which the graph's kernels begin. [] where they are more than `MOST_MATCHES`."""
+        """Indices at which the graph's kernels begin; [] if there are more than `MOST_MATCHES`."""
         begins = _begins([one.name for one in graph], [one.name for one in self.kernels])
         if len(begins) > MOST_MATCHES:
             return []
@@ -57,14 +57,15 @@ class Capture:
         ]
 
     def _agree(self, begins: Sequence[int], length: int) -> bool:
-        """Whether the launches of all matches are of the same operators."""
+        """True if the launches of all matches have the same operators."""
         return len({tuple(self._alike[begin : begin + length]) for begin in begins}) <= 1
 
 
 def _begins(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Where a sequence is a gapless part of another, also overlapping, in time that grows with both lengths.
+    """Indices where `names` contains `wanted` contiguously, overlaps included, in linear time.
 
-    The search of Knuth, Morris and Pratt: `back[i]` is how much of the first i + 1 names is matched still after a miss.
+    Knuth-Morris-Pratt: `back[i]` is the length of the prefix still matched after a mismatch behind the first i + 1
+    names.
     """
     back, matched = [0] * len(wanted), 0
     for place in range(1, len(wanted)):
@@ -83,7 +84,7 @@ def _begins(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def replay_notes(rows: int, replayed: int, captured: int, capture: str) -> list[str]:
-    """How many of the rows of a trace a graph launched, and how many of those have the operators of its `capture`.
+    """Notes on how many rows a graph launched, and how many of them got operators from its `capture`.
 
     `capture` is the path of the capture's trace, "" without one.
     """

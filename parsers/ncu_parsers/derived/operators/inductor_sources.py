@@ -1,10 +1,10 @@
-"""What kernels that torch.compile generated are made of: operators, and lines of the model.
+"""Operators and model lines from which torch.compile generated its kernels.
 
-Inductor says it in what it writes while it compiles, by version: a structured log (`TORCH_TRACE`), folders with its
-output code and graphs (`TORCH_COMPILE_DEBUG`), and JSON files of kernels with their nodes and stacks, which tlparse
-writes out of the log. A kernel's name is its own within one graph only: where graphs gave a name to several kernels,
-it stands for all of them. Sources: `get_kernel_metadata` in torch/_inductor/utils.py, `dump_inductor_provenance_info`
-and `set_kernel_post_grad_provenance_tracing` in torch/_inductor/debug.py, `trace_structured` in
+Inductor writes them while it compiles, depending on its version: a structured log (`TORCH_TRACE`), folders with its
+output code and graphs (`TORCH_COMPILE_DEBUG`), or JSON files of kernels with their nodes and stacks, which tlparse
+extracts from the log. A kernel's name is unique within one graph only: if several graphs use a name, its entry merges
+all of their kernels. Sources: `get_kernel_metadata` in torch/_inductor/utils.py, `dump_inductor_provenance_info` and
+`set_kernel_post_grad_provenance_tracing` in torch/_inductor/debug.py, `trace_structured` in
 torch/_logging/_internal.py.
 """
 
@@ -27,11 +27,11 @@ from ncu_parsers.derived.operators.python_locations import COMPILED_LINES, Locat
 from ncu_parsers.schema import arrays, tables
 
 FORMAT, FORMAT_VERSION = "ncu_bench_inductor", 1
-"""Key and version of the file that a run keeps (`keep`)."""
+"""Key and version of the file that `keep` writes into a run folder."""
 
 LARGEST_FILE = 1 << 28
 MOST_FILES = 100_000
-"""Bytes of a file, and files of a folder, from which on they are not what inductor writes."""
+"""Largest file (bytes) and most files of a folder; inductor writes less."""
 
 GENERATED = re.compile(r"triton_(?:poi|red|per|tem|for|spl|mix|unk)_\w*|cpp_(?:fused|CppMicroGemm)\w*")
 """Names of kernels that inductor generates."""
@@ -63,14 +63,14 @@ _OF_FOLDER = {
     "inductor_generated_kernel_to_post_grad_nodes.json": NODES,
     "inductor_generated_kernel_stack_traces.json": STACKS,
 }
-"""Files beside each other that tell of one graph; of two that tell the same, the later one here counts."""
+"""Files of one folder that describe the same graph; if two give the same fact, the later one here is used."""
 _OF_TLPARSE = re.compile(r"inductor_provenance_tracking_kernel_stack_traces_\d+\.json")
 
 
 class CompiledKernel(NamedTuple):
-    """What a generated kernel is made of: `operators` as `aten.add`, `lines` of the model; () where not known.
+    """Sources of a generated kernel: `operators` such as `aten.add`, `lines` of the model; () if unknown.
 
-    `definitions`: how many different kernels of this name there are.
+    `definitions`: number of different kernels with this name.
     """
 
     operators: tuple[str, ...]
@@ -97,14 +97,14 @@ Compiled = Mapping[str, CompiledKernel]
 
 
 def compiled_name(kernel: str) -> str:
-    """The name that inductor gave to a kernel: without parameters, and without the number of a graph on a CPU."""
+    """The name that inductor gave to a kernel: without parameters, and on a CPU without the graph's number."""
     return _GRAPH_NUMBER.sub("", kernel.partition("(")[0].strip(), count=1)
 
 
 def with_compiled_lines(table: pa.Table, path: str) -> pa.Table:
-    """The launches with the lines that generated kernels are made of, which are their location (`COMPILED_LINES`).
+    """Set each generated kernel's location to the lines of its operators (`COMPILED_LINES`).
 
-    `path` is what `compiled_in` reads.
+    `path` is read by `compiled_in`.
     """
     compiled = compiled_in(path)
     codes, names = tables.codes(table, "kernel_name")
@@ -115,7 +115,7 @@ def with_compiled_lines(table: pa.Table, path: str) -> pa.Table:
 
 @lru_cache(maxsize=4)
 def compiled_in(path: str) -> Compiled:
-    """The generated kernels that a folder, log or kept file tells of.
+    """The generated kernels that a folder, log or kept file describes.
 
     Raises `NcuBenchError` if there is none, or it cannot be read.
     """
@@ -140,7 +140,7 @@ def compiled_in(path: str) -> Compiled:
 
 
 def _files(path: Path) -> list[Path]:
-    """The files of a folder and of those in it, or the file itself; in the order of their names."""
+    """The files of a folder and its subfolders, or the file itself; sorted by name."""
     if path.is_file():
         return [path]
     found = []
@@ -157,7 +157,7 @@ def _raise(error: OSError) -> None:
 
 
 def _in_logs(path: Path) -> Compiled:
-    """Kernels in structured logs: for each entry a line of JSON, and its text on lines that begin with a tab."""
+    """Kernels in structured logs: each entry is a line of JSON, followed by its text on lines that begin with a tab."""
     graphs: list[dict[str, str]] = []
     for file in _files(path):
         if file.suffix == ".log" and file.name.startswith("dedicated_log_torch_trace"):
@@ -178,7 +178,7 @@ def _graphs_in_log(file: Path) -> list[dict[str, str]]:
 
 
 def _entries(file: Path) -> Iterator[tuple[tuple[Any, ...], str, str]]:
-    """Of each entry of a log that tells of kernels: the compilation that it is of, its kind, its text."""
+    """Compilation, kind and text of each log entry that describes kernels."""
     entry: tuple[tuple[Any, ...], str] | None = None
     lines: list[str] = []
     with file.open(encoding="utf-8", errors="replace") as stream:
@@ -195,7 +195,7 @@ def _entries(file: Path) -> Iterator[tuple[tuple[Any, ...], str, str]]:
 
 
 def _entry(line: str) -> tuple[tuple[Any, ...], str] | None:
-    """The compilation and kind of an entry by its first line; None for entries that tell of no kernel."""
+    """Compilation and kind of an entry, from its first line; None if it describes no kernel."""
     if "inductor_" not in line:
         return None
     described = _json(line[line.find("{") :])
@@ -238,7 +238,7 @@ class _Node(NamedTuple):
 
 
 def _of_graph(texts: Mapping[str, str]) -> dict[str, CompiledKernel]:
-    """The kernels of one graph, from the texts that tell of it."""
+    """The kernels of one graph, from the texts that describe it."""
     nodes = dict(_nodes(texts.get(GRAPH, "")))
     operators: dict[str, list[str]] = {}
     lines: dict[str, list[Location]] = {}
@@ -262,7 +262,7 @@ def _of_graph(texts: Mapping[str, str]) -> dict[str, CompiledKernel]:
 
 
 def _nodes(graph: str) -> Iterator[tuple[str, _Node]]:
-    """The nodes of a graph as PyTorch prints it: Python, with a comment on the line of the model in front of each."""
+    """The nodes of a graph as PyTorch prints it: Python, with a comment on the model's line above each node."""
     line: Location | None = None
     for text in graph.splitlines():
         comment = _FILE_COMMENT.match(text)
@@ -276,7 +276,7 @@ def _nodes(graph: str) -> Iterator[tuple[str, _Node]]:
 
 
 def _definitions(code: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Of each kernel that output code defines: name, operators, nodes; both from the comment in front of it."""
+    """Name, operators and nodes of each kernel in output code; operators and nodes come from the comment above it."""
     operators: list[str] = []
     nodes: list[str] = []
     for text in code.splitlines():
@@ -291,7 +291,7 @@ def _definitions(code: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _node_mappings(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Of each kernel its nodes: an object of lists, or one with such an object in it (`cppCodeToPost`)."""
+    """Name and nodes of each kernel: an object of lists, or one that holds such an object (`cppCodeToPost`)."""
     found = _json(text)
     if isinstance(found, dict):
         found = found.get("cppCodeToPost", found)
@@ -301,7 +301,7 @@ def _node_mappings(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _stacks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Of each kernel the stacks of the nodes that it is made of, as Python prints stacks."""
+    """Name and node stacks of each kernel; stacks as Python prints them."""
     found = _json(text)
     for name, stacks in found.items() if isinstance(found, dict) else ():
         if isinstance(stacks, dict):
@@ -311,7 +311,7 @@ def _stacks(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_kernel(name: str) -> bool:
-    """Whether a name is that of a generated kernel, not of one that a library has (`extern_kernels.mm:1`)."""
+    """True for a generated kernel's name, false for a library's (`extern_kernels.mm:1`)."""
     return bool(GENERATED.fullmatch(_HANDLE.sub("", name)))
 
 
@@ -337,7 +337,7 @@ def _json(text: str) -> Any:
 
 
 def _merged(graphs: Iterable[Mapping[str, CompiledKernel]]) -> Compiled:
-    """The kernels of all graphs by their names, with short paths."""
+    """The kernels of all graphs by name, with short paths."""
     by_name: dict[str, list[CompiledKernel]] = {}
     for graph in graphs:
         for name, kernel in graph.items():
@@ -356,7 +356,7 @@ def _merged(graphs: Iterable[Mapping[str, CompiledKernel]]) -> Compiled:
 
 
 def _short_paths(files: Iterable[str]) -> dict[str, str]:
-    """Paths without the folder that an installed package is in, others without the folder that all of them share."""
+    """Paths relative to site-packages for installed packages; other paths without the folder common to all."""
     own = {file: within_packages(file) for file in files}
     whole = [path for path in own.values() if path.startswith("/")]
     shared = posixpath.commonpath([posixpath.dirname(path) for path in whole]) if whole else ""
@@ -367,7 +367,7 @@ def _short_paths(files: Iterable[str]) -> dict[str, str]:
 
 
 def keep(compiled: Compiled, path: Path) -> None:
-    """Write kernels as a file that `compiled_in` reads: no source text, and no paths but those that are shown."""
+    """Write kernels as a file that `compiled_in` reads: no source text, and only the shown paths."""
     kernels = {
         name: {"operators": one.operators, "lines": one.lines, "definitions": one.definitions}
         for name, one in sorted(compiled.items())

@@ -1,9 +1,10 @@
-"""The element types of lists of tensors, which PyTorch's profiler does not record, from the names of their kernels.
+"""Element types of tensor lists, which PyTorch's profiler does not record, from the names of their kernels.
 
-Kernels that take lists name the type that they are compiled for: `CatArrayBatchedCopy<float, ...>`, with
-`OpaqueType<2u>` for any of 2 bytes, and `multi_tensor_apply_kernel<..., BinaryOpScalarFunctor<float, 1, 1, 0>, ...>`.
-Their lists have one type each; `CopyFunctor<T, U, ...>` copies U to T. Source: aten/src/ATen/native/cuda, Shape.cu,
-MultiTensorApply.cuh and ForeachBinaryOpList.cu. Kernels of other names tell nothing.
+Kernels that take lists are named after the type that they are compiled for: `CatArrayBatchedCopy<float, ...>`, with
+`OpaqueType<2u>` for any type of 2 bytes, and `multi_tensor_apply_kernel<..., BinaryOpScalarFunctor<float, 1, 1, 0>,
+...>`. All tensors of such a list have one type; `CopyFunctor<T, U, ...>` copies U to T. Source:
+aten/src/ATen/native/cuda, Shape.cu, MultiTensorApply.cuh and ForeachBinaryOpList.cu. Other kernel names do not show the
+type.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ OPAQUE = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
 """Bytes of an element -> a type of that size; such kernels move elements and do not compute."""
 
 LONGEST = 1000
-"""Characters of a name in which the type stands, if anywhere."""
+"""Length of the name's prefix, in characters, in which the type is searched."""
 
 SHORTER = {"long": "int64", "unsigned long": "uint64", "unsigned int": "uint32", "unsigned short": "uint16"}
-"""Types of C++ that the profiler's own spellings lack."""
+"""C++ types that are missing from the profiler's own spellings."""
 
 
 def element_types(kernels: Sequence[str], types: dict[str, str]) -> tuple[str, ...]:
-    """The types of the first and of the further lists that kernels take, () where their names do not tell.
+    """Element types of the first and the further lists that kernels take; () if their names do not show it.
 
-    `types`: types of C++ -> as PyTorch names them.
+    `types`: C++ type -> PyTorch's name.
     """
     for whole in kernels:
         kernel = whole[:LONGEST]

@@ -1,8 +1,8 @@
-"""Operators of PyTorch in the names of NVTX ranges, which `torch.autograd.profiler.emit_nvtx` opens around them.
+"""PyTorch operators in the names of NVTX ranges that `torch.autograd.profiler.emit_nvtx` opens around them.
 
-A name is the operator's with `, seq = 12`, `, op_id = 34`, `, sizes = [[2, 3], [3, 4], []]` and `, input_op_ids = ...`
-behind it, as far as each is there; sizes need record_shapes=True. An argument that is no tensor has the size [], as a
-tensor without dimensions and a list of tensors have. Types, numbers and flags are not in them. Source: `getNvtxStr` and
+A range name is the operator's name, followed by those of `, seq = 12`, `, op_id = 34`, `, sizes = [[2, 3], [3, 4], []]`
+and `, input_op_ids = ...` that are known; sizes need record_shapes=True. The size [] stands for a non-tensor, a
+0-dimensional tensor or a list of tensors. Names hold no types, numbers or flags. Source: `getNvtxStr` and
 `shapesToStr`, torch/csrc/profiler/util.cpp.
 """
 
@@ -23,19 +23,19 @@ AUTOGRAD = "autograd::engine::"
 
 
 class NvtxOperator(NamedTuple):
-    """What a range says of the call that it is around; `inputs` are without shapes where it holds none."""
+    """The operator call in a range's name; `inputs` have no shapes if the name has none."""
 
     name: str
     inputs: RecordedInputs
 
     @property
     def is_operator(self) -> bool:
-        """Whether it is an operator, not a label of the user or a node of the backward pass."""
+        """True for an operator, false for a user's label or a node of the backward pass."""
         return "::" in self.name and not self.name.startswith(AUTOGRAD)
 
 
 def operator_of(range_name: str) -> NvtxOperator | None:
-    """The call in the name of a range, None for a range that `emit_nvtx` did not open."""
+    """The call in a range's name; None for a range that `emit_nvtx` did not open."""
     begin = _BEGIN.search(range_name) if " = " in range_name else None
     if begin is None or begin.start() == 0:
         return None
@@ -45,7 +45,7 @@ def operator_of(range_name: str) -> NvtxOperator | None:
 
 @lru_cache(maxsize=4096)
 def _operator(name: str, sizes: str | None) -> NvtxOperator:
-    """Calls of the same operator with the same sizes are one object: timelines hold millions."""
+    """Parse a call; equal operators with equal sizes share one object, since timelines hold millions."""
     try:
         shapes = json.loads(sizes) if sizes else None
     except (ValueError, RecursionError):

@@ -1,10 +1,9 @@
 """Where in a Python program a launch comes from: file, line and function.
 
-The location is the innermost frame of the stack that is not in the machinery between a model and its kernels:
-PyTorch, Triton, what wraps functions, files that a compiler wrote (`machinery.toml`). PyTorch's profiler writes a frame
-as `path(line): function`, its path without the folder of `sys.path` that it was found in. The line is that on which the
-function begins, not the one that runs: the event of a call is written when the function is entered
-(torch/csrc/autograd/profiler_python.cpp).
+The location is the innermost stack frame outside the machinery between a model and its kernels: PyTorch, Triton,
+wrappers of functions, files that a compiler wrote (`machinery.toml`). PyTorch's profiler writes a frame as `path(line):
+function`, the path relative to its folder of `sys.path`. The line is the first line of the function, not the one that
+runs: the call event is recorded when the function is entered (torch/csrc/autograd/profiler_python.cpp).
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ PYTHON_FILE, PYTHON_LINE, PYTHON_FUNCTION, LOCATION_BASIS = (
     "python_file", "python_line", "python_function", "location_basis",
 )  # fmt: skip
 LOCATION_COLUMNS = (PYTHON_FILE, PYTHON_LINE, PYTHON_FUNCTION, LOCATION_BASIS)
-"""Columns of launches: the location, null where none is known, and what it is that of."""
+"""Columns of launches: the location, null if unknown, and its basis."""
 
 BY_STACK, BY_FORWARD, BY_MODULE = "call stack", "forward operator", "module"
-"""Values of `LOCATION_BASIS`: the stack of the launching call, and that of the forward operator of a backward one; or
-the forward function of the module that an NVTX range of ours names, or the line that opened a range of the user's."""
+"""Values of `LOCATION_BASIS`: the stack of the launching call; the stack of a backward operator's forward operator; the
+forward function of the module in one of our NVTX ranges, or the line that opened a user's range."""
 
 COMPILED_LINES = "compiled_lines"
-"""Column of launches in memory: of kernels that a compiler made, the lines that they are made of, their location."""
+"""Column of launches in memory: the model lines of compiler-generated kernels, which are their location."""
 NO_LOCATION = "(no location)"
 
 _MACHINERY = Path(__file__).with_name("machinery.toml")
@@ -48,7 +47,7 @@ _STANDARD_LIBRARY = re.compile(r".*/lib/python\d+(?:\.\d+)?/")
 
 
 class Location(NamedTuple):
-    """A function in a Python program. `line` is None where it is not known."""
+    """A function in a Python program. `line` is None if unknown."""
 
     file: str
     line: int | None
@@ -56,13 +55,13 @@ class Location(NamedTuple):
 
     @property
     def title(self) -> str:
-        """As `models/net.py:12 (forward)`."""
+        """Location formatted as `models/net.py:12 (forward)`."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{place} ({self.function})"
 
 
 def location_in(frame: str) -> Location | None:
-    """The location of a frame as PyTorch's profiler names it; None for machinery, built-in functions and other text."""
+    """Parse a frame as PyTorch's profiler writes it; None for machinery, built-in functions and other text."""
     found = None if frame.startswith("<") else _FRAME.fullmatch(frame)
     if found is None:
         return None
@@ -73,12 +72,12 @@ def location_in(frame: str) -> Location | None:
 
 
 def within_packages(file: str) -> str:
-    """The path without the folder that installed packages are in; as it is for other files."""
+    """The path relative to site-packages; unchanged for files outside installed packages."""
     return _PACKAGES.sub("", file)
 
 
 def is_machinery(file: str) -> bool:
-    """Whether a file, with `/` between folders, is no part of a model or program."""
+    """True for a file (with `/` between folders) that belongs to no model or program."""
     known = _machinery()
     if any(part in file for part in known["inside"]) or any(re.search(f"{one}$", file) for one in known["hashed"]):
         return True
@@ -96,7 +95,7 @@ def _machinery() -> Mapping[str, frozenset[str]]:
 def location_columns(
     locations: Sequence[Location | None], bases: Sequence[str | None]
 ) -> list[tuple[str, str, pa.Array]]:
-    """Name, unit and values of the columns of locations, which launches have beyond their contract."""
+    """Name, unit and values of the location columns, which are not part of the contract."""
     return [
         (PYTHON_FILE, "", arrays.dictionary([one.file if one else None for one in locations])),
         (PYTHON_LINE, "", arrays.integers([one.line if one else None for one in locations], pa.int64())),
@@ -106,9 +105,9 @@ def location_columns(
 
 
 def with_locations_of_modules(table: pa.Table, functions: Mapping[str, Location]) -> pa.Table:
-    """The launches with the locations of their modules, by the modules' paths; as they are where they have locations.
+    """Add to launches the location of their module, by its path; unchanged if they have locations.
 
-    A module of PyTorch's own has that of the module around it.
+    A module of PyTorch itself gets the location of the module around it.
     """
     if not functions or PYTHON_FILE in table.column_names:
         return table
@@ -122,7 +121,7 @@ def with_locations_of_modules(table: pa.Table, functions: Mapping[str, Location]
 
 
 def _nearest(module: str | None, functions: Mapping[str, Location]) -> Location | None:
-    """The location of a module, or of the innermost one around it whose location is no machinery."""
+    """The location of a module, or of the innermost enclosing module whose file is not machinery."""
     while module:
         found = functions.get(module)
         if found is not None and not is_machinery(found.file):
@@ -132,7 +131,7 @@ def _nearest(module: str | None, functions: Mapping[str, Location]) -> Location 
 
 
 def location_titles(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """For each launch the number of its location, and the titles of locations; `NO_LOCATION` where none is known."""
+    """Index of each launch's location into the list of titles; `NO_LOCATION` if unknown."""
     files, names = tables.codes(table, PYTHON_FILE)
     functions, called = tables.codes(table, PYTHON_FUNCTION)
     lines = np.nan_to_num(tables.floats(table, PYTHON_LINE), nan=-1).astype(np.int64)

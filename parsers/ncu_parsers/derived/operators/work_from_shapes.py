@@ -1,8 +1,9 @@
 """FLOPs and least bytes of launches, from the shapes of the operators that launched them.
 
-Work belongs to an operator call. The launch that plainly did it has it too: the only kernel of the call, or the only
-one of a product that is no known preparation or aftermath (`BESIDE_THE_WORK`). Else the operator alone has it, and
-nothing is divided. Which operator it was that launched a kernel, the reader of the timeline says: the innermost.
+Work belongs to an operator call. It is also given to one launch if that launch clearly did it: the only kernel of the
+call, or the only kernel of a product that does not merely prepare or gather operands (`BESIDE_THE_WORK`). Otherwise
+only the operator gets it; work is never divided. The timeline's reader names the operator of a kernel: the innermost
+one.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ TYPES = {
 """Types as PyTorch's profiler writes them -> as PyTorch names them."""
 
 LARGEST = 2**48
-"""Elements of one dimension from which on a recorded shape is taken for damage."""
+"""Elements of one dimension above which a recorded shape is treated as damage."""
 
 
 class RecordedInputs(NamedTuple):
-    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not."""
+    """The inputs of an operator as the profiler recorded them, one list per field; any other value if not recorded."""
 
     shapes: Any = None
     types: Any = None
@@ -70,16 +71,16 @@ class RecordedInputs(NamedTuple):
 
 
 UNTYPED = "Tensor"
-"""What stands for the type of a tensor of which the shape alone is known."""
+"""Type of a tensor whose shape alone is known."""
 
 LIST = "TensorList"
-"""What the profiler writes for the type of a list of tensors."""
+"""Type that the profiler writes for a list of tensors."""
 
 
 def recorded_call(name: str, inputs: RecordedInputs, kernels: Sequence[str] = ()) -> Call:
-    """The call of an operator; what was not recorded of its arguments is `UNRECORDED`.
+    """The call of an operator; arguments that were not recorded are `UNRECORDED`.
 
-    A list of tensors is recorded without types: they are known where the names of `kernels` tell, else "".
+    The profiler records no types for a list of tensors: the names of `kernels` may give them, else they are "".
     """
     if not isinstance(inputs.types, list) or not isinstance(inputs.shapes, list):
         return Call(name, ())
@@ -109,7 +110,7 @@ def _at(values: Any, place: int) -> Any:
 
 
 def _tensor(shape: Any, dtype: str, strides: Any) -> Any:
-    """Sizes without strides are of a sparse tensor, which holds fewer elements than they say, nobody knows how many."""
+    """A tensor argument. Sizes without strides mean a sparse tensor, whose number of elements is unknown."""
     if not _are_sizes(shape) or (shape and strides == []):
         return UNRECORDED
     known = _are_sizes(strides) and len(strides) == len(shape)
@@ -122,7 +123,7 @@ def _are_sizes(value: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _value(text: str) -> Any:
-    """A number, a truth value or a list of them as printed; None for "", `UNRECORDED` for what is none of these."""
+    """Parse a printed number, truth value or list of them; None for "", `UNRECORDED` for any other text."""
     if not text:
         return None
     try:
@@ -136,10 +137,10 @@ def _value(text: str) -> Any:
 
 
 class LaunchingOperator(NamedTuple):
-    """The operator call that launched something: `number` tells the calls of a trace apart.
+    """The operator call that launched something; `number` identifies the call within a trace.
 
-    `around` are the numbers of the operators that called it. `kernel` is what ran, "" for a copy and for an operator on
-    a CPU. `forward`: of an operator of the backward pass without shapes, the name and inputs of its forward operator.
+    `around` are the numbers of its callers. `kernel` is the kernel's name, "" for a copy and for an operator on a CPU.
+    `forward`: name and inputs of the forward operator, for a backward operator without shapes.
     """
 
     number: int
@@ -152,9 +153,9 @@ class LaunchingOperator(NamedTuple):
 
 @dataclass
 class WorkOfLaunches:
-    """Columns of work, a value per launch: NaN or -1 where it is not known. FLOP and bytes.
+    """Columns of work in FLOP and bytes, a value per launch: NaN or -1 if unknown.
 
-    Units are places in `names_of_units`.
+    Units are indices into `names_of_units`.
     """
 
     rows: int
@@ -200,7 +201,7 @@ class WorkOfLaunches:
         self.operator_units[launches[0]] = self.unit(unit)
 
     def give_launch(self, launch: int, work: OperatorWork, unit: str | None) -> None:
-        """Put the work of a call on the launch that did it."""
+        """Assign the work of a call to the launch that did it."""
         if work.flops is not None:
             self.flops[launch] = work.flops
             self.units[launch] = self.unit(unit)
@@ -208,7 +209,7 @@ class WorkOfLaunches:
             self.least_bytes[launch] = work.least_bytes
 
     def contract_columns(self) -> dict[str, pa.Array]:
-        """Those columns of the table of launches that have a value."""
+        """Columns of the launch table's contract that have a value."""
         found = {
             "flops": arrays.floats(self.flops),
             "flops_basis": arrays.recoded(np.where(np.isnan(self.flops), -1, 0), [SHAPES_BASIS]),
@@ -227,7 +228,7 @@ class WorkOfLaunches:
         return found
 
     def operator_columns(self) -> list[tuple[str, str, pa.Array]]:
-        """Name, unit and values of the columns of calls, which the table of launches has beyond its contract."""
+        """Name, unit and values of the operator-call columns, which are not part of the contract."""
         return [
             (OPERATOR_CALL, "", arrays.wholes(self.calls, pa.int64())),
             (OPERATOR_FLOPS, "FLOP", arrays.floats(self.operator_flops)),
@@ -237,9 +238,9 @@ class WorkOfLaunches:
 
 
 class _KnownCalls:
-    """The work of calls and the type it is done in; layers repeat calls, so that each is worked out once.
+    """Cache of the work of calls and its type; layers repeat calls, so each distinct call is computed once.
 
-    Inputs are told apart as objects: the calls that are asked for have to be there as long as this.
+    Inputs are compared by identity: keep the calls alive as long as this object.
     """
 
     def __init__(self, own: Mapping[str, Formula]) -> None:
@@ -250,7 +251,7 @@ class _KnownCalls:
     def done_by(
         self, call: LaunchingOperator, kernels: tuple[str, ...]
     ) -> tuple[OperatorWork | None, str | None, int | None]:
-        """The work of a call, the unit that does it, and which of its kernels plainly did, each None if not known."""
+        """The work of a call, its unit, and the index of the kernel that clearly did it; each None if unknown."""
         key = call.name, id(call.inputs), call.forward and id(call.forward[1]), kernels
         if key not in self._done:
             work, dtype = self.of(call, kernels)
@@ -263,7 +264,7 @@ class _KnownCalls:
         return self._done[key]
 
     def of(self, call: LaunchingOperator, kernels: Sequence[str] = ()) -> tuple[OperatorWork | None, str | None]:
-        """The work of a call and its type, None where they are not known. `kernels` are the names of what it ran."""
+        """The work of a call and its type, None if unknown. `kernels` are the names of the kernels that it ran."""
         takes_lists = isinstance(call.inputs.types, list) and LIST in call.inputs.types
         forward = (call.forward[0], id(call.forward[1])) if call.forward else None
         key = call.name, id(call.inputs), tuple(kernels) if takes_lists else (), forward
@@ -274,7 +275,7 @@ class _KnownCalls:
 
 
 def _rebuilt(call: LaunchingOperator) -> Call | None:
-    """The call of a backward operator with the shapes of its forward operator; None where those do not tell."""
+    """The call of a backward operator with the shapes of its forward operator; None if these do not determine it."""
     try:
         return backward_call(call.name, recorded_call(*call.forward)) if call.forward else None
     except UNUSABLE:
@@ -284,11 +285,10 @@ def _rebuilt(call: LaunchingOperator) -> Call | None:
 def work_of_kernels(
     launched_by: Sequence[LaunchingOperator | None], own: Mapping[str, Formula] = NONE_OWN
 ) -> WorkOfLaunches:
-    """The work of launches, each with the call that launched it; None for what no operator or a graph launched.
+    """The work of launches, given the call that launched each; None for launches without operator or from a graph.
 
-    `own` are the user's formulas.
-    Copies do no FLOPs, and of a call that launched nothing else the bytes are not known: what it moved may not be here.
-    Kernels of a contraction of which only a copy is here may be missing.
+    `own` are the user's formulas. Copies do no FLOPs. If a call launched only copies, its bytes are unknown, and a
+    contraction's kernels may be missing from the trace.
     """
     result = WorkOfLaunches(len(launched_by))
     launches: dict[int, list[int]] = {}
@@ -307,7 +307,7 @@ def work_of_kernels(
     for number, call in calls.items():
         rows = launches[number]
         if len(rows) > 1:
-            rows.sort(key=lambda row: not names[row])  # kernels in front of copies
+            rows.sort(key=lambda row: not names[row])  # kernels before copies
         kernels = tuple(names[row] for row in rows if names[row])
         if call.name in FREE:
             continue  # a view launches nothing
@@ -317,7 +317,7 @@ def work_of_kernels(
             continue
         work, unit, main = known.done_by(call, kernels)
         if work is None or (work.is_contraction and number in wrappers):
-            continue  # the work of a wrapper is that of the product which it calls
+            continue  # the product that a wrapper calls has the work
         result.give_operator(rows, work, unit)
         if main is not None:
             result.give_launch(rows[main], work, unit)
@@ -325,7 +325,7 @@ def work_of_kernels(
 
 
 def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
-    """Which kernel of a call plainly did its work; None where several may have."""
+    """Index of the kernel that clearly did the work of a call; None if several may have."""
     if len(kernels) == 1:
         return 0
     if not work.is_contraction:
@@ -337,10 +337,10 @@ def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
 def work_of_cpu_operators(
     known_as: Sequence[LaunchingOperator], code: Codes, above: Codes, own: Mapping[str, Formula] = NONE_OWN
 ) -> WorkOfLaunches:
-    """The work of operators on a CPU, each a row. One that calls another which does the work has none of its own.
+    """The work of operators on a CPU, one per row; an operator that calls another which does the work has none itself.
 
-    One that computes, as a sum, does so itself where those that it calls only fill or copy. `known_as` are the distinct
-    calls, and `code` says which each row is; `above` is the row of the operator that called it, -1 for none.
+    An operator that computes, such as a sum, has work of its own if its callees only fill or copy. `known_as` are the
+    distinct calls, `code` the index of each row's call; `above` is the row of the calling operator, -1 for none.
     """
     result, known = WorkOfLaunches(len(code)), _KnownCalls(own)
     works = [known.of(one) for one in known_as]
@@ -372,7 +372,7 @@ def work_of_cpu_operators(
 
 
 def _above(marked: npt.NDArray[np.bool_], above: Codes) -> npt.NDArray[np.bool_]:
-    """Which rows are above a marked one, at any distance."""
+    """Mask of rows that are above a marked one, at any distance."""
     found = np.zeros(len(marked), np.bool_)
     next_ones = above[marked]
     while len(next_ones := np.unique(next_ones[next_ones >= 0])):
