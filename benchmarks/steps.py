@@ -125,11 +125,22 @@ def exchanged(one: StepGraph, other: StepGraph, *, lags: bool) -> tuple[float, f
     return end / other.length - 1, one.length / other.length - 1
 
 
+def launched_at_ends(found: Activity) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which calls launch their operation as they return, one per call."""
+    graph, at_ends = step_graph(found), np.zeros(len(found.calls), np.bool_)
+    launching = graph.launch[graph.launch >= 0]
+    at_ends[graph.row[launching[graph.is_end[launching]]]] = True
+    return at_ends
+
+
 def across(first: Sequence[Activity], second: Sequence[Activity]) -> list[tuple[float, float, float]]:
     """Errors of each pair with lags, with constants alone, and of the step as it was."""
-    graphs = [[step_graph(one) for one in some] for some in (first, second)]
     found = []
-    for one, other in zip(*graphs, strict=False):
+    for pair in zip(first, second, strict=False):
+        if len(pair[0].calls) != len(pair[1].calls):
+            continue
+        at_ends = launched_at_ends(pair[0]) | launched_at_ends(pair[1])
+        one, other = (step_graph(each, at_ends=at_ends) for each in pair)
         kept, dropped = (exchanged(one, other, lags=lags) for lags in (True, False))
         if kept is not None and dropped is not None:
             found.append((kept[0], dropped[0], kept[1]))

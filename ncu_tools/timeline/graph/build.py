@@ -20,6 +20,7 @@ from ncu_tools.timeline.graph.step_graph import (
     HAND_OVER,
     LAUNCH,
     NONE,
+    STREAM_ORDER,
     Chain,
     Edges,
     Mask,
@@ -41,22 +42,28 @@ def step_graph(
     *,
     without: AbstractSet[int] = NOTHING_LEFT_OUT,
     constants_only: bool = False,
+    at_ends: Mask | None = None,
 ) -> StepGraph:
     """The graph of a recording with operations; `call` is the row of the call of each operation, -1 for none.
 
-    Kinds of edges in `without` are left out. With `constants_only` every launch, gap and return of a call takes the
-    recording's constant, also where it was recorded to be shorter, and lags may be negative. Tests of the graph want
-    both.
+    Which calls launch as they return is found by their times, or given as `at_ends`, one per call. Kinds of edges in
+    `without` are left out. With `constants_only` every launch, gap and return of a call takes the recording's constant,
+    also where it was recorded to be shorter, and lags may be negative. Tests of the graph want all three.
     """
     call = launching_calls(activity) if call is None else call
-    return _Builder(activity, call, without, constants_only=constants_only).graph()
+    return _Builder(activity, call, without, at_ends, constants_only=constants_only).graph()
 
 
 @dataclass(frozen=True)
 class _Delays:
-    """What a recording's own launches take, by stream: from a call to an idle stream, and between queued operations."""
+    """What a recording's own launches take, by stream: from a call to an idle stream, and between queued operations.
+
+    `from_end` is the time from the end of a call that took longer than that to its operation, negative if it starts
+    before.
+    """
 
     latency: Numbers
+    from_end: Numbers
     gap: Numbers
 
 
@@ -64,19 +71,24 @@ class _Builder:
     """The parts of a graph while they are found: nodes of threads come first, then those of streams."""
 
     def __init__(
-        self, activity: Activity, call: Integers, without: AbstractSet[int], *, constants_only: bool
+        self, activity: Activity, call: Integers, without: AbstractSet[int], at_ends: Mask | None, *,
+        constants_only: bool,
     ) -> None:  # fmt: skip
-        self.activity, self.without, self.constants_only = activity, without, constants_only
+        self.activity, self.without, self.at_ends, self.constants_only = activity, without, at_ends, constants_only
         operations, calls = activity.operations, activity.calls
         called = np.where(call >= 0, np.append(calls.start, 0)[call], np.nan).astype(np.float64)
         self.order = StreamOrder.of(operations, called)
         self.call = call[self.order.row]
         self.called = called[self.order.row]
+        self.returned = np.where(self.call >= 0, np.append(calls.end, 0)[self.call], np.nan).astype(np.float64)
         tables = (operations, calls, activity.ranges)
         self.origin = min(int(table.start.min()) for table in tables if len(table))
         self.waits = self._kept(call_waits(activity, call, self.order))
-        waiting = np.union1d(self.waits.call, self.waits.unmatched).astype(np.int64)
-        self.host = HostOrder.of(activity, np.unique(call[call >= 0]), waiting)
+        self.across_lanes = self._across_lanes()
+        self.delays = self._delays()
+        self.at_end = self._launched_at_the_end()
+        ends = np.unique(np.concatenate([self.waits.call, self.waits.unmatched, self.call[self.at_end]]))
+        self.host = HostOrder.of(activity, np.unique(call[call >= 0]), ends.astype(np.int64))
         self.together = self._collectives()
         self._place_nodes()
 
@@ -128,7 +140,6 @@ class _Builder:
         """All of it."""
         order, host, size = self.order, self.host, self.size
         hosts, rest_of_hosts = host.in_calls(self.activity, self.origin)
-        delays = self._delays()
         time, work, call, rest, lag = (np.zeros(size) for _ in range(5))
         row = np.full(size, NONE, np.int32)
         time[: len(host)], call[: len(host)], rest[: len(host)] = host.time, hosts, rest_of_hosts
@@ -137,10 +148,10 @@ class _Builder:
         work[self.node] = self.shortest
         row[: len(host)] = host.row
         row[self.entry] = row[self.node] = order.row
-        rest[self.entry] = self._gaps(delays)
+        rest[self.entry] = self._gaps()
         is_end = np.zeros(size, np.bool_)
         is_end[: len(host)] = host.is_end
-        launch, latency = self._launches(delays)
+        launch, latency = self._launches()
         chains, chain = self._chains()
         operation_node, entry_node = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
         operation_node[order.row], entry_node[order.row] = self.node, self.entry
@@ -149,10 +160,18 @@ class _Builder:
             work, call, rest, lag, row, is_end, launch, latency, _no_edges(), np.zeros((0, 3), np.int32),
             operation_node, entry_node, self.waits.unmatched, int((self.call < 0).sum()), 0, 0,
         )  # fmt: skip
-        edges = _sorted([self._blocking(found), self._handing_over(found), self._of_collectives(found)])
+        edges = _sorted(
+            [
+                self._blocking(found),
+                self._handing_over(found),
+                self._of_collectives(found),
+                self._between_streams(STREAM_ORDER, *self.across_lanes),
+            ]
+        )
         found = replace(found, edges=edges)
         inferred = self._events(found)
         found = replace(found, edges=_sorted([edges, inferred]), inferred=len(inferred))
+        self._release(found)
         found = scheduled(found)
         late = found.time - expected(found)
         return replace(found, lag=late if self.constants_only else np.maximum(late, 0.0))
@@ -167,36 +186,60 @@ class _Builder:
         ended = np.concatenate([[-np.inf], order.end[:-1]])
         ended[first] = -np.inf
         delay, gap = order.start - self.called, order.start - ended
+        ended[self.across_lanes[1]] = np.inf  # it waits for another lane, so it is neither queued here nor idle
         idle = ~np.isnan(self.called) & (self.called >= ended)
-        latency, queued_gap = np.full(len(order), np.nan), np.full(len(order), np.nan)
+        latency, from_end, queued_gap = (np.zeros(len(order)) for _ in range(3))
         for one in range(len(gpus)):
             mine = gpu == one
             latency[mine] = limits["latency_ns"]
             if (mine & idle).any():
                 own = np.quantile(delay[mine & idle], limits["latency_quantile"], method="lower")
                 latency[mine] = min(float(own), facts()["stretch"]["starting_ns"])
-            queued = mine & ~first & (self.called + latency <= ended)
-            gap_here = float(np.median(gap[queued])) if queued.any() else limits["gap_ns"]
-            queued_gap[mine] = gap_here
-        return _Delays(latency, queued_gap)
+            behind = (order.start - self.returned)[mine & idle & (self.returned - self.called > latency)]
+            behind = behind[np.abs(behind) <= limits["from_end_ns"]]
+            from_end[mine] = float(np.median(behind)) if len(behind) else 0.0
+            queued = gap[mine & np.isfinite(ended) & (self.called + latency <= ended)]
+            queued_gap[mine] = _typical(queued) if len(queued) else limits["gap_ns"]
+        return _Delays(latency, from_end, queued_gap)
 
-    def _gaps(self, delays: _Delays) -> Numbers:
+    def _launched_at_the_end(self) -> Mask:
+        """Which operations (by place) were launched as their call returned: it took longer than the latency.
+
+        Calls that wait for what they launched did that before, and those that launch a graph while they run.
+        """
+        calls, known = self.activity.calls, self.call >= 0
+        if self.at_ends is None:
+            at_ends = self.returned - self.called > self.delays.latency
+            at_ends &= self.order.start >= self.returned - graph_facts()["stream"]["from_end_ns"]
+        else:
+            at_ends = np.append(self.at_ends, False)[self.call]
+        before = np.zeros(len(calls), np.bool_)
+        before[self.waits.call[self.waits.kind != FULL_QUEUE]] = True
+        before |= calls_named(calls, facts()["impossible"]["graph_launch"])
+        found: Mask = known & at_ends
+        found[known] &= ~before[self.call[known]]
+        return found
+
+    def _gaps(self) -> Numbers:
         """The gap before each operation as far as it is the stream's own; 0 for the first one of a stream."""
         order = self.order
-        gap = delays.gap.copy()
+        gap = self.delays.gap.copy()
         if not self.constants_only:
             gap = np.minimum(gap, order.start - np.concatenate([[0], order.end[:-1]]))
         gap[order.bounds[:-1]] = 0
         return gap
 
-    def _launches(self, delays: _Delays) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], Numbers]:
-        """The node of the call that launched each operation, and how long after it that can start."""
+    def _launches(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], Numbers]:
+        """The node of the call that launched each operation, its begin or end, and how long after it that can start."""
         launch, latency = np.full(self.size, NONE, np.int32), np.zeros(self.size)
         if LAUNCH not in self.without:
-            known = self.call >= 0
+            known, at_end = self.call >= 0, self.at_end
             launch[self.entry[known]] = self.host.start_of[self.call[known]]
-            recorded = np.inf if self.constants_only else self.order.start - self.called
-            latency[self.entry[known]] = np.minimum(delays.latency, recorded)[known]
+            launch[self.entry[at_end]] = self.host.end_of[self.call[at_end]]
+            delay = np.where(at_end, self.delays.from_end, self.delays.latency)
+            if not self.constants_only:
+                delay = np.minimum(delay, self.order.start - np.where(at_end, self.returned, self.called))
+            latency[self.entry[known]] = delay[known]
         return launch, latency
 
     def _chains(self) -> tuple[tuple[Chain, ...], np.ndarray[tuple[int], np.dtype[np.int16]]]:
@@ -221,13 +264,16 @@ class _Builder:
         kept = target >= 0
         kind, place, target = waits.kind[kept], waits.place[kept], target[kept]
         whole = found.call + found.rest
-        own = np.where(kind == COPY, limits["copy_ns"], limits["call_ns"])
-        left = np.minimum(whole[target], own)
-        # A call that waits for several streams has one end: it is cut once.
-        found.call[target], found.rest[target] = left, 0.0
         source = self.node[place]
         from_end = kind != FULL_QUEUE
         ready = found.time[source] + np.where(from_end, found.work[source], 0)
+        own = np.where(kind == COPY, limits["copy_ns"], limits["call_ns"])
+        # A call that found everything done took all of its time itself.
+        own = np.where(ready <= found.time[self.host.start_of[waits.call[kept]]], whole[target], own)
+        left = whole.copy()
+        np.minimum.at(left, target, own)
+        # A call that waits for several streams has one end: it is cut once.
+        found.call[target], found.rest[target] = left[target], 0.0
         tail = np.minimum(limits["tail_ns"], found.time[target] - ready)
         if self.constants_only and len(tail):
             tail = np.full(len(tail), np.median(tail))
@@ -261,31 +307,111 @@ class _Builder:
     def _events(self, found: StepGraph) -> Edges:
         """Edges that are inferred: an operation behind a wait for an event starts as one of another stream ends.
 
-        Nodes of a graph wait for each other without a call. Recordings hold no events that all tools agree on.
+        That one is the last of its stream before some event was recorded. Nodes of a graph wait for each other without
+        a call.
         """
         order, limits = self.order, graph_facts()["event"]
         if EVENT in self.without:
             return _no_edges()
-        late = np.flatnonzero(found.time[self.entry] - expected(found)[self.entry] > limits["within_ns"])
+        late = np.flatnonzero(found.time[self.entry] - expected(found)[self.entry] > limits["least_ns"])
         late = late[self._behind_a_wait(late)]
         ends = np.argsort(order.end, kind="stable")
-        at = np.searchsorted(order.end[ends], order.start[late], side="right") - 1
-        late, before = late[at >= 0], ends[at[at >= 0]]
-        near = order.start[late] - order.end[before] <= limits["within_ns"]
-        operations = self.activity.operations
-        near &= operations.process[order.row[late]] == operations.process[order.row[before]]
-        near &= order.launched[before] <= order.launched[late]
-        near &= found.chain[self.node[before]] != found.chain[self.entry[late]]
-        source, target = self.node[before[near]], self.entry[late[near]]
-        return Edges(np.full(len(source), EVENT, np.int8), source.astype(np.int32), target.astype(np.int32),
-                     order.start[late[near]] - order.end[before[near]], np.ones(len(source), np.bool_))  # fmt: skip
+        at = np.searchsorted(order.end[ends], order.start[late] + limits["ahead_ns"], side="right") - 1
+        before = np.full(len(late), NONE)
+        for _ in range(limits["nearest"]):
+            one = ends[np.maximum(at, 0)]
+            fits = (at >= 0) & (before < 0) & self._may_wait_for(found, late, one)
+            before[fits] = one[fits]
+            at -= 1
+        late, before = late[before >= 0], before[before >= 0]
+        return self._between_streams(EVENT, before, late)
+
+    def _may_wait_for(self, found: StepGraph, places: Integers, before: Integers) -> Mask:
+        """Whether each operation may start by an event behind another one, which ends near to its start."""
+        order, operations, limits = self.order, self.activity.operations, graph_facts()["event"]
+        row, other = order.row[places], order.row[before]
+        fits: Mask = order.start[places] - order.end[before] <= limits["within_ns"]
+        fits &= order.start[before] < order.start[places]
+        fits &= operations.process[row] == operations.process[other]
+        fits &= found.chain[self.node[before]] != found.chain[self.entry[places]]
+        fits &= order.launched[before] <= order.launched[places]
+        by_graph = (operations.graph_node[row] != MISSING) | (self.call[places] < 0)
+        fits &= by_graph | self._ends_before_a_record(before, order.launched[places])
+        return fits
+
+    def _ends_before_a_record(self, before: Integers, until: Numbers) -> Mask:
+        """Whether some event was recorded between an operation's launch and the next one of its stream, till a moment.
+
+        True where the recording has no such calls.
+        """
+        order, calls = self.order, self.activity.calls
+        records = calls.start[calls_named(calls, graph_facts()["event"]["record"])]
+        if not len(records):
+            return np.ones(len(before), np.bool_)
+        last = np.isin(before + 1, order.bounds)
+        behind = np.where(last, np.inf, np.append(order.launched, np.inf)[before + 1])
+        first = np.searchsorted(records, order.launched[before])
+        found: Mask = np.searchsorted(records, np.minimum(behind, until), side="right") > first
+        return found
+
+    def _between_streams(self, kind: int, before: Integers, places: Integers) -> Edges:
+        """Edges from ends of operations to starts of others, with the recorded time between them."""
+        offset = self.order.start[places] - self.order.end[before]
+        if self.constants_only and len(offset):
+            offset = np.full(len(offset), np.median(offset))
+        return Edges(np.full(len(places), kind, np.int8), self.node[before].astype(np.int32),
+                     self.entry[places].astype(np.int32), offset, np.ones(len(places), np.bool_))  # fmt: skip
+
+    def _across_lanes(self) -> tuple[Integers, Integers]:
+        """Pairs of what earlier calls launched last on a stream, and the first operation of a call on another lane.
+
+        A stream in lanes is still one: a graph waits for all before it, and what follows for all of the graph.
+        """
+        order, operations = self.order, self.activity.operations
+        first = np.ones(len(order), np.bool_)
+        first[1:] = order.launched[1:] != order.launched[:-1]
+        first[order.bounds[:-1]] = True
+        keys = [column[order.row] for column in (operations.process, operations.device, operations.context)]
+        _, stream = numbered(*keys, operations.stream[order.row])
+        lane = np.repeat(np.arange(len(order.bounds) - 1), np.diff(order.bounds))
+        lanes = np.bincount(stream[order.bounds[:-1]], minlength=int(stream.max()) + 1)
+        befores, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        split = np.flatnonzero((lanes > 1)[stream] & (STREAM_ORDER not in self.without))
+        for rows in np.split(split, np.flatnonzero(np.diff(stream[split])) + 1) if len(split) else []:
+            rows = rows[np.argsort(order.launched[rows], kind="stable")]
+            last = rows[_places_of_maxima(order.end[rows])]
+            at = np.searchsorted(order.launched[rows], order.launched[rows]) - 1
+            before = last[np.maximum(at, 0)]
+            kept = (at >= 0) & first[rows] & (lane[before] != lane[rows]) & (order.launched[rows] > -np.inf)
+            kept &= order.end[before] <= order.start[rows] + graph_facts()["event"]["ahead_ns"]
+            befores.append(before[kept])
+            places.append(rows[kept])
+        return np.concatenate(befores), np.concatenate(places)
+
+    def _release(self, found: StepGraph) -> None:
+        """Hold streams that ran work from before the recording until their first operation starts.
+
+        Nothing that was recorded ran on its GPU since its launch.
+        """
+        order, operations, least = self.order, self.activity.operations, graph_facts()["in_flight"]["least_ns"]
+        first = order.bounds[:-1]
+        late = found.time[self.entry[first]] - expected(found)[self.entry[first]]
+        waited = order.start[first] - self.returned[first] >= least
+        for place in first[waited & (late >= least)].tolist():
+            row = order.row[place]
+            same_gpu = (operations.process == operations.process[row]) & (operations.device == operations.device[row])
+            begun, ended = operations.start[same_gpu], operations.end[same_gpu]
+            if not ((begun < order.start[place]) & (ended > self.called[place])).any():
+                found.rest[self.entry[place]] = found.time[self.entry[place]]
 
     def _behind_a_wait(self, places: Integers) -> Mask:
-        """Which operations were launched behind a wait for an event, or are nodes of a graph behind its first."""
+        """Which operations may have waited for an event: behind a call for it, a graph's nodes, or of unknown calls."""
         order, calls = self.order, self.activity.calls
         previous = np.concatenate([[NONE], self.call[:-1]])
         previous[order.bounds[:-1]] = NONE
         found: Mask = (self.call[places] >= 0) & (self.activity.operations.graph_node[order.row[places]] != MISSING)
+        if len(calls):
+            found |= self.call[places] < 0  # launched before the recording, or by a call that was lost
         waits = np.flatnonzero(calls_named(calls, graph_facts()["event"]["wait"]))
         by = self.call[places]
         for thread in np.unique(calls.thread[waits]).tolist():
@@ -295,6 +421,13 @@ class _Builder:
             since = np.where(previous[places] >= 0, np.append(calls.start, 0)[previous[places]], self.origin)
             found |= mine & (np.searchsorted(moments, begun) > np.searchsorted(moments, since))
         return found
+
+
+def _typical(gaps: Numbers) -> float:
+    """The mean of what is near the median: thousands of gaps add up, and their median may be off by a tenth."""
+    median = float(np.median(gaps))
+    near = gaps[np.abs(gaps - median) <= graph_facts()["evidence"]["explained_ns"]]
+    return float(near.mean()) if len(near) else median
 
 
 def expected(graph: StepGraph) -> Numbers:
@@ -311,6 +444,13 @@ def expected(graph: StepGraph) -> Numbers:
     ready = graph.time[edges.source] + np.where(edges.from_end, graph.work[edges.source], 0) + edges.offset
     np.maximum.at(found, edges.target, ready)
     return found
+
+
+def _places_of_maxima(values: Numbers) -> Integers:
+    """For each value the place of the greatest one so far."""
+    greatest = np.maximum.accumulate(values)
+    new = np.concatenate([[True], greatest[1:] > greatest[:-1]])
+    return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
 
 
 def _no_edges() -> Edges:

@@ -13,6 +13,7 @@ from ncu_tools.timeline.graph.step_graph import (
     COLLECTIVE,
     EVENT,
     HAND_OVER,
+    STREAM_ORDER,
     Integers,
     Numbers,
     StepGraph,
@@ -149,12 +150,14 @@ def _spent(graph: StepGraph, kinds: Kinds, nodes: Integers, walk: _Walk, *, is_e
     else:
         worked = nodes if is_end else nodes[:-1]
         spent += np.bincount(kinds[graph.row[worked]], graph.work[worked], len(PATH_KINDS))
-        spent[LAUNCHES] += graph.rest[behind].sum()
+        before = graph.rest[nodes[0]] if whole else 0.0  # of work from before the recording
+        spent[LAUNCHES] += graph.rest[behind].sum() - before
+        spent[WAITS] += before
     return spent
 
 
 def _edge_kind(graph: StepGraph, edge: int | None, node: int) -> int:
-    if edge is None or graph.edges.kind[edge] == EVENT:
+    if edge is None or graph.edges.kind[edge] in (EVENT, STREAM_ORDER):
         return LAUNCHES
     kind = graph.edges.kind[edge]
     return HAND_OVERS if kind == HAND_OVER else COMMUNICATION if kind == COLLECTIVE else CALLS

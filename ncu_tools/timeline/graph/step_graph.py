@@ -22,9 +22,9 @@ Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-LAUNCH, SYNC, COPY, HAND_OVER, FULL_QUEUE, EVENT, COLLECTIVE = range(7)
+LAUNCH, SYNC, COPY, HAND_OVER, FULL_QUEUE, EVENT, COLLECTIVE, STREAM_ORDER = range(8)
 """`Edges.kind`."""
-EDGE_KINDS = ("launch", "sync", "copy", "hand-over", "full queue", "event", "collective")
+EDGE_KINDS = ("launch", "sync", "copy", "hand-over", "full queue", "event", "collective", "stream order")
 
 NONE = -1
 
@@ -87,9 +87,10 @@ class StepGraph:
     `row` is the place of a node's operation or API call in the recording, -1 for neither, `is_end` whether it is the
     end of a call. `work` is how long the operation of a node runs; `call` the time before a node that its thread
     spent in API calls, `rest` the other time before it: of a thread its host code, of a stream the gap behind the
-    operation before. `launch` is the node whose call launched an operation, -1 for none, and `latency` how long after
-    it the operation can start. `operation_node` is the node of each operation by its row, `entry_node` the one that its
-    launch leads to: another where a collective waits for the last rank to arrive. `unmatched` are waiting calls (rows)
+    operation before, and of its first one how long it still ran work from before the recording. `launch` is the node
+    that launched an operation, the begin or the end of a call, -1 for none, and `latency` how long after it the
+    operation can start. `operation_node` is the node of each operation by its row, `entry_node` the one that its launch
+    leads to: another where a collective waits for the last rank to arrive. `unmatched` are waiting calls (rows)
     whose end no operation explains.
     """
 
@@ -124,9 +125,20 @@ class StepGraph:
         return np.array([one.is_host for one in self.chains], np.bool_)[self.chain]
 
     def launching_node(self, rows: Integers) -> Integers:
-        """The node of the call that launched each operation, by rows; -1 for none."""
+        """The node of the begin of the call that launched each operation, by rows; -1 for none."""
         found: Integers = self.launch[self.entry_node[rows]].astype(np.int64)
+        at_end = np.flatnonzero(self.is_end[found] & (found >= 0))
+        if len(at_end):
+            starts = np.flatnonzero(self.is_host & ~self.is_end & (self.row >= 0))
+            start_of = np.zeros(int(self.row[starts].max()) + 1, np.int64)
+            start_of[self.row[starts]] = starts
+            found[at_end] = start_of[self.row[found[at_end]]]
         return found
+
+    @property
+    def first_of_streams(self) -> Integers:
+        """The first node of every stream."""
+        return np.array([one.first for one in self.chains if not one.is_host], np.int64)
 
     @property
     def length(self) -> int:

@@ -102,10 +102,11 @@ def without(graph: StepGraph, rows: Integers | Mask) -> Change:
     nodes, entries = graph.operation_node[rows], graph.entry_node[rows]
     calls = _behind_calls(graph, np.arange(len(graph.operation_node))[rows])
     edges = np.flatnonzero(np.isin(graph.edges.target, nodes) | np.isin(graph.edges.target, entries))
+    gaps = np.setdiff1d(entries, graph.first_of_streams)
 
     def change(times: ReplayTimes) -> None:
         times.work[nodes] = 0.0
-        times.rest[entries] = 0.0
+        times.rest[gaps] = 0.0
         times.call[calls] = 0.0
         times.offset[edges] = -np.inf
 
@@ -114,8 +115,8 @@ def without(graph: StepGraph, rows: Integers | Mask) -> Change:
 
 def _behind_calls(graph: StepGraph, rows: Integers) -> Integers:
     """The nodes behind the begins of calls that launched nothing but these operations: their `call` is the call's."""
-    launching = graph.launch[graph.launch >= 0]
-    mine = graph.launching_node(rows)
+    launching = graph.launching_node(np.arange(len(graph.operation_node)))
+    launching, mine = launching[launching >= 0], graph.launching_node(rows)
     mine = mine[mine >= 0]
     whole = np.bincount(mine, minlength=len(graph)) == np.bincount(launching, minlength=len(graph))
     nodes = np.unique(mine[whole[mine]]) + 1
@@ -172,7 +173,7 @@ def without_gaps_before(graph: StepGraph, rows: Integers, shorter_ns: float) -> 
 
 def launch_gaps(graph: StepGraph, factor: float) -> Change:
     """The way from a call to its operation, and between queued operations, takes `factor` of its time."""
-    gaps = np.flatnonzero(~graph.is_host & (graph.rest > 0))
+    gaps = np.setdiff1d(np.flatnonzero(~graph.is_host & (graph.rest > 0)), graph.first_of_streams)
 
     def change(times: ReplayTimes) -> None:
         times.latency_factor *= factor

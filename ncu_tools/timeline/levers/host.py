@@ -129,7 +129,8 @@ def _pieces(step: StepSituation, least: int) -> list[tuple[int, int, int]]:
     """The first and the last launch of each piece of a thread without a call that waits, and how many it has."""
     graph, calls = step.graph, step.activity.calls
     launches = np.zeros(len(graph), np.bool_)
-    launches[graph.launch[graph.launch >= 0]] = True
+    launching = graph.launching_node(np.arange(len(step.call)))
+    launches[launching[launching >= 0]] = True
     of_graphs = calls_named(calls, facts()["impossible"]["graph_launch"])
     cuts = np.zeros(len(graph), np.bool_)
     cuts[graph.edges.target[np.isin(graph.edges.kind, (SYNC, COPY))]] = True

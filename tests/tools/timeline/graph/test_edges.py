@@ -9,9 +9,11 @@ from ncu_parsers.timelines.activity.activity import Activity
 
 from ncu_tools.timeline.graph import step_graph as kinds
 from ncu_tools.timeline.graph.build import expected, step_graph
+from ncu_tools.timeline.graph.critical_path import WAITS, critical_path
+from ncu_tools.timeline.graph.evidence import REFUSED, evidence
 from ncu_tools.timeline.graph.replay import replay, unchanged
 from ncu_tools.timeline.graph.step_graph import StepGraph
-from ncu_tools.timeline.graph.what_if import WhatIf, savings, scaled, without
+from ncu_tools.timeline.graph.what_if import WhatIf, host_times, savings, scaled, without
 from tests.support.activities import Call, Operation, copy, recording
 
 US, MS = 1_000, 1_000_000
@@ -54,6 +56,43 @@ def test_a_kernel_that_the_host_launches_late_gains_nothing_from_the_one_before_
     )
     assert saved(found, "a", 0.5) == (0, 0)
     assert saved(found, "b", 0.5) == (25, 25)
+
+
+class TestALaunchThatTakesLong:
+    """Five launches of 10 us set the latency; the sixth, of 500 us as it compiles, launches as it returns."""
+
+    def compiling(self) -> Activity:
+        starts = [at * 100 * US for at in range(5)]
+        return recording(
+            [*(Operation(at + 10 * US, at + 20 * US, "a", at) for at in starts),
+             Operation(1001 * US, 1101 * US, "late", 9)],
+            [*(launch(at, at) for at in starts), Call(500 * US, 1000 * US, correlation=9)],
+        )  # fmt: skip
+
+    def test_launches_its_operation_as_it_returns(self) -> None:
+        graph = step_graph(self.compiling(), constants_only=True)
+        assert graph.time[-1] - expected(graph)[-1] == 0
+        assert graph.is_end[graph.launch[-1]]
+
+    def test_takes_the_operation_with_it_where_calls_take_no_time(self) -> None:
+        found = self.compiling()
+        graph = step_graph(found)
+        one = savings(graph, [WhatIf.of("", host_times(graph, lambda times: times.call, 0))])[0]
+        assert (one.low_ns, one.high_ns) == (515 * US, 515 * US)  # its own 500 us, and 3 us of each call before it
+
+    def test_goes_with_the_operation_that_is_gone(self) -> None:
+        found = self.compiling()
+        graph = step_graph(found)
+        late = chosen(found, "late")
+        assert graph.row[graph.launching_node(late)].tolist() == [5]
+        assert not graph.is_end[graph.launching_node(late)].any()
+        gone = savings(graph, [WhatIf.of("", without(graph, late))])[0]
+        assert gone.low_ns == 600 * US
+
+    def test_that_began_its_operation_before_does_not(self) -> None:
+        found = self.compiling()
+        found.operations.start[-1] = 600 * US
+        assert not step_graph(found).is_end.any()
 
 
 def test_a_kernel_in_line_gains_until_its_own_launch_binds() -> None:
@@ -122,6 +161,15 @@ class TestCallsThatBlock:
         assert saved(found, "long", 0.5)[0] == (500 if blocks else 0)
 
 
+def test_a_wait_that_finds_everything_done_takes_its_own_time() -> None:
+    found = recording(
+        [Operation(10 * US, 20 * US, "a", 1), Operation(310 * US, 320 * US, "b", 2)],
+        [launch(0, 1), Call(100 * US, 160 * US, "hipDeviceSynchronize"), launch(300 * US, 2)],
+    )
+    graph = step_graph(found)
+    assert replay(graph, [unchanged], lags=False).end[0] == graph.length
+
+
 class TestThreads:
     def forward_and_backward(self) -> Activity:
         """A thread launches a kernel, waits 1 ms while another launches, and goes on; each shares the GPU."""
@@ -183,6 +231,25 @@ class TestEvents:
         assert len(edges_of(graph, kinds.EVENT)) == graph.inferred == 1
         assert saved(found, "first", 0.5) == (250, 250)
 
+    @pytest.mark.parametrize(("end", "inferred"), [(511, 1), (515, 1), (489, 1), (485, 0), (517, 0)])
+    def test_it_may_end_a_little_behind_the_start_as_times_are_rounded(self, end: int, inferred: int) -> None:
+        found = self.two_streams(Call(10 * US, 11 * US, "hipStreamWaitEvent"))
+        found.operations.end[0] = end * US
+        assert step_graph(found).inferred == inferred
+
+    def test_it_is_the_last_one_before_an_event_was_recorded(self) -> None:
+        """What another stream is given behind the record is not waited for, however near it ends."""
+        found = recording(
+            [Operation(10 * US, 505 * US, "first", 1, stream=7), Operation(506 * US, 512 * US, "behind", 3, stream=7),
+             Operation(513 * US, 600 * US, "second", 2, stream=8)],
+            [launch(0, 1), Call(5 * US, 6 * US, "cudaEventRecord"), launch(8 * US, 3),
+             Call(15 * US, 16 * US, "cudaStreamWaitEvent"), launch(20 * US, 2)],
+        )  # fmt: skip
+        graph = step_graph(found)
+        assert edges_of(graph, kinds.EVENT) == [
+            (graph.operation_node[chosen(found, "first")[0]], graph.operation_node[chosen(found, "second")[0]])
+        ]
+
     def test_without_a_wait_nothing_is_inferred_and_the_interval_shows_it(self) -> None:
         found = self.two_streams()
         assert not edges_of(step_graph(found), kinds.EVENT)
@@ -201,6 +268,38 @@ def test_work_in_flight_at_the_start_is_in_line_and_released_at_once() -> None:
     graph = step_graph(found)
     assert graph.no_launch == 1
     assert saved(found, "early", 0.5) == (250, 250)
+
+
+class TestWorkFromBeforeTheRecording:
+    def serving(self) -> Activity:
+        """The stream begins what was launched at once only when 50 ms of unrecorded work are done."""
+        return recording(
+            [Operation(50 * MS, 51 * MS, "first", 1), Operation(51 * MS + 1000, 52 * MS, "second", 2)],
+            [launch(0, 1), launch(50 * US, 2)],
+        )
+
+    def test_holds_its_stream(self) -> None:
+        found = self.serving()
+        graph = step_graph(found)
+        assert replay(graph, [unchanged], lags=False).end[0] == graph.length
+        assert saved(found, "first", 0.5) == (500, 500)
+        gone = savings(graph, [WhatIf.of("", without(graph, chosen(found, "first")))])[0]
+        assert gone.high_ns == 1 * MS
+
+    def test_is_unexplained_time_and_no_saving_is_given(self) -> None:
+        found = self.serving()
+        graph = step_graph(found)
+        path = critical_path(graph, found)
+        assert path.by_kind[WAITS] == 50 * MS
+        assert evidence(graph, found, path).level == REFUSED
+
+    def test_is_not_assumed_where_its_gpu_was_busy(self) -> None:
+        other = recording(
+            [Operation(1 * MS, 49 * MS, "other", 3, stream=9), Operation(50 * MS, 51 * MS, "first", 1)],
+            [launch(0, 1), launch(990 * US, 3)],
+        )
+        graph = step_graph(other)
+        assert (graph.rest[graph.first_of_streams] == 0).all()
 
 
 def test_a_wait_holds_for_work_launched_before_the_recording() -> None:
@@ -230,6 +329,19 @@ def test_nodes_that_run_beside_each_other_on_one_stream_are_lanes() -> None:
     graph = step_graph(found)
     assert sum(not one.is_host for one in graph.chains) == 2
     assert saved(found, "long", 0.5) == (145, 145)
+
+
+def test_what_follows_a_graph_waits_for_all_of_its_lanes() -> None:
+    """The next launch of the stream starts on the lane that is free first, and still waits for the other one."""
+    found = recording(
+        [Operation(10 * US, 300 * US, "long", 1), Operation(12 * US, 40 * US, "beside", 1),
+         Operation(302 * US, 330 * US, "next", 2), Operation(302 * US, 329 * US, "next to it", 2)],
+        [Call(0, 8 * US, "cudaGraphLaunch", 1), Call(20 * US, 28 * US, "cudaGraphLaunch", 2)],
+    )  # fmt: skip
+    graph = step_graph(found)
+    assert len(edges_of(graph, kinds.STREAM_ORDER)) == 1
+    assert saved(found, "long", 0.5) == (145, 145)
+    assert saved(found, "beside", 0.5) == (0, 0)
 
 
 class TestCollectives:
