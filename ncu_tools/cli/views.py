@@ -148,7 +148,8 @@ class Verb(click.Command):
             command = view.command
             with formatter.section(f"{ctx.command_path} {view.typed}"):
                 formatter.write_text(command.get_short_help_str(200))
-                more = [one for one in command.params if isinstance(one, click.Option) and own.isdisjoint(one.opts)]
+                options = (one for one in command.params if isinstance(one, click.Option) and one.opts != [view.typed])
+                more = [one for one in options if own.isdisjoint(one.opts)]
                 rows = [row for one in more if (row := one.get_help_record(ctx)) is not None]
                 if rows:
                     formatter.write_dl(rows)
@@ -267,7 +268,11 @@ VIEWS = {
         View("series", "SWEEP... -x COLUMN", "collecting.series", lambda typed: typed.has(*ACROSS)),
     ),
     "compare": (View("expected", "--with formulas", "comparing.expected"),),
-    "hotspots": (View("layers", "--by layer", "reading.layers"),),
+    "hotspots": (
+        View("layers", "--by layer", "reading.layers"),
+        View("mix", "--mix", "reading.mix", lambda typed: typed.has("--mix")),
+        View("rules", "--rules", "reading.rules", lambda typed: typed.has("--rules")),
+    ),
     "kernel": (
         View("samples", "--part samples", "reading.inside.samples"),
         View("samples", "--part balance", "reading.inside.balance"),

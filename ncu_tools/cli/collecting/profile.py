@@ -345,8 +345,9 @@ def _is_program(target: str | None) -> bool:
 def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
     """Show the kernels with all notes on the run; then raise the failure, if there was one."""
     from ncu_tools.ceilings.ceilings import ceilings_of
-    from ncu_tools.cli.reading.hotspots import COLUMNS, head_of_kernels, hidden_kernels
+    from ncu_tools.cli.tables.hotspots.kernels_of_runs import head_of_kernels, hidden_kernels
     from ncu_tools.kernels.hotspots import hotspots
+    from ncu_tools.report.columns.registry import table_columns
     from ncu_tools.runs.loading import ENDED_EARLY
 
     if collected.table is None:
@@ -363,7 +364,7 @@ def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
         *hidden_kernels(result.rows, top),
         WrittenFile(f"the run is in {collected.folder}"),
     ]
-    table = Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes)
+    table = Table("profile", table_columns("hotspots"), [asdict(row) for row in result.rows[:top]], notes)
     head = head_of_kernels([str(collected.folder)], result)
     show(with_time_title(table, result.time_title), shown.output_format, head=head)
     if collected.failure is not None:

@@ -36,6 +36,11 @@ KERNEL_ROWS = Words(
     "name",
 )
 """What launches are grouped by: the words of `kernel_row.GROUPS`, which cannot be imported without tables."""
+KERNEL_ORDER = Words(
+    ("time", "headroom", "flops", "dram"),
+    "What rows are ordered by; headroom is the time that reaching its roof would save.",
+    "time",
+)
 
 
 class RowsChoice(click.Choice[str]):

@@ -25,7 +25,7 @@ KEYS = "json_keys.txt"
 BENCH = "cli.collecting.bench cli.collecting.profiled_points cli.collecting.sampled_power cli.collecting.bench_against"
 HOTSPOTS = (
     "cli.reading.hotspots cli.tables.hotspots.places cli.tables.hotspots.locations "
-    "cli.tables.hotspots.compiled_kernels cli.tables.hotspots.rules_of_run"
+    "cli.tables.hotspots.compiled_kernels cli.reading.mix cli.tables.hotspots.rules_of_run"
 )
 TABLES = {
     "advise": "cli.reading.advise cli.tables.advice.change_text",
@@ -46,10 +46,12 @@ TABLES = {
     "layers": "cli.reading.layers",
     "machines": "cli.collecting.machines",
     "metrics": "cli.collecting.metrics",
+    "mix": "cli.reading.mix cli.tables.hotspots.places",
     "parse": "cli.reading.parse cli.tables.binary_report",
     "profile": f"{HOTSPOTS} {BENCH}",
     "query": "",
     "roofline": "cli.reading.roofline cli.reading.inside.instruction_roofline",
+    "rules": "cli.tables.hotspots.rules_of_run",
     "samples": "cli.reading.inside.samples cli.reading.inside.balance cli.reading.sampled_gpus",
     "scaling": "cli.collecting.scaling",
     "schema": "cli.programs.schema",

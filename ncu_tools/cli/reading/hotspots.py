@@ -11,7 +11,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.flops_basis import BasisMark, basis_of
 from ncu_parsers.schema.own_columns import values_apart
 
-from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ROWS, Words, rows_and_order
+from ncu_tools.cli.option_kinds.rows_and_order import KERNEL_ORDER, KERNEL_ROWS, Words, rows_and_order
 from ncu_tools.cli.option_kinds.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -21,7 +21,6 @@ from ncu_tools.cli.options import (
     inductor_option,
     machine_option,
     options_in,
-    progress,
     rows_shown,
     settings_options,
     show,
@@ -29,25 +28,28 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.program_options import program_options
+from ncu_tools.cli.tables.hotspots.kernels_of_runs import (
+    head_of_kernels,
+    hidden_kernels,
+    load_runs,
+    notes_on_runs,
+    require_one_point,
+)
 from ncu_tools.cli.tables.hotspots.locations import LOCATION, OF_LOCATIONS, with_short_paths
 from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns, columns_option, metric_columns
 from ncu_tools.cli.tables.hotspots.places import PLACES, for_people, places_told
 from ncu_tools.cli.tables.time_titles import with_time_title
-from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.cli.views import Verb
-from ncu_tools.numbers.number_format import more_kernels
 from ncu_tools.report.columns.registry import column, columns, table_columns
 from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
-    from ncu_parsers.datasets.engine import Engine
     from ncu_parsers.sources.settings import Settings
 
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.kernel_row import Hotspot, Hotspots
-    from ncu_tools.report.head import Head
     from ncu_tools.runs.run import Run
     from ncu_tools.runs.selection import Selection
 
@@ -70,16 +72,10 @@ BASIS = column("flops_basis", spare=2, wide=True)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": BasisMark.NO_PACKED, "tensor_lower_bound": BasisMark.SOME_TYPES}
 """Lower bound of a unit -> the mark that says it."""
 IS_TOTAL = column("is_total")
-MIX = columns("kernel time_share~0 launches~3 counted_launches~3 instructions~2")
 ROWS = Words(
     (*KERNEL_ROWS.words, "layer"),
     f"{KERNEL_ROWS.means} The layers of a model are a tree, with options of its own below.",
     KERNEL_ROWS.default,
-)
-ORDER = Words(
-    ("time", "headroom", "flops", "dram"),
-    "What rows are ordered by; headroom is the time that reaching its roof would save.",
-    "time",
 )
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 """Order -> its column, which stays on narrow terminals; that of time stays anyway."""
@@ -87,48 +83,28 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
 @dataclass(frozen=True)
 class AskedTable:
-    """What the rows of the table say: --units, --mix, --diagnose, --rules and --columns."""
+    """What the rows of the table say: --units, --diagnose and --columns."""
 
     units: bool
-    mix: bool
     diagnose: bool
-    rules: bool
     columns: tuple[str, ...]
-
-    def require_one_table(self, order: str, group: str, dask: str | None) -> None:
-        """Raise `WrongUsage` for options that exclude each other."""
-        others = self.units or self.diagnose
-        if self.mix and (others or self.rules or self.columns or dask or group != "name"):
-            raise WrongUsage(
-                "--mix is a table of its own.",
-                advice="Leave out --units, --diagnose, --rules, --columns, --by and --dask.",
-            )
-        if self.rules and (others or self.columns or order != "time"):
-            raise WrongUsage(
-                "--rules is a table of its own, ranked by what NVIDIA's rules could save.",
-                advice="Leave out --units, --diagnose, --columns and --sort.",
-            )
-        if self.columns and self.units:
-            raise WrongUsage("--units chooses the columns, as --columns does.", advice="Leave one of them out.")
 
     def needs_ranges(self, group: str, only: Selection | None) -> bool:
         """True if NVTX ranges, or what follows from them, are shown or select launches."""
         from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 
         selects = only is not None and (only.phases or only.layers)
-        return bool(selects or self.diagnose or self.rules or self.columns or group not in NAMES_OF_KERNELS)
+        return bool(selects or self.diagnose or self.columns or group not in NAMES_OF_KERNELS)
 
 
 @click.command(cls=Verb)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@rows_and_order(ROWS, ORDER)
+@rows_and_order(ROWS, KERNEL_ORDER)
 @top_option("kernels")
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
-@click.option("--mix", is_flag=True, help="Show what the instructions of each kernel do: shares by kind of opcode.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @columns_option
-@click.option("--rules", is_flag=True, help="Rank what NVIDIA's rules say over the run by the time it could save.")
 @settings_options
 @inductor_option
 @selection_options
@@ -155,58 +131,38 @@ def command(
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
     With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
     with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics by full name,
-    short names such as occupancy, l1_hit or top_stall, and sets of these such as memory. --rules ranks what NVIDIA's
-    rules say, each message once for all launches of a kernel.
+    short names such as occupancy, l1_hit or top_stall, and sets of these such as memory.
 
     \b
     Example:
       ncu-bench hotspots report.csv --top 10
       ncu-bench hotspots launches.parquet --by grid --sort dram --format csv
       ncu-bench hotspots report.csv --units
-      ncu-bench hotspots report.ncu-rep --mix
       ncu-bench hotspots run --phase backward --kernel gemm
       ncu-bench hotspots report.csv --sort headroom --diagnose
       ncu-bench hotspots report.ncu-rep --columns occupancy,registers,l1_hit,top_stall
       ncu-bench hotspots report.ncu-rep --columns memory --format csv
-      ncu-bench hotspots report.ncu-rep --rules
       ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
     """
     from ncu_tools.kernels.kernel_row import GROUPS
 
     require_no_dask(only, dask)
-    asked.require_one_table(order, group, dask)
+    if asked.columns and asked.units:
+        raise WrongUsage("--units chooses the columns, as --columns does.", advice="Leave one of them out.")
     top = rows_shown(top, output_format)
     with engine_of(dask) as engine:
-        found_runs = _located(runs, engine, only, settings, ranges=asked.needs_ranges(group, only))
+        found_runs = load_runs(runs, only, settings, ranges=asked.needs_ranges(group, only), engine=engine)
         if inductor and group == LOCATION:
             from ncu_tools.runs.loading import with_compiled_lines
 
             found_runs = with_compiled_lines(found_runs, inductor)
-        if asked.rules:
-            from ncu_tools.cli.tables.hotspots.rules_of_run import rules_of_run
-
-            table = rules_of_run(found_runs, group, top, output_format)
-            table.notes = [*_pooled(runs), *_summed(runs, only), *table.notes]
-            head = head_of_kernels(runs, _kernels(found_runs, machine, order, group, diagnose=False)[0], only)
-            show(table, output_format, head=head)
-            return
         result, sums = _kernels(found_runs, machine, order, group, diagnose=asked.diagnose)
         chosen = _chosen_columns(found_runs, asked.columns, group)
-    several = len({tuple(row.point.items()) for row in result.rows}) > 1
-    if several and (asked.units or asked.mix or asked.diagnose or asked.columns):
-        raise WrongUsage(
-            "--units, --mix, --diagnose and --columns are of one point.",
-            f"{', '.join(runs)} holds launches of several.",
-            "Choose one with --point, as n=64, or name its run folder, which lies in that of the run.",
-        )
+    if asked.units or asked.diagnose or asked.columns:
+        require_one_point(runs, result)
     head = head_of_kernels(runs, result, only, group)
-    if asked.mix:
-        table = _mix(found_runs, result.rows, top, is_for_people=output_format not in MACHINE_FORMATS)
-        show(table, output_format, head=head)
-        return
     notes = [
-        *_pooled(runs),
-        *(_summed(runs, only) if dask is not None or len(runs) > 1 else ()),
+        *(notes_on_runs(runs, only) if dask is not None or len(runs) > 1 else ()),
         *hidden_kernels(result.rows, top, noun=GROUPS[group]),
         *result.notes,
     ]
@@ -295,35 +251,6 @@ def _chosen_columns(found: Run, wanted: Sequence[str], group: str) -> MetricColu
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
-def _located(
-    runs: Sequence[str], engine: Engine | None, only: Selection | None, settings: Settings, *, ranges: bool
-) -> Run:
-    """All `runs` together, or the launches that `only` selects; not `ranges`: a big timeline without those."""
-    from ncu_tools.runs.loading import load, together
-    from ncu_tools.runs.run import pooled
-
-    if engine is not None:
-        found = together(runs, engine)
-    else:
-        with progress("Reading") as reading:
-            found = pooled([load(run, reading=reading, ranges=ranges, settings=settings) for run in runs])
-    return found if only is None else only.of(found)
-
-
-def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | None = None, group: str = "name") -> Head:
-    """The line above the table, and the kernel that costs most."""
-    from ncu_tools.kernels.kernel_row import run_total
-    from ncu_tools.report.first_sentences import first_kernel
-    from ncu_tools.report.head import head_of
-
-    whole = run_total(result.rows)
-    return head_of(
-        runs, notes=result.notes, only=only.title if only is not None else "", devices=tuple(result.devices),
-        launches=whole.launches, time_ns=whole.time_total_ns, time_title=result.time_title,
-        first=first_kernel(result.rows, by_name=group == "name"),
-    )  # fmt: skip
-
-
 def _kernels(
     found: Run, machine: Machine | None, order: str, group: str, *, diagnose: bool
 ) -> tuple[Hotspots, DiagnosisSums | None]:
@@ -338,40 +265,6 @@ def _kernels(
     return result, sums_to_diagnose(found, group)
 
 
-def _mix(found: Run, kernels: list[Hotspot], top: int | None, *, is_for_people: bool) -> Table:
-    """What the instructions of each kernel do, the kernels in the order of the other tables.
-
-    For people, kinds that no kernel has are left out, and places in which kernels do not differ.
-    """
-    from ncu_tools.kernels.grouping import with_keys_for_names
-    from ncu_tools.kernels.source.instruction_mix import COLUMNS as COUNTS
-    from ncu_tools.kernels.source.instruction_mix import kinds, mix_notes, mixes
-    from ncu_tools.runs.partition_sums import OF_DEVICES
-
-    needed = ("kernel_name", *OF_DEVICES, *COUNTS)
-    by_key = {mix.kernel: mix for mix in mixes(with_keys_for_names(found.read(needed)))}
-    shown = [(row, by_key[row.key]) for row in kernels[:top] if row.key in by_key]
-    rows = [
-        {
-            "kernel": row.kernel,
-            "device": row.device,
-            "report": row.report,
-            "time_share": row.time_share,
-            "launches": row.launches,
-            "counted_launches": mix.counted_launches,
-            "instructions": mix.total or None,
-            **{kind: mix.share(kind) or (None if mix.total == 0 else 0.0) for kind in kinds()},
-        }
-        for row, mix in shown
-    ]
-    used = [kind for kind in kinds() if not is_for_people or any(row[kind] for row in rows)]
-    shares = [Column(kind, kind.replace("_", "/"), "fraction", spare=1) for kind in used]
-    told = places_told(rows, "name") if is_for_people else []
-    columns = [MIX[0], *told, *MIX[1:], *shares, *(() if is_for_people else PLACES)]
-    rows = for_people(rows, "name") if is_for_people else rows
-    return Table("mix", columns, rows, [*hidden_kernels(kernels, top), *mix_notes([mix for _, mix in shown])])
-
-
 def _unused(rows: Sequence[Hotspot]) -> set[str]:
     """The columns that say nothing: bytes that are not known while others are, times that are each of one launch."""
     estimated = any(row.least_bytes is not None or row.least_bytes_per_s is not None for row in rows)
@@ -382,27 +275,6 @@ def _unused(rows: Sequence[Hotspot]) -> set[str]:
     if len(rows) == 1:
         unused |= {"time_cumulative"}
     return unused | ({"dram_bytes", "dram_bytes_per_s"} if estimated and not counted else set())
-
-
-def _pooled(runs: Sequence[str]) -> list[str]:
-    if len(runs) == 1:
-        return []
-    return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
-
-
-def _summed(runs: Sequence[str], only: Selection | None) -> list[str]:
-    """Notes on the runs whose points are summed."""
-    from ncu_tools.runs.loading import points_summed
-
-    return [note for run in runs for note in points_summed(run, only)]
-
-
-def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str = "kernel") -> list[str]:
-    """The note on kernels after the first `shown`, with their share of the time; [] if all are shown."""
-    hidden = kernels[shown:] if shown is not None else []
-    if not hidden:
-        return []
-    return [MoreToSee(f"{more_kernels([row.time_share for row in hidden], noun)}; --top shows more")]
 
 
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:

@@ -64,5 +64,7 @@ def test_the_mix_on_the_command_line_has_every_kind_in_json() -> None:
     assert all(row["fp32"] is None for row in found["rows"])
 
 
-def test_the_mix_is_a_table_of_its_own() -> None:
-    assert ran("hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--mix", "--units").exit_code == 2
+@pytest.mark.parametrize("other", [["--units"], ["--diagnose"], ["--columns", "waves"], ["--by", "grid"]])
+def test_the_mix_is_a_table_of_its_own(other: list[str]) -> None:
+    done = ran("hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--mix", *other)
+    assert done.exit_code == 2

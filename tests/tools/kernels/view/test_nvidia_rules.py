@@ -275,7 +275,7 @@ def test_a_report_without_rules_says_what_has_them() -> None:
 def test_rules_are_a_table_of_their_own(other: list[str]) -> None:
     done = ran("hotspots", REPORT, "--rules", *other)
     assert done.exit_code == 2
-    assert "a table of its own" in done.stderr
+    assert "--rules" in done.stderr
 
 
 def test_rules_of_a_text_report_are_shown_without_a_name(tmp_path: Path) -> None:
