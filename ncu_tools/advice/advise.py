@@ -25,6 +25,7 @@ from ncu_tools.advice.situation.model import (
     next_limit,
     saving,
 )
+from ncu_tools.advice.situation.occupancy_limit import limit_of_occupancy, words_of_limit
 from ncu_tools.advice.situation.utilisation import resources
 from ncu_tools.kernels.names.kernel_ids import kernel_id
 
@@ -131,7 +132,8 @@ def without_counters(launches: pa.Table) -> Advice:
     """What can be said of launches of which only the times are known: that nothing was counted."""
     kernels = measured_kernels(launches)
     says = "only its time is known: ncu --set full counts what bounds it (ncu-bench profile --tool ncu)"
-    found = [KernelAdvice(kernel, [], reason=_role(kernel.name) or NOT_COLLECTED, says=says) for kernel in kernels]
+    found = [KernelAdvice(kernel, [], reason=_role(kernel.name) or NOT_COLLECTED,
+                          says=says + words_of_limit(kernel)) for kernel in kernels]  # fmt: skip
     return Advice(found, sum(kernel.total_ns for kernel in kernels))
 
 
@@ -264,7 +266,9 @@ def _row(advice: Advice, one: KernelAdvice, lever: LeverAdvice | None) -> dict[s
         "says": one.says or None,
     }
     if lever is None:
-        return row | {"evidence": _of_roof(kernel), "basis": "counters"}
+        limits = [] if kernel.busy else limit_of_occupancy(kernel)  # of a timeline it is all that is known
+        counted = not limits or any("__" in metric for one in limits for metric in one["metrics"])
+        return row | {"evidence": [*_of_roof(kernel), *limits], "basis": "counters" if counted else "timeline"}
     return row | _of_lever(lever, kernel.total_ns, advice.total_ns)
 
 

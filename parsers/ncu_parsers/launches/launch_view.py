@@ -35,6 +35,7 @@ from ncu_parsers.schema.vendors import VENDOR_COLUMN
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.activity.activity import (
+    FACTS,
     KERNEL,
     MISSING,
     OPERATION_KINDS,
@@ -310,6 +311,10 @@ class _LaunchView:
         occupancy = np.array([one.occupancy for one in facts], np.float64)
         yield "estimated_occupancy_percent", "%", arrays.floats(occupancy[fact])
         yield "graph_node_id", "", _wholes(operations.graph_node, pa.int64())
+        for title, unit in FACTS.items():
+            numbers_of = [dict(one.numbers).get(title) for one in facts]
+            if numbers_of.count(None) < len(numbers_of):
+                yield title, unit, arrays.recoded_integers(fact, numbers_of)
         for title in dict.fromkeys(key for one in facts for key, _ in one.more):
             yield title, "", arrays.recoded(fact, [dict(one.more).get(title) for one in facts])
         yield from self._done.part(rows).operator_columns()

@@ -136,6 +136,14 @@ def wholes(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [bitmap, _buffer(np.maximum(numbers, 0))])
 
 
+def recoded_integers(codes: npt.NDArray[np.integer], values: Sequence[int | None]) -> pa.Array:
+    """int64: the value at each place, which may be negative."""
+    numbers = np.array([0 if value is None else value for value in values], np.int64)[codes]
+    present = np.array([value is not None for value in values], np.bool_)[codes]
+    bitmap = None if present.all() else _buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [bitmap, _buffer(numbers)])
+
+
 def indices(codes: npt.NDArray[np.int32]) -> pa.Array:
     """int32, null where negative."""
     if not len(codes) or codes.min() >= 0:

@@ -23,6 +23,7 @@ from ncu_parsers.sources.settings import NOT_SET, Settings
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.kineto import chrome_trace
 
+from ncu_tools.advice.advise import rows_of, without_counters
 from tests.support.installed import WITHOUT_TORCH
 from tests.support.traces import events_in, read_report
 
@@ -95,6 +96,44 @@ def test_a_note_says_that_operations_overlap(tmp_path: Path) -> None:
     first, second = gpu("kernel", "a", 1000, 500, 1), gpu("kernel", "b", 1100, 400, 2, stream=8)
     said = "operations overlap: their times add up to 0.9 ms, in which the GPUs were busy for 0.5 ms"
     assert said in read(tmp_path, [first, second]).notes
+
+
+LIMITS = {
+    "activeBlocksPerMultiprocessor": 2, "limitingFactors": "REGS|SMEM", "blockLimitRegs": 2, "blockLimitSharedMem": 2,
+    "blockLimitWarps": 16, "blockLimitBlocks": 32, "blockLimitBarriers": 2**31 - 1, "allocatedRegistersPerBlock": 32768,
+    "allocatedSharedMemPerBlock": 102400,
+}  # fmt: skip
+"""What libkineto says of occupancy since 2026; the greatest int is that of a resource that the kernel does not use."""
+
+
+class TestLimitsOfOccupancy:
+    """What a kernel says since 2026 of the blocks that fit on an SM, of its stream's priority and of its channel."""
+
+    def test_are_columns_and_what_limits_nothing_is_null(self, tmp_path: Path) -> None:
+        limited = gpu("kernel", "k", 1000, 5, 1, occupancy=LIMITS, priority=-2, channel=9)
+        first, second = rows(read(tmp_path, [limited, gpu("kernel", "k", 2000, 5, 2)]))
+        assert (first["blocks_per_sm"], first["block_limit_registers"], first["block_limit_warps"]) == (2, 2, 16)
+        assert (first["priority"], first["channel"], first["block_limit_blocks"]) == (-2, 9, 32)
+        assert first["occupancy_limited_by"] == "registers, shared memory"
+        assert (first["allocated_registers_per_block"], first["allocated_shared_memory_per_block"]) == (32768, 102400)
+        assert "block_limit_barriers" not in first
+        assert (second["priority"], second["occupancy_limited_by"], second["blocks_per_sm"]) == (None, None, None)
+
+    @pytest.mark.parametrize("odd", [{"occupancy": "N/A"}, {"occupancy": {"blockLimitRegs": -1}}, {"priority": "high"}])
+    def test_are_left_out_where_they_are_something_else(self, tmp_path: Path, odd: dict[str, Any]) -> None:
+        (row,) = rows(read(tmp_path, [gpu("kernel", "k", 1000, 5, 1, channel=3, **odd)]))
+        assert (row["channel"], row.get("priority"), row.get("block_limit_registers")) == (3, None, None)
+
+    def test_are_evidence_of_advice_without_any_counter(self, tmp_path: Path) -> None:
+        report = read(tmp_path, [gpu("kernel", "k", 1000, 5, 1, occupancy=LIMITS)])
+        advice = without_counters(report.table)
+        (row,) = rows_of(advice)
+        assert [(one["quantity"], one["value"], one["metrics"]) for one in row["evidence"]] == [
+            ("blocks that registers allow on an SM", 2, ["block_limit_registers"]),
+            ("blocks that shared memory allows on an SM", 2, ["block_limit_shared_memory"]),
+        ]
+        assert row["basis"] == "timeline"
+        assert row["says"].endswith("blocks that shared memory allows on an SM: 2")
 
 
 def test_a_record_that_cannot_be_right_is_cut_and_named(tmp_path: Path) -> None:

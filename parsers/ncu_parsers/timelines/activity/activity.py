@@ -265,7 +265,7 @@ class LaunchFacts(NamedTuple):
     """Recorded facts on an operation besides its times, or on the range that launched it; None if not recorded.
 
     `path` are the scopes around it, outermost first, if the operation itself names them; `more` are further columns of
-    the launches by name. `occupancy` is an estimate in %.
+    the launches by name, `numbers` those of whole numbers, by names of `FACTS`. `occupancy` is an estimate in %.
     """
 
     grid: tuple[int, int, int] | None = None
@@ -278,6 +278,17 @@ class LaunchFacts(NamedTuple):
     module: str | None = None
     more: tuple[tuple[str, str], ...] = ()
     occupancy: float | None = None
+    numbers: tuple[tuple[str, int], ...] = ()
+
+
+FACTS = {
+    "priority": "", "channel": "", "blocks_per_sm": "block", "block_limit_registers": "block",
+    "block_limit_shared_memory": "block", "block_limit_warps": "block", "block_limit_blocks": "block",
+    "block_limit_barriers": "block", "allocated_registers_per_block": "register",
+    "allocated_shared_memory_per_block": "byte",
+}  # fmt: skip
+"""`LaunchFacts.numbers` by name, with their units: the stream's priority, the channel of the hardware that took the
+launch, the blocks that fit on an SM, how many of them each resource allows, and what a block is given of two."""
 
 
 class CollectiveArguments(NamedTuple):

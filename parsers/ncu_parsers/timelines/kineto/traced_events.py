@@ -21,6 +21,7 @@ from ncu_parsers.timelines.activity.activity import (
     MISSING,
     MODULE_PREFIX,
     CalledKernel,
+    LaunchFacts,
     OperatorInputs,
     RangeLabel,
 )
@@ -57,6 +58,42 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _ABSENT = msgspec.Raw(b"null")
 
 
+LIMITERS = {"WARPS": "warps", "REGS": "registers", "SMEM": "shared memory", "BLOCKS": "blocks", "BARRIERS": "barriers"}
+"""Kineto's words for what limits the blocks of an SM -> ours."""
+UNLIMITED = 2**31 - 1
+"""How many blocks a resource allows that a kernel does not use (cuda_occupancy.h)."""
+
+
+class OccupancyLimits(msgspec.Struct, gc=False, rename="camel"):
+    """The blocks that fit on an SM, and how many each resource allows, since 2026 (CUDA's `cudaOccResult`)."""
+
+    limiting_factors: str | None = None
+    active_blocks_per_multiprocessor: Size | None = None
+    block_limit_regs: Size | None = None
+    block_limit_shared_mem: Size | None = None
+    block_limit_warps: Size | None = None
+    block_limit_blocks: Size | None = None
+    block_limit_barriers: Size | None = None
+    allocated_registers_per_block: Size | None = None
+    allocated_shared_mem_per_block: Whole | None = None
+
+    @property
+    def limited_by(self) -> str | None:
+        """What limits the blocks of an SM, with commas between; None where nothing is said."""
+        words = [one.strip() for one in (self.limiting_factors or "").split("|")]
+        return ", ".join(LIMITERS.get(one, one.lower()) for one in words if one) or None
+
+
+_NUMBERS_OF_LIMITS = (
+    ("blocks_per_sm", "active_blocks_per_multiprocessor"), ("block_limit_registers", "block_limit_regs"),
+    ("block_limit_shared_memory", "block_limit_shared_mem"), ("block_limit_warps", "block_limit_warps"),
+    ("block_limit_blocks", "block_limit_blocks"), ("block_limit_barriers", "block_limit_barriers"),
+    ("allocated_registers_per_block", "allocated_registers_per_block"),
+    ("allocated_shared_memory_per_block", "allocated_shared_mem_per_block"),
+)  # fmt: skip
+"""Names of `FACTS`, and the fields of `OccupancyLimits` that they are."""
+
+
 class WorkArguments(msgspec.Struct, gc=False):
     """Arguments of GPU work; None if absent."""
 
@@ -77,6 +114,16 @@ class WorkArguments(msgspec.Struct, gc=False):
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
     ranks: Any = msgspec.field(default=None, name="Group size")
+    limits: OccupancyLimits | None = msgspec.field(default=None, name="occupancy")
+    priority: Any = None
+    channel: Whole | None = None
+
+    def numbers(self) -> tuple[tuple[str, int], ...]:
+        """What is known of `FACTS`. Priorities may be negative: the least is the most urgent."""
+        found: list[tuple[str, Any]] = [("priority", self.priority), ("channel", self.channel)]
+        if self.limits is not None:
+            found += [(name, getattr(self.limits, field)) for name, field in _NUMBERS_OF_LIMITS]
+        return tuple((name, one) for name, one in found if type(one) is int and -UNLIMITED < one < UNLIMITED)
 
 
 class CallArguments(msgspec.Struct, gc=False):
@@ -136,6 +183,10 @@ def _lenient(kind: Any, value: Any) -> Any:
         return event_whole(value, bits=31)
     if kind == tuple[Size, Size, Size] | None:
         return event_shape(value)
+    if kind == OccupancyLimits | None:
+        found = event_mapping(value)
+        fields = msgspec.structs.fields(OccupancyLimits)
+        return OccupancyLimits(*(_lenient(one.type, found.get(one.encode_name)) for one in fields)) if found else None
     return value if kind is Any or isinstance(value, str) else None
 
 
@@ -153,6 +204,16 @@ class Launched(NamedTuple):
     registers: int | None = None
     shared_memory: int | None = None
     occupancy: float | None = None
+    limited_by: str | None = None
+    numbers: tuple[tuple[str, int], ...] = ()
+
+    def facts(self) -> LaunchFacts:
+        """What it says beside its name."""
+        more = () if self.limited_by is None else (("occupancy_limited_by", self.limited_by),)
+        return LaunchFacts(
+            self.grid, self.block, self.registers, self.shared_memory,
+            more=more, occupancy=self.occupancy, numbers=self.numbers,
+        )  # fmt: skip
 
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -257,6 +318,7 @@ class TracedEvents:
         what = Launched(
             OPERATIONS[event.cat or ""], event.name, args.grid, args.block, args.registers, args.shared_memory,
             args.occupancy if abs(args.occupancy) < LONGEST_TIME else None,
+            None if args.limits is None else args.limits.limited_by, args.numbers(),
         )  # fmt: skip
         if args.collective is not None:
             self.collectives[len(self._work)] = args
