@@ -33,10 +33,10 @@ LOWER = "flops_operators_lower_bound"
 
 COLUMNS = columns(
     "target batch_size~0 input_size~9 sequence_length~9 dtype weights_type cache_type phase~0 prompt_length~0 "
-    "context_length~0 new_tokens head~8 parameters flops~0 flops_operators integer_operations bytes_model "
-    "weights_read_bytes~1 cache_read_bytes~1 cache_written_bytes activation_bytes bytes_per_token~0 "
+    "context_length~0 new_tokens head~8 parameters flops flops_operators integer_operations bytes_model "
+    "weights_read_bytes~1 cache_read_bytes~1 cache_written_bytes activation_bytes bytes_per_token "
     "bytes_operators arithmetic_intensity integer_intensity whole_bytes machine~0 time_model_ns~0 "
-    "expected_ns~0 low_ns~2 high_ns~2 compiled_ns~1 bound time_operators_ns least_token_ns~0 "
+    "expected_ns~0 low_ns~0 high_ns~0 compiled_ns~1 bound time_operators_ns least_token_ns~1 "
     "estimate.tokens_per_s~1 sequence_tokens_per_s compute_bound_batch~1 "
     "cache_outweighs_context~1 cached_bytes_per_token weights_resident_bytes cache_resident_bytes "
     "unknown_operators failed"
