@@ -112,4 +112,4 @@ class TestHardware:
     def test_every_gpu_of_nvidia_with_an_l2_has_a_plausible_one(self) -> None:
         known = [one.l2_bytes for one in machines().values() if one.l2_bytes is not None]
         assert len(known) > 60
-        assert all(3e6 <= size <= 140e6 for size in known)
+        assert all(2e6 <= size <= 140e6 for size in known)
