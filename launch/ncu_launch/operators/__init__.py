@@ -1,6 +1,7 @@
 """FLOPs and least bytes of operators by their shapes: one table of formulas. README.md beside this has an example.
 
-`work_of(Call(...))` answers for one call. Of the rest of the project only errors and the reader of TOML are imported.
+`work_of(Call(...))` returns the work of one call. Only errors and the TOML reader are imported from the rest of the
+project.
 """
 
 from ncu_launch.operators.backward_calls import backward_call as backward_call

@@ -1,13 +1,13 @@
-"""Attention: FLOPs of both products forward and of five backward, and the bytes of every operand once.
+"""Attention: FLOPs of two products forward and five backward, and the bytes of every operand once.
 
-`flops` is of the whole matrix of scores, as PyTorch's counter has it (torch.utils.flop_counter: sdpa_flop_count,
-sdpa_backward_flop_count). The correction is what a causal mask or a sliding window saves: the scores outside of it,
-which fused kernels do not compute but in the tiles that its edges cross. The heads are the query's, so grouped queries
-(GQA) have the work of all of them and the bytes of the fewer keys.
+`flops` covers the whole score matrix, as in PyTorch's counter (torch.utils.flop_counter: sdpa_flop_count,
+sdpa_backward_flop_count). The correction is the part that a causal mask or a sliding window saves: scores outside it,
+which fused kernels compute only in tiles that its edges cross. The head count is the query's, so grouped queries (GQA)
+have the work of all heads and the bytes of the fewer keys.
 
-Sequences of different lengths in one tensor (varlen, nested) have bytes and no FLOPs: their lengths are data. All are
-equally long where as many as there are, times the longest, are all rows. Pages of a cache, and caches of which a part
-is used, have neither.
+Sequences of different lengths in one tensor (varlen, nested) have bytes and no FLOPs: their lengths are data. If the
+number of sequences times the longest equals all rows, all sequences are equally long. Paged caches, and partly used
+caches, have neither.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ BACKWARD = (
 
 
 FIRST, LAST = "first", "last"
-"""How a causal mask lies on scores that are not square: row 0 sees column 0, or the last row sees the last column."""
+"""Alignment of a causal mask on non-square scores: row 0 sees column 0, or the last row sees the last column."""
 
 
 class _Sizes(NamedTuple):
-    """Rows and columns of the scores of one of `heads`, which are those of all sequences together."""
+    """Rows and columns of the scores of one head; `heads` counts the heads of all sequences together."""
 
     heads: int
     rows: int
@@ -37,13 +37,13 @@ class _Sizes(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Where an attention operator has its arguments.
+    """Argument positions of an attention operator.
 
-    `heads_first`: [batch, heads, rows, depth], not [batch, rows, heads, depth]. `lengths`: the places of the cumulative
-    lengths of queries and keys in tensors [rows of all, heads, depth], `longest` of the longest of each. `unknown`: of
-    tensors and numbers, as pages of a cache, with which the work does not follow from shapes. `window`: of its left
-    and right side; -1 is no side. `causal` or `mask`: of a flag, or of a number (0 none, 1 from the first row, 2 from
-    the last). `aligned`: how a flag's mask lies where scores are not square, None where no documentation says so.
+    `heads_first`: [batch, heads, rows, depth], not [batch, rows, heads, depth]. `lengths`: positions of the cumulative
+    lengths of queries and keys in tensors [rows of all, heads, depth], `longest` of their longest lengths. `unknown`:
+    arguments, such as pages of a cache, with which shapes do not determine the work. `window`: its left and right size;
+    -1 is unlimited. `causal` or `mask`: a flag, or a number (0 none, 1 from the first row, 2 from the last). `aligned`:
+    alignment of a flag's mask on non-square scores, None if not documented.
     """
 
     first: int
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
     aligned: str | None = None
 
     def sizes(self, call: Call) -> _Sizes:
-        """Raises `UnknownWork` for sequences whose lengths shapes do not tell."""
+        """The sizes of a call. Raises `UnknownWork` for sequences whose lengths shapes do not determine."""
         if any(call.value(place) not in (None, 0, -1) for place in self.unknown):
             raise UnknownWork("how much of the tensors is used")
         query, key, value = (call.tensor(self.first + one).shape for one in range(3))
@@ -71,7 +71,7 @@ class Variant(NamedTuple):
         return _Sizes(query[0] * query[1], query[2], key[2], query[3], value[3])
 
     def _equally_long(self, call: Call, query: Shape, key: Shape, value: Shape) -> _Sizes:
-        """Sizes where every sequence is as long as the longest, since they would not fill the tensors otherwise."""
+        """Sizes if every sequence is as long as the longest, which must be so if they fill the tensors."""
         query, key, value = (shape[1:] if len(shape) == 4 and shape[0] == 1 else shape for shape in (query, key, value))
         if any(len(shape) != 3 for shape in (query, key, value)) or len(self.longest) != 2:
             raise UnknownWork("the lengths of the sequences")
@@ -82,7 +82,7 @@ class Variant(NamedTuple):
         return _Sizes(count * query[1], rows, columns, query[2], value[2])
 
     def skipped_share(self, call: Call) -> float:
-        """The share of the scores that a causal mask or a window leaves out."""
+        """The fraction of the scores that a causal mask or a window skips."""
         left, right = (call.value(place, -1) for place in self.window) if self.window else (-1, -1)
         alignment = self._alignment(call)
         if alignment is not None:
@@ -98,7 +98,7 @@ class Variant(NamedTuple):
         return 1.0 - seen / max(sizes.rows * sizes.columns, 1)
 
     def _alignment(self, call: Call) -> str | None:
-        """How a causal mask lies: "" where nothing says so, None without one."""
+        """Alignment of a causal mask: "" if not documented, None without a mask."""
         if self.mask is not None:
             kind = call.value(self.mask, 0)
             if kind not in (0, 1, 2):
@@ -108,7 +108,7 @@ class Variant(NamedTuple):
         return (self.aligned or "") if is_causal else None
 
     def operands(self, call: Call) -> int:
-        """Bytes of queries, keys, values and bias. Raises `UnknownWork` where a part of them only is used."""
+        """Bytes of queries, keys, values and bias. Raises `UnknownWork` if only a part of them is used."""
         if any(map(call.is_tensor, self.unknown)):
             raise UnknownWork("how much of the tensors is used")
         places = [*range(self.first, self.first + 3), *([self.bias] if self.bias is not None else [])]
@@ -121,14 +121,14 @@ def _heads_first(shape: Shape) -> Shape:
 
 
 def scores_inside(rows: int, columns: int, shift: int, left: int, right: int) -> int:
-    """Scores (row, column) with row + shift - left <= column <= row + shift + right; a side below 0 is open."""
+    """Scores (row, column) with row + shift - left <= column <= row + shift + right; a negative side is unlimited."""
     upto = _clamped_sum(shift + right + 1, rows, columns) if right >= 0 else rows * columns
     before = _clamped_sum(shift - left, rows, columns) if left >= 0 else 0
     return max(upto - before, 0)
 
 
 def _clamped_sum(start: int, count: int, top: int) -> int:
-    """The sum of `count` whole numbers from `start` on, each moved into the range from 0 to `top`."""
+    """The sum of `count` consecutive integers from `start`, each clamped to 0..`top`."""
 
     def up_to(last: int) -> int:
         inside = max(min(last, top), 0)
@@ -138,7 +138,7 @@ def _clamped_sum(start: int, count: int, top: int) -> int:
 
 
 def forward(variant: Variant, *, halves_fp8: bool = False) -> Formula:
-    """Attention forward. `halves_fp8`: of queries in FP8 the result is BF16."""
+    """Attention forward. `halves_fp8`: queries in FP8 give a BF16 result."""
 
     def flops(call: Call) -> float:
         heads, rows, columns, depth, depth_of_values = variant.sizes(call)
@@ -160,7 +160,7 @@ def forward(variant: Variant, *, halves_fp8: bool = False) -> Formula:
 
 
 def backward(variant: Variant, out: int) -> Formula:
-    """Attention backward; the gradient stands before the query. `out` is the place of the forward pass's result."""
+    """Attention backward; the gradient precedes the query. `out` is the position of the forward pass's result."""
 
     def flops(call: Call) -> float:
         heads, rows, columns, depth, depth_of_values = variant.sizes(call)
@@ -182,7 +182,7 @@ LAYER = "the products, biases, norms, activation and residuals of the documentat
 
 
 def _projections_and_scores(query: Shape, key: Shape, width: int) -> float:
-    """Four projections and both products of the scores, of queries and keys [batch, rows, width]."""
+    """Four projections and both products of the scores, for queries and keys [batch, rows, width]."""
     if len(query) != 3 or len(key) != 3 or query[0] != key[0] or {query[2], key[2]} != {width}:
         raise UnknownWork("the lengths of the sequences")
     rows, columns = query[1], key[1]
@@ -190,7 +190,7 @@ def _projections_and_scores(query: Shape, key: Shape, width: int) -> float:
 
 
 def _multi_head_attention() -> Formula:
-    """nn.MultiheadAttention. Inputs of one shape are read once, as those of self-attention are."""
+    """nn.MultiheadAttention. Inputs of one shape are assumed to be one tensor, as in self-attention, and read once."""
 
     def flops(call: Call) -> float:
         return _projections_and_scores(call.tensor(0).shape, call.tensor(1).shape, call.value(3))
@@ -262,5 +262,5 @@ ATTENTION: dict[str, Formula] = {
 }  # fmt: skip
 """Operator -> its formula. The math variant calls products and a softmax, and has none of its own.
 
-Places of arguments are those of PyTorch's schemas; how masks lie is from torch/nn/attention/bias.py.
+Argument positions follow PyTorch's schemas; mask alignments are from torch/nn/attention/bias.py.
 """

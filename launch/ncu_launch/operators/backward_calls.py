@@ -1,7 +1,7 @@
-"""Calls of backward operators rebuilt from those of their forward operators, where those alone have shapes.
+"""Rebuild calls of backward operators from their forward operators, if only those have recorded shapes.
 
-A gradient has the shape and type of what it is of. Not rebuilt are convolutions, whose forward call does not say which
-gradients are wanted, and operators that are in no formula's table. Places of arguments are those of PyTorch's schemas.
+A gradient has the shape and type of its variable. Not rebuilt are convolutions, whose forward call does not show which
+gradients are wanted, and operators without a formula. Argument positions follow PyTorch's schemas.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 from ncu_launch.operators.calls import Call, Tensor
 
 Arguments = Callable[[Call], tuple[Any, ...]]
-"""The arguments of a backward call, from its forward call. Raises as formulas do where that does not say enough."""
+"""The arguments of a backward call, from its forward call. Raises as formulas do if it is insufficient."""
 
 
 def backward_call(name: str, forward: Call) -> Call | None:
-    """The call of a backward operator, as "aten::gelu_backward"; None for pairs that are not known here."""
+    """The call of a backward operator, such as "aten::gelu_backward"; None for unknown pairs."""
     arguments = _ARGUMENTS.get((name, forward.name))
     return Call(name, arguments(forward)) if arguments else None
 
 
 def _of_product(first: int) -> Arguments:
-    """[m, n] x [n, k] for the gradient of the left matrix; that of the right one has the same three sizes."""
+    """[m, n] x [n, k] for the gradient of the left matrix; the right gradient has the same three sizes."""
 
     def arguments(forward: Call) -> tuple[Any, ...]:
         left, right = forward.tensor(first), forward.tensor(first + 1)
@@ -36,12 +36,12 @@ def _of_product(first: int) -> Arguments:
 
 
 def _same_twice(forward: Call) -> tuple[Any, ...]:
-    """The gradient, and the input or the result, which have one shape."""
+    """The gradient, and the input or the result; both have the same shape."""
     return forward.tensor(0), forward.tensor(0)
 
 
 def _of_attention(bias: int | None, causal: int, between: tuple[Any, ...]) -> Arguments:
-    """Gradient, Q, K, V, a bias where the operator takes one, result, `between`, and the flag of the causal mask."""
+    """Gradient, Q, K, V, a bias if the operator takes one, result, `between`, and the flag of the causal mask."""
 
     def arguments(forward: Call) -> tuple[Any, ...]:
         query, key, value = (forward.tensor(place) for place in range(3))

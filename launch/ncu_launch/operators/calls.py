@@ -1,7 +1,8 @@
-"""A call of an operator as formulas see it: tensors by shape, type and strides, other arguments by their values.
+"""A call of an operator as input of formulas: tensors by shape, type and strides, other arguments by value.
 
-The operator collector makes calls from real tensors, the reader of traces from what PyTorch's profiler recorded. What
-was not recorded is `UNRECORDED`, and a formula that needs it raises `UnknownWork`: nothing is guessed.
+The operator collector makes calls from real tensors, the reader of traces from recordings of PyTorch's profiler.
+Arguments that were not recorded are `UNRECORDED`, and a formula that needs one raises `UnknownWork`: nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ ELEMENT_BYTES = {
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
     "complex32": 4, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-"""Bytes of an element by the name of its type in PyTorch. An element of float4_e2m1fn_x2 holds two numbers."""
+"""PyTorch type name -> bytes of an element. An element of float4_e2m1fn_x2 holds two numbers."""
 
 
 class UnknownWork(LookupError):
-    """A call does not say what its formula needs."""
+    """A call lacks an argument that its formula needs."""
 
 
 class _Unrecorded:
@@ -32,11 +33,11 @@ class _Unrecorded:
 
 
 UNRECORDED = _Unrecorded()
-"""The value of an argument that a trace does not hold."""
+"""The value of an argument that a trace does not contain."""
 
 
 class Tensor(NamedTuple):
-    """Shape, type as PyTorch names it, and strides in elements where they are known. A number has the shape ()."""
+    """Shape, type as PyTorch names it, and strides in elements if known. A number has the shape ()."""
 
     shape: Shape
     dtype: str
@@ -44,14 +45,14 @@ class Tensor(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Elements, those repeated by broadcasting included."""
+        """Number of elements, broadcast ones included."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory behind the tensor: a dimension of stride 0 repeats what is there once.
+        """Bytes of memory behind the tensor; a dimension of stride 0 counts once.
 
-        Raises `UnknownWork` for a type whose size is not known.
+        Raises `UnknownWork` for a type of unknown size.
         """
         if self.dtype not in ELEMENT_BYTES:
             raise UnknownWork(f"the size of the type {self.dtype or '?'}")
@@ -62,47 +63,47 @@ class Tensor(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """Whether arithmetic on it is counted as FLOPs."""
+        """True if arithmetic on it counts as FLOPs."""
         return self.dtype.startswith(("float", "bfloat", "complex"))
 
 
 class Call(NamedTuple):
-    """One call of an operator, named as "aten::mm", with its arguments in the order of its schema."""
+    """One call of an operator, such as "aten::mm", with its arguments in the order of its schema."""
 
     name: str
     arguments: tuple[Any, ...]
 
     def tensor(self, place: int) -> Tensor:
-        """The tensor at a place. Raises `UnknownWork` where there is none."""
+        """The tensor at an argument position. Raises `UnknownWork` if there is none."""
         found = self.arguments[place] if place < len(self.arguments) else None
         if not isinstance(found, Tensor):
             raise UnknownWork(f"the tensor of argument {place}")
         return found
 
     def is_tensor(self, place: int) -> bool:
-        """Whether a tensor stands at a place; optional ones may be missing."""
+        """True if the argument at a position is a tensor; optional ones may be missing."""
         return place < len(self.arguments) and isinstance(self.arguments[place], Tensor)
 
     def tensors(self, place: int) -> tuple[Tensor, ...]:
-        """The list of tensors at a place. Raises `UnknownWork` where the trace does not hold its shapes."""
+        """The list of tensors at a position. Raises `UnknownWork` if the trace lacks its shapes."""
         found = self.arguments[place] if place < len(self.arguments) else None
         if not isinstance(found, (tuple, list)) or not found or not all(isinstance(one, Tensor) for one in found):
             raise UnknownWork(f"the tensors of argument {place}")
         return tuple(found)
 
     def given_bytes(self, places: Iterable[int]) -> int:
-        """Bytes of the tensors at these places, of which some may be missing."""
+        """Bytes of the tensors at these positions; missing ones count 0."""
         return sum(self.tensor(place).bytes for place in places if self.is_tensor(place))
 
     def value(self, place: int, default: Any = None) -> Any:
-        """The value at a place, `default` behind the last argument. Raises `UnknownWork` where it was not recorded."""
+        """The value at a position, `default` after the last argument. Raises `UnknownWork` if it was not recorded."""
         found = self.arguments[place] if place < len(self.arguments) else default
         if found is UNRECORDED:
             raise UnknownWork(f"the value of argument {place}")
         return default if found is None else found
 
     def numbers(self, place: int, count: int) -> Shape:
-        """`count` whole numbers at a place, as strides and paddings are; one stands for all of them."""
+        """`count` integers at a position, such as strides or padding; a single one stands for all."""
         found = self.value(place)
         listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if not listed or not all(isinstance(one, int) for one in listed):
@@ -112,7 +113,7 @@ class Call(NamedTuple):
         return listed * count if len(listed) == 1 else listed
 
     def every_tensor(self) -> Iterator[Tensor]:
-        """All tensors among the arguments, also those in lists."""
+        """All tensors among the arguments, lists included."""
         for argument in self.arguments:
             if isinstance(argument, Tensor):
                 yield argument
@@ -121,17 +122,17 @@ class Call(NamedTuple):
 
 
 def bytes_at(*places: int) -> Callable[[Call], float]:
-    """What gives the bytes of the tensors at these places, none of which may be missing."""
+    """A function that returns the bytes of the tensors at these positions, none of which may be missing."""
     return lambda call: float(sum(call.tensor(place).bytes for place in places))
 
 
 class Formula(NamedTuple):
-    """What an operator does, as functions of a call.
+    """The work of an operator, as functions of a call.
 
     `flops`: operations, a multiply-add as 2. `read` and `written`: the least bytes that it moves to and from memory,
-    each input and output once. `is_contraction`: products of matrices, convolutions and attention, which tensor cores
-    do; the rest is the work of CUDA cores. `correction` is what PyTorch's own counter lacks of contractions: the
-    addition of a bias, and less than 0 what a causal mask saves. `source`: where the formula is from.
+    each input and output once. `is_contraction`: matrix products, convolutions and attention, done by tensor cores;
+    other work is done by CUDA cores. `correction` is the difference to PyTorch's own counter for contractions: the
+    addition of a bias, and negative the savings of a causal mask. `source`: the source of the formula.
     """
 
     flops: Any
@@ -143,11 +144,11 @@ class Formula(NamedTuple):
 
 
 REAL_OF_COMPLEX = 4
-"""A multiply-add of complex numbers takes four multiplications and four additions, as much as four of real ones."""
+"""A complex multiply-add takes four multiplications and four additions, as much as four real ones."""
 
 
 def broadcast(shapes: Iterator[Shape] | list[Shape]) -> Shape:
-    """The shape that tensors of these shapes have together. Raises `UnknownWork` where they do not fit."""
+    """The broadcast shape of these shapes. Raises `UnknownWork` if they do not fit."""
     result: list[int] = []
     for shape in shapes:
         longer = max(len(shape), len(result))
@@ -159,9 +160,9 @@ def broadcast(shapes: Iterator[Shape] | list[Shape]) -> Shape:
 
 
 def of_floats(call: Call, operations: float) -> float:
-    """The operations where they are on floating-point numbers: integers are no FLOPs.
+    """The operations if on floating-point numbers, else 0: integer operations are not FLOPs.
 
-    Raises `UnknownWork` where types were not recorded.
+    Raises `UnknownWork` if types were not recorded.
     """
     types = {one.dtype for one in call.every_tensor()}
     if operations and types == {""}:
@@ -177,7 +178,7 @@ _ORDER = (
 
 
 def promoted(tensors: list[Tensor]) -> str:
-    """The type of an element-wise result. Numbers decide only where their kind (integer, float, complex) is higher.
+    """The type of an element-wise result. Python numbers decide only if their kind (integer, float, complex) is higher.
 
     Source: "Type promotion", documentation of torch.Tensor attributes. Raises `UnknownWork` for types it does not list.
     """

@@ -1,7 +1,7 @@
-"""Products of matrices and convolutions: FLOPs, and the bytes of each operand and the result once.
+"""Matrix products and convolutions: FLOPs, and the bytes of each operand and the result once.
 
-A multiply-add counts as 2, and a bias that is added counts, which PyTorch's counter leaves out. Source of the FLOPs:
-the definitions in PyTorch's documentation. Without the bias they equal its `torch.utils.flop_counter` but for the
+A multiply-add counts as 2, and an added bias counts, which PyTorch's counter leaves out. Source of the FLOPs: the
+definitions in PyTorch's documentation. Without the bias they equal its `torch.utils.flop_counter` except in the
 backward pass of grouped convolutions, whose weights it counts once for every group (pytorch#183405).
 """
 
@@ -15,21 +15,21 @@ from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Shape, Tensor,
 PRODUCT = "2 x rows x columns x inner size (definition of the product; torch.utils.flop_counter: mm_flop)"
 CONVOLUTION = "2 x batch x places x weights (torch.utils.flop_counter: conv_flop_count)"
 SCALAR_TYPES = {5: "float16", 6: "float32", 7: "float64", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
-"""Numbers that traces hold in place of a type. Source: c10/core/ScalarType.h."""
+"""Numbers that stand for types in traces. Source: c10/core/ScalarType.h."""
 
 
 # ------------------------------------------------------------------------------------------------- products of matrices
 
 
 def product_flops(left: Shape, right: Shape, packed: int = 1) -> float:
-    """[..., m, k] x [..., k, n]; `packed` numbers are in each element of k. Raises `UnknownWork` for other shapes."""
+    """FLOPs of [..., m, k] x [..., k, n]; elements of k hold `packed` numbers. Raises `UnknownWork` otherwise."""
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2] or left[:-2] != right[:-2]:
         raise UnknownWork("two matrices that fit each other")
     return 2.0 * prod(left) * right[-1] * packed
 
 
 def product(first: int, *, added: bool = False, by: Callable[[Call], str] | None = None) -> Formula:
-    """A product of the matrices at `first` and behind it, `added` to the tensor before them. `by`: type written."""
+    """A product of the matrices at `first` and after it, `added` to the tensor before them. `by`: type written."""
 
     def flops(call: Call) -> float:
         left = call.tensor(first)
@@ -37,7 +37,7 @@ def product(first: int, *, added: bool = False, by: Callable[[Call], str] | None
         return product_flops(left.shape, call.tensor(first + 1).shape, packed)
 
     def is_added(call: Call) -> bool:
-        """Whether there is something to add: its factor is not 0. One that was not recorded counts as 0: the least."""
+        """True if something is added, with a factor other than 0. An unrecorded factor counts as 0: the least."""
         factor = call.arguments[first + 2] if len(call.arguments) > first + 2 else 1
         return added and factor is not UNRECORDED and factor != 0
 
@@ -59,7 +59,7 @@ def product(first: int, *, added: bool = False, by: Callable[[Call], str] | None
 
 
 def _addbmm() -> Formula:
-    """The products of a batch, summed: the result has no batch."""
+    """The sum of a batch of products; the result has no batch dimension."""
     return product(1, added=True)._replace(
         correction=None,
         written=lambda call: float(
@@ -94,7 +94,7 @@ def linear() -> Formula:
 def _euclidean_distances() -> Formula:
     """[..., m, k] and [..., n, k]: one product, in which two more columns hold the squares of each row's length.
 
-    Beside it, squares and their sums, a factor for the left operand, and a comparison and a root of each distance.
+    In addition: squares and their sums, a factor for the left operand, and a comparison and a root per distance.
     """
 
     def result(call: Call) -> Shape:
@@ -138,7 +138,7 @@ def convolution_flops(places: Shape, batch: int, weight: Shape) -> float:
 
 
 class _Places:
-    """Where a convolution operator has its arguments; None for what it does not have."""
+    """Argument positions of a convolution operator; None for missing arguments."""
 
     def __init__(
         self, stride: int, padding: int, dilation: int, transposed: int | bool = False, bias: int | None = None,
@@ -191,9 +191,9 @@ def _convolution(places: _Places) -> Formula:
 
 
 def _convolution_backward(transposed: int | None, mask_at: int) -> Formula:
-    """The same once for the gradient of the input and once for that of the weight, each where it is wanted.
+    """The forward FLOPs once for the gradient of the input and once for the weight's, each if wanted.
 
-    `transposed` and `mask_at` are the places of the flag and of what is wanted.
+    `transposed` and `mask_at` are the positions of the flag and of the mask of wanted gradients.
     """
 
     def wanted(call: Call) -> list[bool]:
@@ -281,4 +281,4 @@ CONTRACTIONS: dict[str, Formula] = {
 """Operator -> its formula. `aten::matmul` and `aten::einsum` call these, and have none of their own."""
 
 INTEGER_PRODUCTS_OF_TORCH = frozenset({"aten::_int_mm"})
-"""Products of integers: their operations are no FLOPs."""
+"""Products of integers: their operations are not FLOPs."""

@@ -1,9 +1,8 @@
 """Operators of other libraries: flash-attn, xformers, vLLM, SGLang, AITER, torchao and Transformer Engine.
 
-As far as shapes tell their work. Places of arguments are those of the libraries' own declarations, named below. Left
-out is what depends on data: experts
-(which sees how many tokens), pages of a cache and its lengths. So are operators whose arguments differ between
-versions without a shape that shows it.
+Covers work that shapes determine. Argument positions follow the libraries' own declarations, named below. Left out is
+work that depends on data: mixtures of experts (how many tokens each gets), paged caches and their lengths. So are
+operators whose arguments differ between versions without a shape that shows it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ PRODUCT = "2 x rows x columns x inner size (definition of the product)"
 _FLASH_3 = forward(
     Variant(
         0, causal=24, heads_first=False, lengths=(7, 8), longest=(12, 13), window=(25, 26), aligned=LAST,
-        # new keys, pages, parts that are used, chunks
+        # new keys, pages, used parts, chunks
         unknown=(3, 4, 5, 9, 10, 11, 14, 15, 16, 27),
     ),
     halves_fp8=True,
@@ -67,7 +66,7 @@ FLASH_ATTENTION: dict[str, Formula] = {
 
 
 def _by_first_argument(tensor: Formula, other: Formula) -> Formula:
-    """The formula of the version whose first argument is a tensor, and of the one where it is none."""
+    """The formula of the version whose first argument is a tensor, or of the other version."""
 
     def of(call: Call) -> Formula:
         return tensor if call.is_tensor(0) else other
@@ -89,7 +88,7 @@ XFORMERS: dict[str, Formula] = {
         backward(Variant(2, causal=13, heads_first=False, lengths=(7, 8), longest=(9, 10), window=(14, 15),
                          aligned=LAST), 5),
     ),
-    # the longest key is no argument, so that lengths leave the FLOPs unknown
+    # the longest key length is not an argument, so FLOPs are unknown with lengths
     **{f"xformers::efficient_attention_forward_{name}": forward(
         Variant(0, heads_first=False, lengths=(4, 5), unknown=unknown, bias=3, mask=9)
     ) for name, unknown in (("cutlass", (11, 12)), ("ck", (11, 12, 13)))},
@@ -117,13 +116,13 @@ RMS_NORM, RESIDUAL, QUANTISED = 4, 1, 1
 """Operations per element: square, sum, two factors; the addition of a residual; the division by a scale."""
 
 GATED = {"silu_and_mul": 5, "gelu_and_mul": 6, "gelu_tanh_and_mul": 6}
-"""Activations of one half times the other: operations per element of the result."""
+"""Activation of one half times the other half: operations per element of the result."""
 
 _ADDED_IN_PLACE = of_first(RMS_NORM + RESIDUAL, read=(0, 1, 2), also_written=bytes_at(1))
 
 
 def _group_norm() -> Formula:
-    """8 operations per element, as PyTorch's. A version whose second argument is a tensor has others in front."""
+    """8 operations per element, as in PyTorch's formula. A version with a tensor second has extra leading arguments."""
 
     def source(call: Call) -> Tensor:
         if call.is_tensor(1):
@@ -137,11 +136,11 @@ def _group_norm() -> Formula:
 def _rotary() -> Formula:
     """Rotation of pairs of the first numbers of each head of queries and keys: 6 operations per pair.
 
-    Arguments: positions, query, key or none, depth of a head, [positions, depth of the rotation] of cosines and sines.
+    Arguments: positions, query, key or none, head depth, [positions, rotation depth] of cosines and sines.
     """
 
     def rotated(call: Call) -> Tensor:
-        """What of queries and keys together is rotated."""
+        """The rotated part of queries and keys together."""
         query, depth, table = call.tensor(1), call.value(3), call.tensor(4)
         elements = query.elements + (call.tensor(2).elements if call.is_tensor(2) else 0)
         if not isinstance(depth, int) or table.shape[-1] > depth or elements % depth:
@@ -160,7 +159,7 @@ def _rotary() -> Formula:
 
 
 def _cached() -> Formula:
-    """Keys and values into the slots of two caches, quantised where those have smaller elements. Every slot counts.
+    """Keys and values into the slots of two caches, quantised if the caches have smaller elements. Every slot counts.
 
     Arguments: key, value, cache of keys, cache of values, slots.
     """
@@ -189,7 +188,7 @@ def _cached() -> Formula:
 def _marlin(sizes: int, others: tuple[int, ...]) -> Formula:
     """A product with a packed weight, whose rows, columns and inner size are three numbers from `sizes` on.
 
-    Raises `UnknownWork` where they are not those of the input, as in a version with other arguments.
+    Raises `UnknownWork` if they contradict the input, as in a version with other arguments.
     """
 
     def size(call: Call) -> tuple[int, int]:
@@ -208,7 +207,7 @@ def _marlin(sizes: int, others: tuple[int, ...]) -> Formula:
 
 
 def _gptq_columns(call: Call) -> int:
-    """The weight is [inner size packed, columns]."""
+    """Columns of the weight, [inner size packed, columns]."""
     return call.tensor(1).shape[1]
 
 
@@ -218,7 +217,7 @@ def _into(columns: Callable[[Call], int], *, bits: int | None = None) -> Formula
 
 
 def _gptq() -> Formula:
-    """`bits` of the weight stand in the last argument."""
+    """The last argument is the number of `bits` of the weight."""
     return Formula(
         lambda call: _into(_gptq_columns, bits=call.value(len(call.arguments) - 1)).flops(call),
         lambda call: _into(_gptq_columns).read(call),
@@ -249,7 +248,7 @@ def _float8_linear() -> Formula:
 
 
 def _quant_llm() -> Formula:
-    """A product with a weight [n, k / 32 x bits] packed in int32; bits of exponent and mantissa stand in front."""
+    """A product with a weight [n, k / 32 x bits] packed in int32; arguments 0 and 1 are exponent and mantissa bits."""
 
     def shifted(call: Call) -> Call:
         return Call(call.name, call.arguments[2:])
@@ -267,7 +266,7 @@ def _quant_llm() -> Formula:
 
 
 def _sparse_marlin() -> Formula:
-    """A product with a 2:4 sparse weight, of which half of the inner size is kept."""
+    """A product with a 2:4 sparse weight, which keeps half of the inner size."""
     whole = _marlin(6, (1, 2, 3))
     return whole._replace(flops=lambda call: whole.flops(call) / 2)
 
@@ -284,7 +283,7 @@ def _of_matrices(call: Call) -> tuple[int, int, int]:
 
 
 def _stated(sizes: int, order: str) -> Callable[[Call], tuple[int, int, int]]:
-    """Sizes that are numbers from the place `sizes` on, in an `order` as "mnk"; rows are else those of the input."""
+    """Sizes given as numbers from position `sizes` on, in an `order` such as "mnk"; without m, rows are the input's."""
 
     def of(call: Call) -> tuple[int, int, int]:
         named = {letter: int(call.value(sizes + place)) for place, letter in enumerate(order)}
@@ -297,7 +296,7 @@ def _stated(sizes: int, order: str) -> Callable[[Call], tuple[int, int, int]]:
 
 
 def _in_nibbles(*, input_too: bool) -> Callable[[Call], tuple[int, int, int]]:
-    """[..., k] x [n, k / 2], two numbers of the weight in a byte, or of the input too: [..., k / 2]."""
+    """[..., k] x [n, k / 2], two weight numbers per byte, or two input numbers too: [..., k / 2]."""
 
     def of(call: Call) -> tuple[int, int, int]:
         source, (columns, packed) = call.tensor(0).shape, call.tensor(2).shape
@@ -309,7 +308,7 @@ def _in_nibbles(*, input_too: bool) -> Callable[[Call], tuple[int, int, int]]:
 
 
 def _in_blocks_of_nibbles(call: Call) -> tuple[int, int, int]:
-    """[..., k] x [n / b, k / a, a, b / 2], two numbers in a byte."""
+    """[..., k] x [n / b, k / a, a, b / 2], two numbers per byte."""
     source, weight = call.tensor(0).shape, call.tensor(3)
     if len(weight.shape) != 4 or weight.shape[1] * weight.shape[2] != source[-1]:
         raise UnknownWork("a weight that fits the input")
@@ -335,14 +334,14 @@ INTEGER_PRODUCTS: dict[str, Formula] = {
     **{f"torchao::_linear_8bit_act_{bits}bit_weight": integer_product(_stated(3, "nk"), type_at(0), (0, 1))
        for bits in range(1, 9)},
 }  # fmt: skip
-"""torchao's, whose operations are no FLOPs. Sources: torchao/ops.py (of CUTLASS and Marlin, that of a version before
-0.18), csrc_meta_ops.py, kernel/intmm_triton.py, prototype/quantized_training/int8_mm.py."""
+"""torchao's integer products, whose operations are not FLOPs. Sources: torchao/ops.py (CUTLASS; Marlin of a version
+before 0.18), csrc_meta_ops.py, kernel/intmm_triton.py, prototype/quantized_training/int8_mm.py."""
 
 # ------------------------------------------------------------------------------------- quantisation and masked softmax
 
 
 def _in_blocks(scale: str, elements: Callable[[Call], int], copies: Callable[[Call], int] = lambda call: 1) -> Formula:
-    """To FP8 with a scale for each block of `elements`, `copies` times: its largest, and a division.
+    """To FP8 with a scale per block of `elements`, `copies` times: a maximum and a division per element.
 
     `scale` is the type of the scales.
     """
@@ -367,9 +366,9 @@ def _dequantised(call: Call) -> Tensor:
 
 
 def _causal_softmax(operations: int, tensors: int = 1) -> Formula:
-    """Operations per score inside of the mask, which ends with the last row and column; the rest is written as 0.
+    """Operations per score inside the mask, which ends with the last row and column; other scores are written as 0.
 
-    So many `tensors` of the scores' shape are read inside of it.
+    As many `tensors` of the scores' shape are read inside it.
     """
 
     def inside(call: Call) -> int:
@@ -397,7 +396,7 @@ _OF_LIBRARIES: dict[str, Formula] = {
         RMS_NORM + RESIDUAL + QUANTISED, read=(1, 2, 3, 4), counted=1, also_written=bytes_at(2)
     ),
     "_C::static_scaled_fp8_quant": _normalised(QUANTISED, 1, 2),
-    # the largest of all is looked for first: its size and a comparison
+    # a first pass finds the maximum of all: an absolute value and a comparison
     "_C::dynamic_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=bytes_at(2)),
     "_C::dynamic_per_token_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=bytes_at(2)),
     "_C::silu_and_mul_quant": of_first(GATED["silu_and_mul"] + QUANTISED, read=(1, 2)),

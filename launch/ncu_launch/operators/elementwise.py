@@ -1,9 +1,9 @@
 """Element-wise operators, reductions, norms, softmax, losses, FFTs, optimizers: operations per element, and bytes once.
 
-An arithmetic operation, a comparison and a call of a function (exp, sqrt, erf) count as 1 each, as the operator's
-definition in PyTorch's documentation writes it. A GPU takes more instructions for some functions and fuses a multiply
-with an add, so that counters of such kernels differ; their bytes are what bounds them. Integers and truth values are
-no FLOPs. The random numbers of dropout are not counted.
+An arithmetic operation, a comparison and a function call (exp, sqrt, erf) count as 1 each, as in the operator's
+definition in PyTorch's documentation. A GPU takes more instructions for some functions and fuses a multiply with an
+add, so counters of such kernels differ; these kernels are bound by their bytes. Operations on integers and booleans are
+not FLOPs. The random numbers of dropout are not counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ncu_launch.operators.calls import (
 DEFINITION = "operations per element of the definition in PyTorch's documentation"
 _NAMES = table_beside(__file__, "elementwise")
 _KEEPS_INTEGERS = frozenset(_NAMES["keeps_integers"].split())
-"""Element-wise operators whose result of integers is one; that of the others is float32."""
+"""Element-wise operators whose result on integers is an integer; the others give float32."""
 _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-"""A type of complex numbers -> that of their parts, and of their absolute values."""
+"""Complex type -> type of its parts, and of absolute values."""
 
 
 Counted = dict[str, int]
@@ -53,7 +53,7 @@ def _elements(call: Call, most: int) -> int:
 
 
 def _result_type(call: Call, name: str, tensors: list[Tensor], operands: int) -> str:
-    """The type of an element-wise result; a number of Python's among the operands has a say as one of no dimensions."""
+    """The type of an element-wise result; Python numbers among the operands count as 0-dimensional tensors."""
     numbers = [Tensor((), "float64") for one in call.arguments[:operands] if isinstance(one, float)]
     kind = promoted([*tensors, *numbers])
     if name == "abs":
@@ -62,7 +62,7 @@ def _result_type(call: Call, name: str, tensors: list[Tensor], operands: int) ->
 
 
 def _pointwise(name: str, operands: int, operations: int) -> Formula:
-    """One result per element of the operands together; a name that ends in _ overwrites its first."""
+    """One result per element of the broadcast operands; a name that ends in _ overwrites its first operand."""
 
     def flops(call: Call) -> float:
         return of_floats(call, float(operations * _elements(call, operands)))
@@ -106,7 +106,7 @@ def of_first(
     counted: int = 0,
     also_written: Callable[[Call], float] = lambda call: 0.0,
 ) -> Formula:
-    """`operations` per element of the tensor at `counted`; the tensors at `read` are read where they are given."""
+    """`operations` per element of the tensor at `counted`; the tensors at `read` are read if given."""
 
     def flops(call: Call) -> float:
         return of_floats(call, operations * call.tensor(counted).elements)
@@ -118,11 +118,11 @@ def of_first(
 
 
 def _reduced(call: Call, *, dims: int = 1) -> Tensor:
-    """The result of a reduction: over the dimensions named at `dims`, over all where nothing stands there."""
+    """The result of a reduction over the dimensions listed at position `dims`, over all if none are listed."""
     source = call.tensor(0)
     named = call.value(dims) if len(call.arguments) > dims and not call.is_tensor(dims) else None
     listed = [named] if isinstance(named, int) and not isinstance(named, bool) else named
-    if not listed or isinstance(listed, bool):  # `unbiased` stands there where the variance of all is asked for
+    if not listed or isinstance(listed, bool):  # the full variance has `unbiased` at this position
         return Tensor((), source.dtype)
     if not isinstance(listed, (list, tuple)):
         raise UnknownWork("the dimensions of the reduction")
@@ -135,7 +135,7 @@ def _reduced_to(kind: str) -> Callable[[Call], Tensor]:
 
 
 def _summed(kind: Tensor) -> Tensor:
-    """Integers and truth values are summed as int64."""
+    """The result type of a sum: integers and booleans become int64."""
     return kind if kind.is_float else kind._replace(dtype="int64")
 
 
@@ -144,7 +144,7 @@ def _sum(call: Call) -> Tensor:
 
 
 def _mean_loss(call: Call) -> Tensor:
-    """One number unless `reduction`, behind input and target, is 0."""
+    """One number, unless `reduction`, after input and target, is 0."""
     shape = broadcast([call.tensor(0).shape, call.tensor(1).shape])
     return Tensor(() if call.value(2, 1) else shape, promoted(_operands(call, 2)))
 
@@ -154,7 +154,7 @@ def _as_index(call: Call) -> float:
 
 
 def _statistics(call: Call) -> float:
-    """Mean and reciprocal deviation of each row of a layer norm, as float32."""
+    """Bytes of mean and reciprocal deviation of each row of a layer norm, as float32."""
     source, normalized = call.tensor(0), call.value(1)
     if not isinstance(normalized, (list, tuple)):
         raise UnknownWork("the normalised shape")
@@ -165,13 +165,13 @@ def _statistics(call: Call) -> float:
 
 
 def _foreach(operations: int, lists: int, name: str) -> Formula:
-    """The same for each tensor of a list; a name that ends in _ overwrites those of the first list."""
+    """The same for each tensor of a list; a name that ends in _ overwrites the first list."""
 
     def flops(call: Call) -> float:
         return of_floats(call, float(operations * sum(one.elements for one in call.tensors(0))))
 
     def read(call: Call) -> float:
-        is_copy = name == "copy_"  # which overwrites its first list without reading it
+        is_copy = name == "copy_"  # overwrites its first list without reading it
         found = [] if is_copy else list(call.tensors(0))
         for place in range(1, lists):
             given = call.value(place)  # a list of tensors, or of numbers, or one number
@@ -194,9 +194,9 @@ def _foreach_norm() -> Formula:
 
 
 def _fused_optimizer(operations: Callable[[Call], int], states: int) -> Formula:
-    """Parameters, gradients and `states` lists behind them: all are read, and all but the gradients written.
+    """Parameters, gradients and `states` further lists: all are read, and all except the gradients are written.
 
-    `operations` are those per parameter. An empty list is of a state that the optimizer does without.
+    `operations` is per parameter. An empty list belongs to a state that the optimizer does not use.
     """
 
     def flops(call: Call) -> float:
@@ -216,18 +216,18 @@ def _fused_optimizer(operations: Callable[[Call], int], states: int) -> Formula:
 
 
 def _adam(call: Call) -> int:
-    """3 of the first moment, 4 of the second, 3 of the denominator and 3 of the step; of AdamW 1 of the decay."""
+    """3 for the first moment, 4 for the second, 3 for the denominator, 3 for the step; AdamW adds 1 for the decay."""
     return 14 if "adamw" in call.name else 13
 
 
 def _sgd(call: Call) -> int:
-    """2 of the step, 2 of a decay, 3 of a momentum and 2 of Nesterov's."""
+    """2 for the step, 2 for a decay, 3 for momentum and 2 for Nesterov's."""
     decay, momentum, nesterov = call.value(3), call.value(4), call.value(7)
     return 2 + 2 * bool(decay) + 3 * bool(momentum) + 2 * bool(momentum and nesterov)
 
 
 def _adagrad(call: Call) -> int:
-    """2 of the sum of squares, 2 of the denominator and 3 of the step; 2 of a decay."""
+    """2 for the sum of squares, 2 for the denominator and 3 for the step; 2 for a decay."""
     return 7 + 2 * bool(call.value(6))
 
 
@@ -235,7 +235,7 @@ def _adagrad(call: Call) -> int:
 
 
 def _picked_losses(*, backward: bool) -> Formula:
-    """Negative log likelihood: one number of each row. The gradient is written whole, and is 0 beside those."""
+    """Negative log likelihood: reads one number per row. The gradient is written whole, 0 everywhere else."""
     place = 1 if backward else 0
 
     def flops(call: Call) -> float:
@@ -260,7 +260,7 @@ def _unknown(call: Call) -> float:
 
 
 def _ordering(dim: int, count: int | None = None) -> Formula:
-    """Sorted values and their places; `count` of the largest along the dimension. How many comparisons is not known."""
+    """Sorted values and their indices; the `count` largest along the dimension. The comparisons are unknown."""
 
     def written(call: Call) -> float:
         source = call.tensor(0)
@@ -289,7 +289,7 @@ _COMPLEX = {of_part: of_number for of_number, of_part in _PARTS.items()}
 def _fourier(
     operations: float, result: Callable[[Call], Tensor], points: Callable[[Call], Tensor] = _own_type
 ) -> Formula:
-    """Transforms over the dimensions of argument 1. `points`: what is transformed; of real ones, the real side."""
+    """Transforms over the dimensions in argument 1. `points`: the transformed tensor, or the real side."""
 
     def flops(call: Call) -> float:
         found, dims = points(call), call.value(1)
@@ -300,7 +300,7 @@ def _fourier(
 
 
 def _last_resized(call: Call, kind: dict[str, str], size: Callable[[int], int]) -> Tensor:
-    """The input with another type, and another size of the last dimension that is transformed."""
+    """The input with another type, and another size of the last transformed dimension."""
     source, last = call.tensor(0), call.value(1)[-1]
     if source.dtype not in kind:
         raise UnknownWork("the type of the result")
@@ -319,9 +319,9 @@ def _from_spectrum(call: Call) -> Tensor:
 
 
 def _distances(norm: int, result: Callable[[Call], Shape]) -> Formula:
-    """Distances of rows, by the norm at a place: a difference, its size or square, and a sum for each number of a row.
+    """Distances of rows, by the norm given at position `norm`: a difference, its size or square, and a sum per element.
 
-    Of other norms a power for each number, and but for 0, 1 and infinity a root for each distance.
+    Other norms add a power per element, and except for 0, 1 and infinity a root per distance.
     """
 
     def flops(call: Call) -> float:
@@ -336,7 +336,7 @@ def _distances(norm: int, result: Callable[[Call], Shape]) -> Formula:
 
 
 def _each_with_each(call: Call) -> Shape:
-    """[..., rows, depth] and [..., others, depth]."""
+    """Shape of the distances between [..., rows, depth] and [..., others, depth]."""
     left, right = call.tensor(0).shape, call.tensor(1).shape
     if left[-1] != right[-1]:
         raise UnknownWork("rows that fit each other")
@@ -351,7 +351,7 @@ def _pairs(call: Call) -> Shape:
 def _fused_cell(gates: int, operations: int, kept: int) -> Formula:
     """FLOPs of an RNN cell without its matrix products: `operations` per element of the hidden state.
 
-    A sigmoid counts 4. Biases, where given, are added to both products. Written are the states, and `kept` numbers per
+    A sigmoid counts 4. Biases, if given, are added to both products. The states are written, and `kept` numbers per
     element for the backward pass.
     """
 
@@ -366,7 +366,7 @@ def _fused_cell(gates: int, operations: int, kept: int) -> Formula:
 
 
 def _given(place: int, times: int = 1) -> Callable[[Call], float]:
-    """The bytes of a tensor where one is given, so many times: those of the gradients of a weight and a bias."""
+    """The bytes of an optional tensor, `times` over, as for the gradients of a weight and a bias."""
     return lambda call: float(times * call.given_bytes((place,)))
 
 
@@ -421,7 +421,7 @@ _OTHERS: dict[str, Formula] = {
     "std_mean": of_first(5, result=_reduced, also_written=lambda call: float(_reduced(call).bytes)),
     "cumprod": of_first(1, result=lambda call: _summed(call.tensor(0))),
     "_masked_softmax": of_first(5, read=(0, 1)),
-    "_transform_bias_rescale_qkv": of_first(4 / 3, read=(0, 1)),  # a bias for all, a factor for the queries
+    "_transform_bias_rescale_qkv": of_first(4 / 3, read=(0, 1)),  # one bias for all, one factor for the queries
     "native_group_norm_backward": of_first(
         13, result=_second, read=(0, 1, 2, 3, 4), counted=1, also_written=_given(4, times=2)
     ),

@@ -1,7 +1,7 @@
 """Operators that move or fill memory: copies, concatenation, gathering and scattering; and views.
 
-They compute nothing but where scattered elements are added. An operator that picks rows reads no more of its source
-than it writes, and one that scatters touches no more than there is: which rows are picked twice, shapes do not tell.
+They compute only if scattered elements are added. An operator that gathers rows reads at most as much of its source as
+it writes, and a scatter touches at most the whole target: shapes do not show which rows repeat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _moving(read: Callable[[Call], float], written: Callable[[Call], float], sou
 
 
 def _picking(result: Callable[[Call], Tensor], *, source: int, indices: int) -> Formula:
-    """The rows or elements of the tensor at `source` that the one at `indices` names."""
+    """The rows or elements of the tensor at `source` selected by the indices at `indices`."""
 
     def written(call: Call) -> float:
         return float(result(call).bytes)
@@ -37,7 +37,7 @@ def _picking(result: Callable[[Call], Tensor], *, source: int, indices: int) -> 
 
 
 def _embedded(call: Call) -> Tensor:
-    """[rows, depth] picked by indices of any shape."""
+    """[rows, depth] selected by indices of any shape."""
     weight, indices = call.tensor(0), call.tensor(1)
     return Tensor((*indices.shape, *weight.shape[1:]), weight.dtype)
 
@@ -53,7 +53,7 @@ def _selected(call: Call) -> Tensor:
 
 
 def _indexed(call: Call) -> Tensor:
-    """The source with its first dimensions replaced by the shape of their indices together."""
+    """The source with its first dimensions replaced by the broadcast shape of their indices."""
     source, indices = call.tensor(0), call.tensors(1)
     if any(one.dtype == "bool" for one in indices):
         raise UnknownWork("how many elements a mask picks")
@@ -76,19 +76,19 @@ def _index() -> Formula:
 
 
 def _touched(call: Call, elements: int) -> float:
-    """Bytes of so many elements of the first tensor, or of all of it."""
+    """Bytes of this many elements of the first tensor, at most all of it."""
     target = call.tensor(0)
     return float(min(Tensor((elements,), target.dtype).bytes, target.bytes))
 
 
 def _scattering(*, adds: bool = False) -> Formula:
-    """Elements of argument 3 to where the indices of argument 2 say, or a number. `adds`: to what stands there.
+    """Scatter argument 3, a tensor or number, to the indices in argument 2. `adds`: added to the existing elements.
 
-    Operators that leave their input as it is call `aten::copy_` for that, which has the work of the copy.
+    Out-of-place variants call `aten::copy_`, which has the work of the copy.
     """
 
     def moved(call: Call) -> Tensor:
-        """What arrives: of a source of the same shape as the index a part, of rows all."""
+        """The scattered elements: as many as indices if the source has their shape, else whole rows."""
         wanted = call.tensor(2).shape
         if not call.is_tensor(3):
             return Tensor(wanted, call.tensor(0).dtype)
@@ -109,7 +109,7 @@ def _scattering(*, adds: bool = False) -> Formula:
 
 
 def _index_put() -> Formula:
-    """Values to where the indices say, added where argument 3 says so."""
+    """Scatter values to indices, added if argument 3 is true."""
 
     def elements(call: Call) -> int:
         return _indexed(call).elements
@@ -131,7 +131,7 @@ def _index_put() -> Formula:
 
 
 def _embedding_bag() -> Formula:
-    """Rows that the indices name, summed bag by bag: an addition per element of a row. Modes are sum, mean and max."""
+    """Rows selected by indices, summed per bag: an addition per element of a row. Modes are sum, mean and max."""
 
     def rows(call: Call) -> Tensor:
         weight = call.tensor(0)
@@ -152,7 +152,7 @@ def _embedding_bag() -> Formula:
 
 
 def _counted_up(call: Call) -> float:
-    """Bytes of numbers from a start to an end, which the variant with a place for the result names in this order."""
+    """Bytes of a number range; the out variant has start, end and result in this order."""
     if not call.is_tensor(3):
         raise UnknownWork("the type of the result")
     start, end, step = (call.value(place) for place in range(3))
@@ -167,7 +167,7 @@ def _all_of(call: Call) -> float:
 
 
 def _repeated(call: Call) -> float:
-    """Indices of the gradient of an embedding -> its weight: [rows, depth], written whole."""
+    """From the indices of an embedding's gradient to its weight: [rows, depth], written whole."""
     gradient, rows = call.tensor(0), call.value(2)
     if not isinstance(rows, int):
         raise UnknownWork("the number of rows")
@@ -194,7 +194,7 @@ MOVEMENT: dict[str, Formula] = {
         for name in ("normal_", "uniform_", "bernoulli_", "exponential_", "random_", "log_normal_", "geometric_")
     },
     "aten::arange": _moving(_nothing, _counted_up),
-    "aten::masked_fill_": _moving(bytes_at(1), _nothing),  # how many elements the mask picks is not known: perhaps none
+    "aten::masked_fill_": _moving(bytes_at(1), _nothing),  # the mask's number of elements is unknown: perhaps none
     "aten::cat": _moving(_all_of, _all_of),
     "aten::stack": _moving(_all_of, _all_of),
     "aten::flip": _moving(bytes_at(0), bytes_at(0)),
@@ -219,10 +219,10 @@ MOVEMENT: dict[str, Formula] = {
     "aten::index_put_": _index_put(),
     "aten::_index_put_impl_": _index_put(),
 }  # fmt: skip
-"""Operator -> its formula. Each has 0 FLOPs but those that add."""
+"""Operator -> its formula. All have 0 FLOPs except the adding ones."""
 
 _NAMES = table_beside(__file__, "movement")
 FREE = frozenset(f"aten::{name}" for name in _NAMES["free"].split())
-"""Views and allocations: they neither compute nor move anything."""
+"""Views and allocations, which neither compute nor move anything."""
 CALLING_OTHERS = frozenset(f"aten::{name}" for name in _NAMES["calling_others"].split())
-"""Operators that call others, and do nothing beside it."""
+"""Operators that only call others."""

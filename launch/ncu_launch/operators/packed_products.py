@@ -1,6 +1,6 @@
 """Products of quantised, packed and grouped matrices, and recurrent networks: FLOPs, and the bytes of operands once.
 
-Source of the FLOPs: the definition of the product. Products of integers have no FLOPs. Scales are left out.
+Source of the FLOPs: the definition of the product. Integer products have no FLOPs. Scales are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RECURRENT = "2 x inputs of all moments x weights (definitions in the documentati
 
 
 def asked_type(place: int) -> Type:
-    """The type of a product's result: that of its first matrix unless another is asked for at `place`."""
+    """The result type of a product: its first matrix's, unless another is given at position `place`."""
 
     def kind(call: Call) -> str:
         asked = call.value(place)
@@ -32,19 +32,19 @@ def asked_type(place: int) -> Type:
 
 
 def type_at(place: int) -> Type:
-    """The type of the tensor at a place, which takes the result."""
+    """The type of the tensor at a position, which receives the result."""
     return lambda call: call.tensor(place).dtype
 
 
 def _numbers_per_element(tensor: Tensor) -> int:
-    """Raises `UnknownWork` for integers: their operations are no FLOPs."""
+    """Numbers packed in an element. Raises `UnknownWork` for integers: their operations are not FLOPs."""
     if not tensor.is_float:
         raise UnknownWork("FLOPs of integers")
     return 2 if tensor.dtype == "float4_e2m1fn_x2" else 1
 
 
 def scaled_product(result: Type, *, bias: int | None = None, first: int = 0) -> Formula:
-    """A product of quantised matrices at `first` and behind it, plus a bias where one is given."""
+    """A product of quantised matrices at `first` and after it, plus an optional bias."""
     base = product(first, by=result)
     biases = () if bias is None else (bias,)
 
@@ -62,15 +62,15 @@ def scaled_product(result: Type, *, bias: int | None = None, first: int = 0) -> 
 
 
 def weight_only(scales: Sequence[int]) -> Formula:
-    """A product with a weight of int8 [n, k]; `scales` are the places of what its numbers are multiplied by."""
+    """A product with a weight of int8 [n, k]; `scales` are the positions of its scales."""
     return linear()._replace(read=lambda call: float(call.given_bytes((0, 1, *scales))), correction=None)
 
 
 def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits: int = 4) -> Formula:
     """A product with a packed weight, whose elements hold several numbers of `bits`; `columns` are the result's.
 
-    `others` are the places of scales and zero points. Raises `UnknownWork` where the weight has not as many numbers as
-    the product takes.
+    `others` are the positions of scales and zero points. Raises `UnknownWork` if the number of weights does not fit the
+    product.
     """
 
     def flops(call: Call) -> float:
@@ -87,7 +87,7 @@ def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits
 
 
 def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type, *, of_weight: bool = False) -> Formula:
-    """A product with a matrix of which two of four numbers are kept: those that are kept count, half of all.
+    """A product with a 2:4 sparse matrix: only the kept numbers count, half of all.
 
     [m, k / 2] packed x [k, n], or `of_weight` [..., k] x [n, k / 2] packed. `others` are read too: metadata, a bias.
     """
@@ -111,9 +111,10 @@ def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type,
 
 
 def integer_product(sizes: Callable[[Call], tuple[int, int, int]], result: Type, read: Sequence[int]) -> Formula:
-    """A product of integers, of (rows, columns, inner size), whose operations are no FLOPs; tensors at `read` are read.
+    """A product of integers of sizes (rows, columns, inner), whose operations are not FLOPs; tensors at `read` are
+    read.
 
-    Its name belongs into `INTEGER_CONTRACTIONS`. Raises `UnknownWork` where `sizes` does.
+    Add its name to `INTEGER_CONTRACTIONS`. Raises `UnknownWork` if `sizes` does.
     """
 
     def written(call: Call) -> float:
@@ -126,7 +127,7 @@ def integer_product(sizes: Callable[[Call], tuple[int, int, int]], result: Type,
 
 
 def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
-    """The size of a dimension of the tensor at a place."""
+    """The size of a dimension of the tensor at a position."""
     return lambda call: call.tensor(place).shape[dim]
 
 
@@ -134,11 +135,13 @@ def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
 
 
 def grouped(offsets: int, bias: int, result: Type) -> Formula:
-    """Products of groups of rows, columns or inner places, each with a matrix of its own. `offsets`: where they end.
+    """Products of groups of rows, columns or inner indices, each with its own matrix. `offsets`: position of their
+    ends.
 
-    [m, k] x [groups, k, n] has groups of rows, [groups, m, k] x [k, n] of columns, and [m, k] x [k, n] of inner places:
-    together they are one product, whatever the groups are. Rows behind the last group count. With fewer rows or columns
-    than groups some are empty and their matrices not read: bytes are unknown. Source: torch.nn.functional.grouped_mm.
+    [m, k] x [groups, k, n] has groups of rows, [groups, m, k] x [k, n] of columns, and [m, k] x [k, n] of inner
+    indices: together they are one product, whatever the groups are. Rows after the last group count. With fewer rows or
+    columns than groups, some groups are empty and their matrices not read: bytes are unknown. Source:
+    torch.nn.functional.grouped_mm.
     """
 
     def flops(call: Call) -> float:
@@ -181,7 +184,7 @@ def _operands(call: Call) -> tuple[Shape, Shape]:
 
 
 def _recurrent(weights: Callable[[Call], Sequence[Tensor]], hidden: Callable[[Call], int]) -> Formula:
-    """Every matrix of the weights is multiplied by a vector at each moment of each sequence.
+    """Every weight matrix is multiplied by a vector at each time step of each sequence.
 
     Element-wise work is left out. `hidden`: the depth of the result.
     """
@@ -203,9 +206,9 @@ def _recurrent(weights: Callable[[Call], Sequence[Tensor]], hidden: Callable[[Ca
 def _recurrent_backward(
     weights: Callable[[Call], Sequence[Tensor]], results: tuple[int, int], wants_weights: Callable[[Call], bool]
 ) -> Formula:
-    """The forward products once for the gradients of inputs and states, once for those of weights where wanted.
+    """The forward products once for the gradients of inputs and states, and once for the weights' if wanted.
 
-    `results`: the places of the result, and of its gradient.
+    `results`: the positions of the result, and of its gradient.
     """
     forward = _recurrent(weights, lambda call: 0)
 
@@ -221,7 +224,7 @@ def _recurrent_backward(
 
 
 def _asks_for_weights(place: int) -> Callable[[Call], bool]:
-    """Whether the last of four gradients is wanted."""
+    """True if the last of four gradients, the weights', is wanted."""
 
     def wanted(call: Call) -> bool:
         mask = call.value(place)
@@ -233,7 +236,7 @@ def _asks_for_weights(place: int) -> Callable[[Call], bool]:
 
 
 def _cudnn_depth(call: Call) -> int:
-    """The hidden size, or that of its projection, once or twice."""
+    """The hidden size, or its projection's, once per direction."""
     hidden, projected, twice = call.value(7), call.value(8), call.value(13)
     return int(projected or hidden) * (2 if twice else 1)
 
@@ -263,4 +266,4 @@ PACKED_PRODUCTS: dict[str, Formula] = {
         lambda call: [call.tensor(place) for place in range(1, 5)], (7, 10), lambda call: True
     ),
 }  # fmt: skip
-"""Operator -> its formula; places of arguments are those of PyTorch's schemas."""
+"""Operator -> its formula; argument positions follow PyTorch's schemas."""

@@ -1,7 +1,7 @@
 """Pooling and resampling, forward and backward: operations per window or per result, and both sides' bytes once.
 
-A window of n numbers takes n operations: n - 1 additions and a division; of the largest, n - 1 comparisons. A weighted
-mean of n numbers takes 2 n - 1. How weights come from places is left out. Source: documentation of torch.nn.AvgPool2d,
+A window of n numbers takes n operations: n - 1 additions and a division; a maximum takes n - 1 comparisons. A weighted
+mean of n numbers takes 2 n - 1. Computing the weights is left out. Source: documentation of torch.nn.AvgPool2d,
 MaxPool2d, AdaptiveAvgPool2d and Upsample.
 """
 
@@ -19,7 +19,7 @@ INDEX_BYTES = 8
 
 
 def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *, rounds_up: bool) -> int:
-    """Windows along one dimension. Rounded up, one may reach beyond the padding, but none begins behind the input.
+    """Windows along one dimension. If rounded up, one may extend beyond the padding, but none starts after the input.
 
     Source: documentation of `torch.nn.AvgPool2d`, `ceil_mode`.
     """
@@ -29,7 +29,7 @@ def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *
 
 
 def _dimensions(call: Call) -> int:
-    """How many dimensions an operator slides over, which its name says: 1 to 3."""
+    """Number of spatial dimensions in the operator's name: 1 to 3."""
     return next(count for count in (1, 2, 3) if f"{count}d" in call.name)
 
 
@@ -61,7 +61,7 @@ def _pooling(*, with_indices: bool) -> Formula:
 
 
 def _average_backward() -> Formula:
-    """Every element of the gradient is divided and added to each place of its window."""
+    """Every element of the gradient is divided and added to each element of its window."""
 
     def flops(call: Call) -> float:
         window = prod(call.numbers(2, _dimensions(call)))
@@ -71,14 +71,14 @@ def _average_backward() -> Formula:
 
 
 def _largest_backward(indices: int) -> Formula:
-    """Every element of the gradient is added to the place that its index names."""
+    """Every element of the gradient is added to the element at its index."""
     return Formula(
         lambda call: of_floats(call, float(call.tensor(0).elements)), bytes_at(0, indices), bytes_at(1), False, WINDOW
     )
 
 
 def _resized(call: Call) -> Tensor:
-    """The input with its last dimensions replaced by those that are asked for."""
+    """The input with its last dimensions resized as requested."""
     source, size = call.tensor(0), call.value(1)
     if not isinstance(size, (list, tuple)) or len(size) >= len(source.shape):
         raise UnknownWork("the size of the result")
@@ -86,7 +86,7 @@ def _resized(call: Call) -> Tensor:
 
 
 def _adaptive(*, with_indices: bool) -> Formula:
-    """Windows that cover the input: an operation for each of its elements."""
+    """Windows that cover the input: one operation per input element."""
 
     def written(call: Call) -> float:
         result = _resized(call)
@@ -106,7 +106,7 @@ _ADAPTIVE_BACKWARD = Formula(
 
 
 def _upsampling(neighbours: int) -> Formula:
-    """Each result is a weighted mean of `neighbours`; of one it is a copy."""
+    """Each result is a weighted mean of `neighbours`; a copy for one."""
     each = 2 * neighbours - 1 if neighbours > 1 else 0
 
     def read(call: Call) -> float:
@@ -122,7 +122,7 @@ def _upsampling(neighbours: int) -> Formula:
 
 
 def _upsampling_backward(neighbours: int) -> Formula:
-    """Each element of the gradient is added to `neighbours`, weighted where there are several."""
+    """Each element of the gradient is added to `neighbours`, weighted if there are several."""
     each = 2 * neighbours if neighbours > 1 else 1
 
     def written(call: Call) -> float:
@@ -141,7 +141,7 @@ _NEIGHBOURS = {
     "_upsample_nearest_exact2d": 1, "_upsample_nearest_exact3d": 1, "upsample_linear1d": 2, "upsample_bilinear2d": 4,
     "upsample_trilinear3d": 8, "upsample_bicubic2d": 16,
 }  # fmt: skip
-"""How many places of the input each result is the mean of."""
+"""Number of input elements that each result averages."""
 
 SAMPLING: dict[str, Formula] = {
     **{f"aten::{name}": _upsampling(count) for name, count in _NEIGHBOURS.items()},

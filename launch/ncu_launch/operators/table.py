@@ -1,6 +1,6 @@
-"""The one table of operator formulas: what an operator call computes and the least that it moves, from shapes alone.
+"""The one table of operator formulas: FLOPs and least bytes of an operator call, from shapes alone.
 
-For the operator collector, `estimate` and traces of PyTorch's profiler. What has no formula is not known: None.
+Used by the operator collector, `estimate` and traces of PyTorch's profiler. Without a formula, work is unknown: None.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ncu_launch.operators.sampling import SAMPLING
 FORMULAS: dict[str, Formula] = {
     **MOVEMENT, **ELEMENTWISE, **SAMPLING, **ATTENTION, **CONTRACTIONS, **PACKED_PRODUCTS, **CUSTOM
 }  # fmt: skip
-"""Operator, as "aten::mm", -> its formula."""
+"""Operator, such as "aten::mm", -> its formula."""
 
 INTEGER_CONTRACTIONS = INTEGER_PRODUCTS_OF_TORCH | INTEGER_PRODUCTS.keys()
-"""Operators that multiply integers whatever else they take, as scales: their operations are no FLOPs."""
+"""Operators that multiply integers, whatever else they take, such as scales: their operations are not FLOPs."""
 
 
 UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError, RecursionError)
-"""What formulas raise of calls that do not say enough. Those of a trace are whatever its file says: strides of 0,
-shapes without dimensions, words in the place of numbers."""
+"""Exceptions that formulas raise for incomplete calls. Calls of a trace are untrusted: strides of 0, shapes without
+dimensions, words in place of numbers."""
 
 
 FUSED_PREFIX = "triton_"
-"""How TorchInductor names the kernels that it fuses, which a trace holds as operators with the tensors they take."""
+"""Prefix of TorchInductor's fused kernels, which appear in traces as operators with their tensors."""
 
 
 def _unknown(call: Call) -> float:
@@ -42,9 +42,9 @@ def _unknown(call: Call) -> float:
 
 
 def _every_tensor_once(call: Call) -> float:
-    """Of a tensor with more elements than the kernel has iterations, as where it takes a slice, as many as those.
+    """Bytes of every tensor once; of a tensor larger than the iteration space (a slice is used), only as many elements.
 
-    The last arguments are the sizes that it iterates over; any number beside them only makes that limit wider.
+    The last arguments are the sizes of the iteration space; other numbers among them only raise that limit.
     """
     sizes = [one for one in call.arguments if isinstance(one, int) and not isinstance(one, bool) and one > 0]
     found = []
@@ -57,13 +57,13 @@ def _every_tensor_once(call: Call) -> float:
 
 
 FUSED = Formula(_unknown, _every_tensor_once, lambda call: 0.0, False, "every tensor that the kernel takes, once")
-"""Bytes of a fused kernel; its FLOPs are unknown, as its name lists operators and not how often they run."""
+"""Bytes of a fused kernel; its FLOPs are unknown, since its name lists operators but not how often they run."""
 
 
 class OperatorWork(NamedTuple):
-    """FLOPs of a call, a multiply-add as 2, and its least bytes; None where shapes do not tell.
+    """FLOPs of a call, a multiply-add as 2, and its least bytes; None if shapes do not determine them.
 
-    `is_contraction`: the work is that of a product, convolution or attention.
+    `is_contraction`: the work is a product, convolution or attention.
     """
 
     flops: float | None
@@ -73,14 +73,14 @@ class OperatorWork(NamedTuple):
 
 NOTHING = OperatorWork(0.0, 0.0)
 NONE_OWN: Mapping[str, Formula] = MappingProxyType({})
-"""No formulas of the user's own (`own` below), which replace those of this table."""
+"""No user formulas (`own` below), which would override this table."""
 
 
 def work_of(call: Call, own: Mapping[str, Formula] = NONE_OWN) -> OperatorWork | None:
-    """What a call does; None for an operator without a formula, the user's or one of this table.
+    """The work of a call; None for an operator without a formula, the user's or of this table.
 
-    A bias that is added counts, and what a causal mask skips does not.
-    FLOPs and bytes are each None where an argument that their formula needs was not recorded.
+    An added bias counts, elements skipped by a causal mask do not. FLOPs and bytes are each None if an argument that
+    their formula needs was not recorded.
     """
     if call.name in FREE and call.name not in own:
         return NOTHING
@@ -92,14 +92,14 @@ def work_of(call: Call, own: Mapping[str, Formula] = NONE_OWN) -> OperatorWork |
 
 
 def formula_of(name: str, own: Mapping[str, Formula] = NONE_OWN) -> Formula | None:
-    """The user's formula of an operator, as "aten::mm", else that of this table; None without one."""
+    """The user's formula of an operator, such as "aten::mm", else this table's; None without one."""
     return own.get(name) or FORMULAS.get(name) or (FUSED if name.startswith(FUSED_PREFIX) else None)
 
 
 def contraction_flops(call: Call) -> float | None:
-    """FLOPs of a product, convolution or attention as PyTorch's counter has them, without a formula's correction.
+    """FLOPs of a product, convolution or attention as in PyTorch's counter, without a formula's correction.
 
-    None for other operators. Raises `UnknownWork` where the call does not say what the formula needs.
+    None for other operators. Raises `UnknownWork` if the call lacks an argument that the formula needs.
     """
     formula = formula_of(call.name)
     if formula is None or not formula.is_contraction:
@@ -108,13 +108,13 @@ def contraction_flops(call: Call) -> float | None:
 
 
 def is_contraction(name: str, own: Mapping[str, Formula] = NONE_OWN) -> bool:
-    """Whether an operator has the formula of a product, convolution or attention."""
+    """True if an operator's formula is a product, convolution or attention."""
     formula = formula_of(name, own)
     return formula is not None and formula.is_contraction
 
 
 def is_integer_product(call: Call) -> bool:
-    """Whether a call multiplies integers, by its operator or because every tensor of a contraction is of integers.
+    """True if a call multiplies integers, by its operator or because all tensors of a contraction are integers.
 
     A type that was not recorded may be any.
     """
@@ -140,7 +140,7 @@ def _flops(formula: Formula, call: Call) -> float | None:
 
 
 def moved_bytes(formula: Formula, call: Call) -> tuple[float, float] | None:
-    """The least bytes that a call reads and writes; None where it does not say what the formula needs."""
+    """The least bytes that a call reads and writes; None if it lacks an argument that the formula needs."""
     try:
         read, written = float(formula.read(call)), float(formula.written(call))
     except UNUSABLE:

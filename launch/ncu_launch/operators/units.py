@@ -1,4 +1,4 @@
-"""The compute unit that does the work of an operator, by its type and the name of the kernel that ran.
+"""The compute unit of an operator's work, by its type and the kernel's name.
 
 Units are named as in the columns of launches: `tensor_bf16` is the tensor cores with bf16 inputs, `fp32` the CUDA
 cores. A product of float32 runs on either (torch.backends.cuda.matmul.allow_tf32); only the kernel's name tells.
@@ -26,15 +26,15 @@ _TYPES_IN_NAMES = (
     ("float64", re.compile(r"dgemm|f64f64|d884|d16816", re.IGNORECASE)),
     ("float32", re.compile(r"tf32|sgemm|f32f32|s1688|s16816|nvjet_s", re.IGNORECASE)),
 )
-"""Types of the inputs of a product, and how names of cuBLAS, CUTLASS and their like say them; the first that fits."""
+"""Input types of products, and their patterns in kernel names of cuBLAS, CUTLASS and others; the first match counts."""
 _TENSOR_FP64 = re.compile(r"dmma|d884|d16816|tensorop_d", re.IGNORECASE)
 _FP64 = re.compile(r"dfma|simt_dgemm|volta_d", re.IGNORECASE)
 
 
 def type_of(call: Call) -> str | None:
-    """The type that the work is done in: of several, that of the first floating-point tensor, else of the first.
+    """The type of the computation: of the first floating-point tensor, else of the first tensor.
 
-    Two matrices of FP8 or FP4 are the operands of a product, also where its result stands in front of them.
+    Two matrices of FP8 or FP4 are the operands of a product, even if its result precedes them.
     """
     tensors: list[Tensor] = list(call.every_tensor())
     small = [one for one in tensors if one.dtype.startswith(("float8", "float4")) and len(one.shape) > 1]
@@ -53,12 +53,12 @@ def elementwise_unit(dtype: str | None) -> str | None:
 
 
 def type_in_name(kernel: str) -> str | None:
-    """The type of the inputs that the name of a product's kernel says, None where it says none."""
+    """The input type in the name of a product's kernel, None if it has none."""
     return next((dtype for dtype, pattern in _TYPES_IN_NAMES if pattern.search(kernel)), None)
 
 
 def contraction_unit(dtype: str | None, kernel: str) -> str | None:
-    """The unit of a product on a GPU, None where neither type nor kernel name tells. A type of "" is not known."""
+    """The unit of a product on a GPU, None if neither type nor kernel name tells. A type of "" is unknown."""
     if dtype == "":
         dtype = type_in_name(kernel)
     if dtype == "float32":
@@ -71,5 +71,5 @@ def contraction_unit(dtype: str | None, kernel: str) -> str | None:
 
 
 def cpu_unit(dtype: str | None) -> str | None:
-    """The unit of any work on a CPU, which has one for each of two types. None for others."""
+    """The unit of any work on a CPU, which has one for float64 and one for float32. None for other types."""
     return {"float64": "fp64", "float32": "fp32"}.get(dtype or "")

@@ -24,7 +24,7 @@ from ncu_launch.files.toml_tables import tomllib
 from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork
 
 LARGEST = 1 << 20
-"""Bytes of a file of formulas at most."""
+"""Largest formula file, in bytes."""
 
 _KEYS = frozenset({"arguments", "flops", "bytes", "contraction"})
 _Number = int | float
@@ -86,7 +86,7 @@ def _refused(path: str, name: str, why: str) -> WrongUsage:
 
 
 def _expression(text: Any, arguments: Sequence[str], path: str, name: str) -> Callable[[Call], float]:
-    """A function of a call that works out an expression. Raises `WrongUsage` for one that holds anything else."""
+    """A function of a call that evaluates an expression. Raises `WrongUsage` for an unsupported expression."""
     try:
         tree = ast.parse(text, mode="eval").body
         _check(tree, arguments)
@@ -97,7 +97,7 @@ def _expression(text: Any, arguments: Sequence[str], path: str, name: str) -> Ca
 
 
 def _check(node: ast.expr, arguments: Sequence[str]) -> None:
-    """Raise `ValueError` unless a node and all below it are of the kinds that `_value` works out."""
+    """Raise `ValueError` unless a node and all its descendants are of kinds that `_value` evaluates."""
     match node:
         case ast.Constant(value=bool()):
             raise ValueError("a truth value")
@@ -125,7 +125,7 @@ def _check(node: ast.expr, arguments: Sequence[str]) -> None:
 
 
 def _index(node: ast.expr) -> int | None:
-    """A whole number, also a negative one; None for anything else."""
+    """An integer, possibly negative; None for anything else."""
     match node:
         case ast.Constant(value=int() as index) if not isinstance(index, bool):
             return index
@@ -135,7 +135,7 @@ def _index(node: ast.expr) -> int | None:
 
 
 def _value(node: ast.expr, call: Call, places: dict[str, int]) -> _Number:
-    """The value of a node that was checked. Raises `UnknownWork` where the call lacks what it names."""
+    """The value of a checked node. Raises `UnknownWork` if the call lacks an argument that it names."""
     match node:
         case ast.Constant(value=number):
             return number  # type: ignore[return-value]  # as checked
