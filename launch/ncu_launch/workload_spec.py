@@ -24,9 +24,9 @@ class Workload:
     optimizer. `autocast` keeps fp32 weights and lets PyTorch choose the type per operator; otherwise the whole model is
     converted to `dtype`. A reference kernel (gemm:, conv:) has its own type and ignores `dtype`. With `data_parallel`,
     each rank runs the model on its own batch, and gradients are averaged over the ranks. `arguments` are names and
-    values, as text, of a user's function, or of a causal model's run and configuration
-    (`ncu_launch.targets.language.settings`); with `phases_are_defaults` a function that is no model runs forward alone.
-    `inputs_of` is the target whose inputs a function is called with, if not its own.
+    values, as text, for a user's function, or for a causal model's run and configuration
+    (`ncu_launch.targets.language.settings`); with `phases_are_defaults` a function that is not a model runs forward
+    only. `inputs_of` is the target whose inputs a function is called with, if not its own.
     """
 
     target: str
@@ -79,7 +79,7 @@ class Workload:
         return self if self.wants_step else replace(self, phases=self.run_phases)
 
     def of_function(self) -> Workload:
-        """This workload for a function that is no model: forward alone, unless other phases were asked for."""
+        """This workload for a function that is not a model: forward only, unless other phases were requested."""
         return replace(self, phases=("forward",)) if self.phases_are_defaults else self
 
     def to_json(self) -> str:

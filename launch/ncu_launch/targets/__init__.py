@@ -1,1 +1,1 @@
-"""What can be profiled by a name: models, functions of the user's, kernels of known work."""
+"""Targets that can be profiled by name: models, user functions, reference kernels."""

@@ -22,7 +22,7 @@ WITHOUT_GROUPED_PRODUCTS = (
 
 
 class BuiltCausalModel(NamedTuple):
-    """A model with its inputs: of its forward pass, or with `generation` of each phase by its name."""
+    """A model with the inputs of its forward pass, or with `generation` the inputs of each phase by name."""
 
     model: Any
     inputs: dict[str, Any]
@@ -34,7 +34,7 @@ class BuiltCausalModel(NamedTuple):
 def build_causal(transformers: Any, name: str, workload: Workload, length: int) -> BuiltCausalModel:
     """A causal language model: its forward pass over `length` tokens, or prefill and decode with a cache.
 
-    Raises `WrongUsage` for a configuration that cannot be, and for more positions than it has.
+    Raises `WrongUsage` for an impossible configuration, and for more positions than it has.
     """
     import torch
 
@@ -61,7 +61,7 @@ def build_causal(transformers: Any, name: str, workload: Workload, length: int) 
 
 
 def on_head(has_head: bool, phases: Collection[str]) -> str:
-    """The note on whether a causal model has its LM head, and of how many tokens logits are computed."""
+    """The note on whether a causal model has its LM head, and for how many tokens it computes logits."""
     if not has_head:
         return "the model has no LM head (--no-head): it ends with hidden states"
     if "prefill" in phases:
@@ -70,10 +70,10 @@ def on_head(has_head: bool, phases: Collection[str]) -> str:
 
 
 def configuration_of(transformers: Any, model: CausalModel, changes: dict[str, str]) -> Any:
-    """The configuration of transformers, with `changes` (text by name, as `hidden_size`) in place of published values.
+    """The configuration of transformers, with `changes` (text by name, such as `hidden_size`) to the published values.
 
-    Raises `WrongUsage` for a name that the configuration does not have, a text that is no value of its type, and values
-    that do not fit each other, as heads that do not divide the width.
+    Raises `WrongUsage` for a name that the configuration does not have, a text that is no value of its type, and
+    inconsistent values, such as a number of heads that does not divide the width.
     """
     made = getattr(transformers, model.configuration)
     usual = made(**model.values)
@@ -93,7 +93,7 @@ def configuration_of(transformers: Any, model: CausalModel, changes: dict[str, s
         values.setdefault(name, values.get(source, getattr(usual, source)))
     try:
         return made(**values)
-    except Exception as error:  # each version of transformers checks its configurations in its own way
+    except Exception as error:  # each version of transformers checks its configurations differently
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise WrongUsage(
             f"hf:{model.name} cannot have this configuration: {' '.join(lines[:2]) or type(error).__name__}.",

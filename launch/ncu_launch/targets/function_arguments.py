@@ -1,4 +1,4 @@
-"""Values of a function's arguments, from texts such as `n=4096` and the types that its signature names."""
+"""Values of a function's arguments, from texts such as `n=4096` and the types in its signature."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DTYPES = {
     "fp64": "float64", "double": "float64", "fp32": "float32", "float": "float32", "tf32": "float32", "fp16": "float16",
     "half": "float16", "bf16": "bfloat16",
 }  # fmt: skip
-"""Short names of torch's types; its own names are taken too."""
+"""Short name -> torch type; torch's own names are accepted too."""
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 NONE = type(None)
 
 
 class Argument(NamedTuple):
-    """One argument of a function: its type (None if neither annotation nor default tells), and its default, if any."""
+    """One argument of a function: its type (None if neither annotation nor default shows it) and default, if any."""
 
     name: str
     kind: Any
@@ -63,17 +63,17 @@ def takes(function: Callable[..., Any], inputs: Any) -> bool:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations as types; those that cannot be evaluated are left out, as strings are no types."""
+    """The annotations as types; annotations that cannot be evaluated are left out."""
     target = function.__init__ if inspect.isclass(function) else function
     try:
         return typing.get_type_hints(target)
-    except Exception:  # an annotation may name what exists for type checkers only
+    except Exception:  # an annotation may name something that exists only for type checkers
         written = getattr(target, "__annotations__", {})
         return {name: kind for name, kind in written.items() if not isinstance(kind, str)}
 
 
 def split(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names and values of `NAME=VALUE` texts, in their order. Raises `WrongUsage` for others, and for a name twice."""
+    """Names and values of `NAME=VALUE` texts, in order. Raises `WrongUsage` for other texts and repeated names."""
     found: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -127,7 +127,7 @@ def _example(argument: Argument) -> str:
 def parsed(text: str, kind: Any) -> Any:
     """A text as a value of a type: bool, int, float, str, torch.dtype, a tuple of numbers ("1024x1024"), or Optional.
 
-    Without a type, or of one that no text says, a whole number, a number, or else the text. Raises `ValueError`.
+    Without a type, or for any other type, an integer, a float, or else the text. Raises `ValueError`.
     """
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""Build the model and inputs that a target names. Nothing is downloaded: weights are random, configurations built in.
+"""Build the model and inputs of a target. Nothing is downloaded: weights are random, configurations built in.
 
 Only targets of the form `file.py:function` or `package.module:function` import code chosen by the user.
 """
@@ -32,10 +32,10 @@ class Built:
     """A model ready to run as `model(*args, **kwargs)`.
 
     `dtype` is set if the model must keep the type it was built in. `true_flops` maps module -> FLOPs of one forward
-    pass, if known analytically. `sizes` are those passed to a user's function, by column of the table of measured
-    points. `is_model` is False for a user's function that is no module: it keeps the types of its inputs, and runs
-    forward alone unless a backward pass is asked for. `generation` runs a language model's prefill
-    and decode, whose inputs `kwargs` holds by phase; `language` is set for any causal model.
+    pass, if known analytically. `sizes` are the sizes passed to a user's function, by column of the table of measured
+    points. `is_model` is False for a user's function without a module: it keeps the types of its inputs, and runs
+    forward only unless a backward pass is requested. `generation` runs a language model's prefill and decode, whose
+    inputs `kwargs` holds by phase; `language` is set for any causal model.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Built:
     notes: list[str] = field(default_factory=list)
 
     def input_sizes(self) -> tuple[int | None, int | None]:
-        """The width of the images and the length of the token sequences among the inputs; None where there are none."""
+        """The width of the images and the length of the token sequences among the inputs; None without them."""
         tokens = (self.kwargs or {}).get("input_ids")
         values = [*self.args, *(self.kwargs or {}).values()] if self.is_model else []
         images = [one for one in values if getattr(one, "ndim", 0) == 4 and one.is_floating_point()]
@@ -63,7 +63,7 @@ class Built:
 
     @property
     def root(self) -> str:
-        """Name of the model's root in module paths, whose levels dots separate: of hf:opt-1.3b it is opt-1_3b."""
+        """Name of the model's root in module paths, whose separators are dots: hf:opt-1.3b becomes opt-1_3b."""
         return self.name.rpartition(":")[2].replace(".", "_")
 
 
@@ -90,8 +90,8 @@ HF_CONFIGURATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "vit-base": ("ViTConfig", "ViTModel", {}),
     **{name: (one.configuration, one.model, one.values) for name, one in causal_models().items()},
 }  # fmt: skip
-"""Published model sizes; omitted values are the defaults of the configuration class. Causal models are a table of their
-own, `language/configurations.toml`."""
+"""Published model sizes; omitted values are the defaults of the configuration class. Causal models are in
+`language/configurations.toml`."""
 
 POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
 """Unused position embeddings: these models count positions from the padding index."""
@@ -125,7 +125,7 @@ def device_of(workload: Workload) -> str:
 
 
 OF_THEIR_OWN = ("transformers", "timm")
-"""Libraries that an extra of their name installs."""
+"""Libraries installed by an extra of the same name."""
 
 
 def _missing(library: str, error: ImportError) -> NcuBenchError:
@@ -165,7 +165,7 @@ def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
 
 
 def no_hf_model(name: str) -> WrongUsage:
-    """The error for a name behind `hf:` that has no configuration here."""
+    """The error for a name after `hf:` without a configuration here."""
     return unknown(name, list(HF_CONFIGURATIONS), "configured transformers (hf:)")
 
 
@@ -289,7 +289,8 @@ def _timm(name: str, workload: Workload) -> Built:
 
 
 def _function(target: str, workload: Workload) -> Built:
-    """Call `path/to/file.py:function` or `package.module:function`: a model, something to call, or the work itself.
+    """Call `path/to/file.py:function` or `package.module:function`: it returns a model or a callable, or is the work
+    itself.
 
     Raises `WrongUsage` for --dtype with a function that takes no `dtype`: only a model's types can be changed.
     """

@@ -30,7 +30,7 @@ MIXED = "mixed"
 """The dtype of a suite."""
 
 LEAST_COMPUTE_CAPABILITY = {"int8": (7, 5), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}
-"""The first with tensor cores of that type (CUDA C++ Programming Guide, "Compute Capabilities")."""
+"""The first compute capability with tensor cores of that type (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 LARGEST_ON_A_CPU, LARGEST_FP8_ON_A_CPU = 2**34, 2**27
 """FLOPs of the largest kernel that a suite runs on a CPU, to keep it within seconds. PyTorch 2.13 multiplies fp8 on a
@@ -186,7 +186,7 @@ def parsed(target: str) -> Work:
 
 
 def with_type(target: str, dtype: str) -> str:
-    """`target` with this type behind its sizes where it is a product of which no type is named: gemm:64x64x64."""
+    """`target` with this type appended if it is a product without a type: gemm:64x64x64."""
     sizes = re.fullmatch(r"gemm:\d+[x,]\d+[x,]\d+", target)
     return f"{target},{dtype}" if sizes else target
 

@@ -1,7 +1,7 @@
-"""A user's function as a target: what it is, the values of its arguments, and its inputs.
+"""A user's function as a target: its kind, the values of its arguments, and its inputs.
 
-What it returns says what it is: a model and its inputs, a module or a callable without them, or anything else, and then
-the function itself is the work. `make_inputs`, beside it in its file, makes the inputs of what needs some.
+Its result decides the kind: a model with its inputs, a module or callable without them, or anything else, in which case
+the function itself is the work. `make_inputs` in the same file makes missing inputs.
 
 A function accepts a size if one of its arguments has a name listed in `ARGUMENTS`. Planning a sweep reads this from the
 source: neither PyTorch nor the user's code is imported in the planning process.
@@ -31,10 +31,10 @@ ARGUMENTS = {
     "input": ("input_size", "image_size"),
     "sequence": ("seq_len", "sequence_length"),
 }
-"""Argument names that stand for each size."""
+"""Size -> argument names for it."""
 
 MAKER = "make_inputs"
-"""The function that returns the inputs of the others in its file: a tensor, a tuple, or a dict of keywords."""
+"""The function that returns the inputs of the other functions in its file: a tensor, a tuple, or a dict of keywords."""
 
 OPTIONS = {"batch": "--batch-size", "input": "--input-size", "sequence": "--seq-len"}
 COLUMNS = {"batch": "batch_size", "input": "input_size", "sequence": "sequence_length"}
@@ -54,16 +54,16 @@ def in_any_folder(target: str) -> str:
 def sizes_taken(target: str) -> frozenset[str] | None:
     """Which of batch, input and sequence a function, or `make_inputs` beside it, accepts, according to its source.
 
-    None where the source does not tell.
+    None if the source does not show it.
     """
     written = _arguments_written(target)
     return None if written is None else _sizes_among(name for each in written for name in each)
 
 
 def refuse_unknown_arguments(target: str, names: Iterable[str], reference: str | None = None) -> None:
-    """Raise `WrongUsage` for the name of an argument that neither a function nor `make_inputs` beside it has.
+    """Raise `WrongUsage` for an argument name that neither a function nor `make_inputs` beside it has.
 
-    Nothing is refused where the source does not tell. An argument may also be one of `reference` alone.
+    Nothing is refused if the source does not show the arguments. An argument may also belong to `reference` alone.
     """
     if not is_function(target) or not (names := list(names)):
         return
@@ -84,9 +84,9 @@ def refuse_unknown_arguments(target: str, names: Iterable[str], reference: str |
 
 
 def _arguments_written(target: str) -> list[dict[str, str]] | None:
-    """The arguments of a function, and of `make_inputs` beside it, by name as they are written: "n: int = 64".
+    """The arguments of a function, and of `make_inputs` beside it, by name as written in the source: "n: int = 64".
 
-    None if there is no source, if a name is not that of a plain function in it, or if a decorator may have changed its
+    None if there is no source, if a name is not a plain function in it, or if a decorator may have changed its
     arguments.
     """
     place, _, name = target.rpartition(":")
@@ -105,7 +105,7 @@ def _arguments_written(target: str) -> list[dict[str, str]] | None:
 
 
 def _names_bound(tree: ast.Module) -> set[str]:
-    """The names that imports and assignments of a file bind, wherever they stand."""
+    """The names bound by imports and assignments anywhere in a file."""
     nodes = list(ast.walk(tree))
     imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
     imported = {one.asname or one.name for node in imports for one in node.names}
@@ -132,11 +132,11 @@ def lacks(target: str, size: str, has: Iterable[str] | None = None) -> WrongUsag
 
 @dataclass
 class CalledFunction:
-    """What a user's function is: a model, or something else to call, with its inputs.
+    """A user's function after its call: a model, or another callable, with its inputs.
 
-    `sizes` are those that were passed to it, by column of the table of measured points. `is_model` is False where there
-    is no module: nothing is trained then, and inputs keep the types that they were made with. `takes_dtype` is True
-    where an argument sets these types. `note` says what it is.
+    `sizes` are the sizes passed to it, by column of the table of measured points. `is_model` is False without a module:
+    then nothing is trained, and inputs keep their types. `takes_dtype` is True if an argument sets these types. `note`
+    describes the kind.
     """
 
     work: Callable[..., Any]
@@ -148,14 +148,14 @@ class CalledFunction:
 
 
 def called(target: str, workload: Workload, device: str) -> CalledFunction:
-    """Call a user's function as far as is needed to know what it is.
+    """Call a user's function as far as needed to find its kind.
 
-    The function, and `make_inputs` beside it, are given what they have arguments for: the batch size (default 1), other
-    sizes if they were requested, the workload's own arguments, and the device and type under the names `device` and
-    `dtype`. Raises `WrongUsage` if neither has an argument that was given, or the function needs one that was not.
+    The function, and `make_inputs` beside it, receive values for the arguments that they have: the batch size (default
+    1), other requested sizes, the workload's own arguments, and the device and type under the names `device` and
+    `dtype`. Raises `WrongUsage` if neither has a given argument, or if the function needs one that was not given.
 
-    With `workload.inputs_of` the function gets the inputs of that target, and of the values those that it has arguments
-    for. Raises `WrongUsage` if it cannot be called with them.
+    With `workload.inputs_of` the function gets the inputs of that target, and the values for its own arguments. Raises
+    `WrongUsage` if it cannot be called with them.
     """
     function, maker = _function_and_maker(target)
     arguments = arguments_of(function)
@@ -182,7 +182,7 @@ def called(target: str, workload: Workload, device: str) -> CalledFunction:
 
 
 def _check_call(target: str, work: Callable[..., Any], inputs: Any, arguments: Mapping[str, Argument]) -> None:
-    """Raise `WrongUsage` if a function cannot be called with these inputs, or does nothing when it is called."""
+    """Raise `WrongUsage` if a function cannot be called with these inputs, or does nothing when called."""
     plain = inspect.unwrap(work.func if isinstance(work, partial) else work)
     if inspect.isgeneratorfunction(plain) or inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
         kind = "a generator" if inspect.isgeneratorfunction(plain) else "asynchronous"
@@ -206,7 +206,7 @@ def _check_call(target: str, work: Callable[..., Any], inputs: Any, arguments: M
 
 
 def without_those_of(reference: str, workload: Workload) -> Workload:
-    """The workload of a function without the arguments that only `reference` has, and with inputs of its own."""
+    """The workload of a function without the arguments that only `reference` has, and with its own inputs."""
     function, maker = _function_and_maker(workload.target)
     own = {**arguments_of(function), **(arguments_of(maker) if maker is not None else {})}
     others = arguments_of(_function_and_maker(reference)[0])
@@ -217,7 +217,7 @@ def without_those_of(reference: str, workload: Workload) -> Workload:
 def _called_as_another(
     target: str, function: Any, arguments: Mapping[str, Argument], workload: Workload, device: str
 ) -> CalledFunction:
-    """A function, or what it returns, with the inputs of `workload.inputs_of`."""
+    """A function, or its result, with the inputs of `workload.inputs_of`."""
     own = called(workload.inputs_of, without_those_of(target, replace(workload, target=workload.inputs_of)), device)
     asked = {"batch": workload.batch_size, "input": workload.input_size, "sequence": workload.sequence_length}
     sizes = {size: value for size, value in asked.items() if value is not None}
@@ -244,7 +244,7 @@ def _called_as_another(
 def _told_apart(
     target: str, function: Callable[[], Any], given: dict[str, Any], inputs: Any, sizes: dict[str, int]
 ) -> CalledFunction:
-    """What a function that needs no inputs is, by what it returns. `inputs` are those of `make_inputs`, or None."""
+    """The kind of a function that needs no inputs, judged by its result. `inputs` are from `make_inputs`, or None."""
     made = function()
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
         return CalledFunction(*made, sizes, is_model=_is_module(made[0]))
@@ -274,7 +274,7 @@ def _is_module(made: Any) -> bool:
 
 
 def _sizes_asked(target: str, workload: Workload, arguments: Mapping[str, Argument]) -> dict[str, int]:
-    """The sizes that are passed. Raises `WrongUsage` for one that was requested and that no argument takes."""
+    """The sizes to pass. Raises `WrongUsage` for a requested size that no argument takes."""
     asked = {"batch": workload.batch_size, "input": workload.input_size, "sequence": workload.sequence_length}
     taken: dict[str, int] = {}
     for size, value in asked.items():
@@ -294,7 +294,7 @@ def _known_to_neither(
 def _given(
     target: str, workload: Workload, arguments: Mapping[str, Argument], sizes: Mapping[str, int], device: str
 ) -> dict[str, Any]:
-    """The values of the arguments that are known."""
+    """The known argument values."""
     given: dict[str, Any] = {
         name: value for size, value in sizes.items() for name in ARGUMENTS[size] if name in arguments
     }

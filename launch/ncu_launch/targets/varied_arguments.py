@@ -1,6 +1,6 @@
 """Values of `--vary`, such as `n=64..4096*2` or `m,n=1024x1024,2048x512`, as the points of a sweep.
 
-A name of `SETTINGS` sets how the target runs, as the option of that name does; any other is an argument of the user's
+A name of `SETTINGS` sets how the target runs, like the option of that name; any other name is an argument of the user's
 function.
 """
 
@@ -48,7 +48,7 @@ def variants_of(texts: Sequence[str]) -> tuple[Variant, ...]:
 
 
 def _axis(text: str) -> list[Variant]:
-    """The points of one `--vary`: a name and a value each, or several of both where they vary together."""
+    """The points of one `--vary`: a name and a value each, or several of both if they vary together."""
     left, sign, right = text.partition("=")
     names = [name.strip() for name in left.split(",")]
     values = [value.strip() for value in right.split(",")]
@@ -70,7 +70,7 @@ def _axis(text: str) -> list[Variant]:
 
 
 def _ranged(text: str, value: str) -> list[str]:
-    """The values of a range, both ends included where a step reaches the last; any other value, as ../data, alone."""
+    """The values of a range, its end included if a step reaches it; any other value, such as ../data, alone."""
     if ".." not in value or not _BEGINS_AS_NUMBER.match(value):
         return [value]
     match = _RANGE.fullmatch(value)
@@ -106,8 +106,8 @@ def settings_in(variants: Iterable[Variant]) -> frozenset[str]:
 def varied(workload: Workload, variant: Variant, *, takes_arguments: bool) -> Workload:
     """The workload with the values of one point: settings set, and all others added to its arguments.
 
-    Raises `WrongUsage` for a value that a setting does not take, for an argument that has a value already, and for any
-    argument of a target that is no function.
+    Raises `WrongUsage` for a value that a setting does not accept, for an argument that already has a value, and for
+    any argument of a target that is not a function.
     """
     settings: dict[str, Any] = {}
     arguments = dict(workload.arguments)

@@ -1,1 +1,1 @@
-"""A model run in NVTX ranges, and the operators that it calls."""
+"""Run a model inside NVTX ranges, and record the operators that it calls."""

@@ -1,12 +1,12 @@
 """The work of an operator call as the collector records it, by the table of formulas in `ncu_launch.operators`.
 
-Two counts of FLOPs stand side by side and are never added. `flops` is everything that the operator computes:
-element-wise arithmetic, norms, pooling and biases too, without what a causal mask skips. `contraction_flops` is what
-products, convolutions and attention compute, as PyTorch's counter and published figures have it, and 0 of other
-operators. Each is None where it is not known, never 0: an operator without a formula has no `flops`, and no
-`contraction_flops` either unless it is known to hold no contraction.
+Two counts of FLOPs are kept and never added. `flops` includes everything that the operator computes: element-wise
+arithmetic, norms, pooling and biases too, but not what a causal mask skips. `contraction_flops` covers products,
+convolutions and attention, as PyTorch's counter and published figures do, and is 0 for other operators. Each is None if
+unknown, never 0: an operator without a formula has no `flops`, and no `contraction_flops` either unless it is known to
+contain no contraction.
 
-Two of the stock counter's errors are avoided: the weights of grouped convolutions in the backward pass (counted there
+Two errors of the stock counter are avoided: the weights of grouped convolutions in the backward pass (counted there
 once for every group) and attention on the CPU (not counted there at all).
 """
 
@@ -28,16 +28,16 @@ from ncu_launch.operators.table import (
 
 _NAMES = table_beside(__file__, "collected_work")
 FREE_OF_CONTRACTIONS = frozenset(f"aten::{name}" for name in _NAMES["free_of_contractions"].split())
-"""Operators that hold no contraction, beyond those that PyTorch tags as pointwise or as reductions."""
+"""Operators without contractions, beyond the ones that PyTorch tags as pointwise or as reductions."""
 MOVES = frozenset(f"aten::{name}" for name in _NAMES["moves"].split())
 """Operators without a formula that fill, copy or rearrange memory, or draw random numbers: 0 FLOPs."""
 
 
 class CollectedWork(NamedTuple):
-    """What one call computes and moves; None where it is not known.
+    """FLOPs and bytes of one call; None if unknown.
 
-    `flops` and `contraction_flops`: see above. `integer_operations` of products of integers, a multiply-add as 2; None
-    for other operators. `moved`: the least bytes read and written, None without a formula.
+    `flops` and `contraction_flops`: see above. `integer_operations` of integer products, a multiply-add as 2; None for
+    other operators. `moved`: the least bytes read and written, None without a formula.
     """
 
     flops: float | None
@@ -47,7 +47,7 @@ class CollectedWork(NamedTuple):
 
 
 def work_of_call(call: Call, *, is_elementwise: bool) -> CollectedWork:
-    """The work of a call. `is_elementwise` is PyTorch's own word that it is pointwise or a reduction."""
+    """The work of a call. `is_elementwise`: PyTorch tags it as pointwise or a reduction."""
     is_free = is_elementwise or call.name in FREE_OF_CONTRACTIONS
     formula = formula_of(call.name)
     moved = moved_bytes(formula, call) if formula is not None else None
@@ -73,7 +73,7 @@ def _contraction_flops(call: Call, *, is_free: bool) -> float | None:
 
 
 def _flops(call: Call, *, is_free: bool) -> float | None:
-    """All FLOPs. Without a formula they are 0 of operators that only move, and of integers and truth values."""
+    """All FLOPs. Without a formula, 0 for operators that only move data, and for integers and booleans."""
     work = work_of(call)
     if work is not None:
         return work.flops

@@ -1,8 +1,8 @@
-"""What else the CPU does while something is timed: the share of it that other programs take, and its clock.
+"""CPU load during a measurement: the share that other programs take, and the clock.
 
-The share is that of the CPUs on which this process may run: the time in which they were busy, as the system counts it,
-without the time of this process and its children. In a container the system's counts are those of the whole host, as
-they should be: what runs beside the container disturbs just as much.
+The share refers to the CPUs on which this process may run: their busy time, as the system counts it, minus the time of
+this process and its children. In a container the system's counts cover the whole host, as they should: programs outside
+the container disturb just as much.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ import psutil
 SETTING = "NCU_BENCH_IGNORE_LOAD"
 """With this environment variable set, load and clock are never known: nothing is repeated, and output does not vary."""
 DISTURBS = 0.1
-"""From this share of the CPU on, what other programs take is worth a note."""
+"""Share of the CPU taken by other programs above which a note mentions it."""
 SHORTEST_S = 0.05
-"""The system counts in steps of 10 ms, so that shares of shorter times are not known."""
+"""The system counts in steps of 10 ms, so shares of shorter times are unknown."""
 FELL = 0.9
-"""A clock below this part of the earlier one has fallen."""
+"""The clock counts as fallen if it is below this fraction of its earlier value."""
 
 
 class CpuLoad:
-    """Says how busy the CPU was with other programs between two calls."""
+    """Measures how busy the CPU was with other programs between two calls."""
 
     def __init__(self) -> None:
         self._before = _taken()
 
     def others(self) -> float | None:
-        """The share of the CPU that other programs took since this was last asked, or since it was made: 0 to 1.
+        """The share of the CPU that other programs took since the last call, or since the start: 0 to 1.
 
-        None if that is not known: on a system that does not count, or less than 50 ms ago, which goes on counting.
+        None if unknown: the system does not count it, or the last call was less than 50 ms ago (then counting
+        continues).
         """
         if os.environ.get(SETTING):
             return None
@@ -52,9 +53,9 @@ def cpu_count() -> int:
 
 
 def _taken() -> tuple[float, float, float, float] | None:
-    """Seconds so far: of the clock, of all CPUs while busy, of this process and its children; the number of CPUs.
+    """Totals so far, in seconds: wall clock, busy time of all CPUs, this process and its children; the number of CPUs.
 
-    None where the system does not tell psutil one of them, as in some containers: the load is unknown then, not 0.
+    None if the system does not report one of them to psutil, as in some containers: then the load is unknown, not 0.
     """
     with suppress(psutil.Error, OSError, AttributeError, NotImplementedError):
         times = psutil.cpu_times(percpu=True)
@@ -67,7 +68,7 @@ def _taken() -> tuple[float, float, float, float] | None:
 
 
 def _own_seconds() -> float:
-    """The CPU time of this process, of its children that ended, and of those that still run."""
+    """The CPU time of this process, of its children that ended, and of its running children."""
     own = sum(os.times()[:4])
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -76,7 +77,7 @@ def _own_seconds() -> float:
 
 
 def clock_hz() -> float | None:
-    """The highest clock of any CPU now, in Hz; None where the system does not say."""
+    """The highest current clock of any CPU, in Hz; None if the system does not report it."""
     if os.environ.get(SETTING):
         return None
     with suppress(OSError, ValueError):

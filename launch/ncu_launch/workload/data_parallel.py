@@ -1,6 +1,6 @@
-"""A model on several ranks: each trains its own copy on a batch of its own, and gradients are averaged over the ranks.
+"""A model on several ranks: each trains its own copy on its own batch, and gradients are averaged over the ranks.
 
-That is PyTorch's DistributedDataParallel, over NCCL on GPUs and gloo on CPUs.
+This is PyTorch's DistributedDataParallel, over NCCL on GPUs and gloo on CPUs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ncu_launch.workload_spec import Workload
 
 RENDEZVOUS = "rendezvous"
 LONGEST_WAIT = timedelta(hours=1)
-"""Under ncu a rank may be behind another for long; one that is gone ends the others by other means."""
+"""Under ncu a rank may lag behind another for long; a lost rank ends the others by other means."""
 
 
 @contextmanager
 def joined_ranks(workload: Workload, device: str, shared: Path) -> Iterator[None]:
-    """This process as one of the ranks of a data-parallel workload; others run as they are.
+    """Within the block, this process is a rank of a data-parallel workload; other workloads are unaffected.
 
-    The ranks meet where the launcher says (MASTER_ADDR), or at a file in the folder `shared`. Raises `WrongUsage` for
+    The ranks meet at the launcher's address (MASTER_ADDR), or at a file in the folder `shared`. Raises `WrongUsage` for
     modes that cannot be replicated, `NcuBenchError` without a launcher.
     """
     if not workload.data_parallel:
@@ -52,7 +52,7 @@ def joined_ranks(workload: Workload, device: str, shared: Path) -> Iterator[None
 
 
 def meet(workload: Workload) -> None:
-    """Wait until every rank is here, so that the first collective does not pay for what came before."""
+    """Wait until every rank is here, so that the first collective does not include earlier delays."""
     if workload.data_parallel:
         from torch import distributed
 
@@ -60,10 +60,10 @@ def meet(workload: Workload) -> None:
 
 
 def replicated(workload: Workload, model: Any) -> Any:
-    """The model with its gradients averaged over the ranks; as it is where nothing is trained on several."""
+    """The model with its gradients averaged over the ranks; unchanged if no training runs on several."""
     if not (workload.data_parallel and workload.wants_backward):
         return model
     from torch.nn.parallel import DistributedDataParallel
 
-    # Many models have outputs that nothing is derived from; their parameters would be waited for.
+    # Many models have outputs that do not enter the loss; DDP would wait for the parameters behind them.
     return DistributedDataParallel(model, find_unused_parameters=True)

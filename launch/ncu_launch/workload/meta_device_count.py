@@ -1,12 +1,12 @@
-"""The work to be expected of a workload, before it runs: every operator with its FLOPs and bytes, from shapes alone.
+"""Estimate the work of a workload before it runs: every operator with its FLOPs and bytes, from shapes alone.
 
     python -m ncu_launch.workload.meta_device_count WORKLOAD.json EXPECTED.jsonl SUMMARY.json [WORKLOAD.json ...]
 
-The model is built and run once on the meta device, under the operator collector, with tensors that have a shape and a
-type and no memory: PyTorch's fake tensors, which pretend to be on a CPU. So it takes seconds and neither a GPU nor much
-memory, whatever the size of the model. Operators are those that PyTorch takes on a CPU. Nothing of this is measured,
-there are no times, and every row says so (source: estimate). What a model asks of a GPU by name (device="cuda") it gets
-elsewhere, and an address of a tensor, as a kernel of Triton needs it, is an error: nothing runs on a GPU.
+The model is built and run once on the meta device, under the operator collector, with PyTorch's fake tensors, which
+have a shape and a type but no memory, and claim to be on a CPU. So it takes seconds and neither a GPU nor much memory,
+whatever the size of the model. Operators are the ones that PyTorch calls on a CPU. Nothing is measured, there are no
+times, and every row says so (source: estimate). If a model requests a GPU by name (device="cuda"), it gets the CPU
+instead, and asking for the address of a tensor, as a Triton kernel does, is an error: nothing runs on a GPU.
 """
 
 from __future__ import annotations
@@ -35,31 +35,30 @@ from ncu_launch.workload_spec import Workload
 
 STARTED = time.perf_counter()
 KERNEL_LIBRARIES = {"triton": "Triton", "cupy": "CuPy", "numba": "Numba"}
-"""Packages that start kernels of their own, and what they are called."""
+"""Packages that start their own kernels -> display name."""
 NO_ADDRESS = "Cannot access data pointer"
-"""How PyTorch's error begins where code asks for the address of a fake tensor."""
+"""Beginning of PyTorch's error when code asks for the address of a fake tensor."""
 OF_GPUS = ("CUDA", "NVIDIA")
-"""Words in PyTorch's errors where it finds no GPU."""
+"""Words in PyTorch's errors when it finds no GPU."""
 
 
 @dataclass
 class EstimateSummary:
-    """The whole of an estimate, of one iteration and its profiled phases.
+    """Summary of an estimate, for one iteration and its profiled phases.
 
-    `flops` are those of contractions, as PyTorch's counter has them, None when operators may hold some and have no
-    formula; those are in `unknown_operators`, with their calls. `flops_operators` are those of all operators, None
-    when some have no formula; those are in `uncounted_operators`. `integer_contractions` counts products of
-    integers, which have no FLOPs. `bytes` are the least of each operator by its formula, or without one its inputs,
-    weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of modules that have parameters
-    and no modules in them, as torchinfo sums them up, and what the target returns of other tensors that it made.
-    `alive_bytes` are parameters, buffers, inputs, and where there is a backward pass everything saved for it,
-    gradients and the optimizer's state: without temporary tensors, workspaces and what an allocator keeps in
-    reserve. KV caches are among them. `least_memory_bytes` is a lower bound of the most that is in memory at once:
-    parameters, buffers, inputs, the optimizer's state, and the largest of KV caches, what is saved for the backward
-    pass, the gradients of parameters, and what one operator reads and writes beside these. `language` are the fields
-    of a causal model's `LanguageFacts`. `input_size` is the width of images, `sequence_length` the number of tokens.
-    `seconds` go from the start of this program until the model was built: starting to profile it takes at least about
-    as long.
+    `flops` are the FLOPs of contractions, as in PyTorch's counter, None if some operators may contain contractions and
+    have no formula; `unknown_operators` lists these, with their calls. `flops_operators` are the FLOPs of all
+    operators, None if some have no formula; `uncounted_operators` lists these. `integer_contractions` counts products
+    of integers, which have no FLOPs. `bytes` are the least bytes of each operator by its formula, or without one its
+    inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of modules with parameters
+    and without submodules, as torchinfo sums them up, plus other new tensors that the target returns. `alive_bytes` are
+    parameters, buffers, inputs, KV caches, and with a backward pass everything saved for it, gradients and the
+    optimizer's state: without temporary tensors, workspaces and an allocator's reserve. `least_memory_bytes` is a lower
+    bound of peak memory: parameters, buffers, inputs, the optimizer's state, and the largest of KV caches, tensors
+    saved for the backward pass, the gradients of parameters, and the memory that one operator reads and writes beyond
+    these. `language` are the fields of a causal model's `LanguageFacts`. `input_size` is the width of images,
+    `sequence_length` the number of tokens. `seconds` is the time from the start of this program until the model was
+    built: starting to profile it takes at least about as long.
     """
 
     flops: float | None
@@ -83,12 +82,12 @@ class EstimateSummary:
 
 
 def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> None:
-    """Write what is to be expected of one iteration of a workload.
+    """Write the estimate of one iteration of a workload.
 
-    Raises `NcuBenchError` when the target cannot be built, or depends on the values of its inputs and so cannot be run
+    Raises `NcuBenchError` if the target cannot be built, or depends on the values of its inputs and so cannot be run
     without them.
     """
-    with quick_imports():  # a fake tensor mode imports PyTorch's compiler when it is made
+    with quick_imports():  # creating a fake tensor mode imports PyTorch's compiler
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -98,7 +97,7 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
         workload = workload if built.is_model else workload.of_function()
         seconds = time.perf_counter() - STARTED
         on_meta = placed(workload, built, "meta")
-        fake._allow_unsafe_data_ptr_access = False  # else an address is 0, and a kernel of the user's starts with it
+        fake._allow_unsafe_data_ptr_access = False  # else the address is 0, and a user's kernel starts with it
         with fake, _elsewhere("cpu"), _without_fast_paths():
             step = assembled(workload, built, *_pretending(*on_meta), "cpu")
             with replacing(operators_path) as path:
@@ -115,7 +114,7 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
 
 
 def _runnable_without_data(workload: Workload) -> tuple[Workload, list[str]]:
-    """The same workload as the meta device can run it, and what that changes."""
+    """The same workload adapted to the meta device, and notes on the changes."""
     notes = []
     if workload.autocast:
         notes.append("autocast does not run on the meta device: bytes are those of the unconverted types")
@@ -146,7 +145,7 @@ def _explained(workload: Workload) -> Iterator[None]:
 
 
 def _reason(target: str, error: Exception) -> tuple[str, str]:
-    """What kept a target from being counted, and the likely cause."""
+    """Why a target could not be counted, and the likely cause."""
     first_line = (str(error).splitlines() or [""])[0][:150]
     packages = {frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in walk_tb(error.__traceback__)}
     libraries = [title for package, title in KERNEL_LIBRARIES.items() if package in packages]
@@ -172,8 +171,8 @@ def _reason(target: str, error: Exception) -> tuple[str, str]:
 def _built(workload: Workload) -> Built:
     """The model on the meta device.
 
-    Where building it looks at values, as that of RegNets does, only parameters and buffers are there; where it looks at
-    those too, it is built on the CPU.
+    If building it reads values, as for RegNets, only parameters and buffers are on meta; if it reads those too, it is
+    built on the CPU.
     """
     import torch
 
@@ -185,7 +184,7 @@ def _built(workload: Workload) -> Built:
 
 
 def _elsewhere(place: str) -> AbstractContextManager[Any]:
-    """Inside, what asks for a tensor on a GPU gets it on `place`."""
+    """Within the block, code that requests a tensor on a GPU gets it on `place`."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -193,7 +192,7 @@ def _elsewhere(place: str) -> AbstractContextManager[Any]:
         if isinstance(value, torch.device):
             return place if value.type == "cuda" else value
         if is_device and (type(value) is int or (isinstance(value, str) and value.partition(":")[0] == "cuda")):
-            return place  # a number is that of a GPU
+            return place  # a number means a GPU
         return value
 
     class Elsewhere(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped without its extra
@@ -212,7 +211,7 @@ def _elsewhere(place: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _parameters_on_meta() -> Iterator[None]:
-    """Inside, every parameter and buffer goes to the meta device as its module registers it."""
+    """Within the block, every parameter and buffer moves to the meta device when its module registers it."""
     from torch import nn
     from torch.nn.modules import module
 
@@ -234,13 +233,13 @@ def _parameters_on_meta() -> Iterator[None]:
 
 
 def _pretending(model: Any, arguments: Any, keywords: Any) -> tuple[Any, Any, Any]:
-    """A model and its inputs, all on meta, as tensors that pretend to be on a CPU: called in the mode of fake tensors.
+    """A model and its inputs, all on meta, as fake CPU tensors; call it in fake tensor mode.
 
-    On meta itself PyTorch takes operators that neither a CPU nor a GPU would, as attention in pieces.
+    On meta itself PyTorch calls operators that neither a CPU nor a GPU would, such as decomposed attention.
     """
     import torch
 
-    originals = [*model.parameters(), *model.buffers()]  # kept until all have their twins, because ids are used again
+    originals = [*model.parameters(), *model.buffers()]  # kept until all have fake twins, because ids are reused
     twins: dict[int, Any] = {}
 
     def empty(tensor: Any) -> Any:
@@ -266,7 +265,7 @@ def _pretending(model: Any, arguments: Any, keywords: Any) -> tuple[Any, Any, An
 
 @contextmanager
 def _without_fast_paths() -> Iterator[None]:
-    """nn.MultiheadAttention as operators whose work is known, in place of one that holds a whole layer."""
+    """Make nn.MultiheadAttention call operators of known work, not one operator for a whole layer."""
     import torch
 
     before = torch.backends.mha.get_fastpath_enabled()
@@ -321,9 +320,8 @@ def _summary(
 
 @contextmanager
 def _captured_tensors() -> Iterator[dict[int, Any]]:
-    """Inside, tensors that operators take and that are not fake, by id: a function has them from outside, as a closure
-    does, and they are among neither its inputs nor what it makes.
-    """
+    """Within the block, collects real tensors that operators take, by id: a function has them from outside, such as
+    from a closure, so they are neither its inputs nor created by it."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -339,21 +337,21 @@ def _captured_tensors() -> Iterator[dict[int, Any]]:
 
 
 class _LayerOutputs:
-    """Bytes of the outputs of layers, and of what the whole target returns, in the forward pass.
+    """Bytes of the outputs of layers, and of the result of the whole target, in the forward pass.
 
-    Layers are modules that have parameters and no modules in them, and count each time they are called. Of what the
-    target returns, tensors that such a layer made have counted already, and its inputs and parameters count elsewhere.
+    Layers are modules with parameters and without submodules, and count each time they are called. From the target's
+    result, tensors made by a layer were already counted, and inputs and parameters are counted elsewhere.
     """
 
     def __init__(self, step: Step) -> None:
         self.bytes = 0
-        self._storages: dict[int, Any] = {}  # kept, because an address may be used again
+        self._storages: dict[int, Any] = {}  # kept, because an address may be reused
         for tensor in (*step.watched.parameters(), *tensors_in((step.arguments, step.keywords))):
             self._first_met(tensor)
         for module in step.watched.modules():
             if not any(True for _ in module.children()) and any(True for _ in module.parameters()):
                 module.register_forward_hook(self._layer_called)
-        step.watched.register_forward_hook(self._target_called)  # behind that of a target that is a layer itself
+        step.watched.register_forward_hook(self._target_called)  # after the hook of a target that is itself a layer
 
     def _layer_called(self, module: Any, inputs: Any, output: Any) -> None:
         for tensor in tensors_in(output):
@@ -364,7 +362,7 @@ class _LayerOutputs:
         self.bytes += sum(stored_bytes(tensor) for tensor in tensors_in(output) if self._first_met(tensor))
 
     def _first_met(self, tensor: Any) -> bool:
-        """True if no part of a tensor lies in a storage that was met before."""
+        """True if no part of a tensor lies in a storage seen before."""
         storages = {storage._cdata: storage for storage in (part.untyped_storage() for part in stored_in(tensor))}
         is_first = not storages.keys() & self._storages.keys()
         self._storages |= storages
@@ -385,7 +383,7 @@ class _Alive:
         self._there_before = frozenset(self._storages)
 
     def saving(self) -> Any:
-        """Inside, what autograd saves for the backward pass is kept count of."""
+        """Within the block, counts tensors that autograd saves for the backward pass."""
         import torch
 
         return torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
@@ -393,12 +391,12 @@ class _Alive:
     def _keep(self, tensor: Any) -> Any:
         for part in stored_in(tensor):
             storage = part.untyped_storage()
-            self._storages[storage._cdata] = storage  # kept, because an address may be used again
+            self._storages[storage._cdata] = storage  # kept, because an address may be reused
         return tensor
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, the most is kept that one operator reads and writes beside what was there before."""
+        """Within the block, records the maximum that one operator reads and writes beyond existing storages."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         alive = self
@@ -406,7 +404,7 @@ class _Alive:
         class Watching(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 if any(one.__module__.startswith(JAGGED) for one in types):
-                    return NotImplemented  # then operators on the values that it holds come here
+                    return NotImplemented  # operators on the wrapped values come here next
                 result = func(*args, **(kwargs or {}))
                 alive._of_one_operator = max(alive._of_one_operator, alive._of_call((args, kwargs, result)))
                 return result
@@ -415,18 +413,18 @@ class _Alive:
             yield
 
     def _of_call(self, values: Any) -> int:
-        """Bytes of the tensors of a call that were not there before, each storage once."""
+        """Bytes of a call's tensors in storages not seen before, each storage once."""
         parts = [part for tensor in tensors_in(values) for part in stored_in(tensor) if _is_plain(part)]
         storages = {storage._cdata: int(storage.nbytes()) for storage in (part.untyped_storage() for part in parts)}
         return sum(size for key, size in storages.items() if key not in self._there_before)
 
     def bytes(self) -> int:
-        """What was kept count of, gradients and the optimizer's state."""
+        """Bytes of counted tensors, gradients and the optimizer's state."""
         kept = sum(int(storage.nbytes()) for storage in self._storages.values())
         return kept + self._gradients() + self._state() + self._cached()
 
     def least_bytes(self) -> int:
-        """A lower bound of the most that is in memory at once: gradients come as what was saved for them goes."""
+        """A lower bound of peak memory: gradients are created while saved tensors are freed."""
         sizes = {key: int(storage.nbytes()) for key, storage in self._storages.items()}
         before = sum(sizes[key] for key in self._there_before)
         saved = sum(sizes.values()) - before
@@ -446,14 +444,14 @@ class _Alive:
 
 
 def _is_plain(tensor: Any) -> bool:
-    """True of a tensor with one storage: sparse and nested ones have several, or none."""
+    """True for a tensor with one storage; sparse and nested ones have several, or none."""
     import torch
 
     return bool(tensor.layout == torch.strided) and not tensor.is_nested
 
 
 def main(arguments: list[str]) -> int:
-    """Estimate the workloads that the arguments name, three of them each; returns the last exit code that is not 0.
+    """Estimate the workloads named by the arguments, three arguments each; returns the last non-zero exit code.
 
     A workload that cannot be estimated leaves its error in place of its summary, and the others are estimated.
     """

@@ -1,4 +1,4 @@
-"""What a model should do, counted by a process of its own before it is profiled: FLOPs, bytes, memory, launches."""
+"""Expected work of a model, counted in a separate process before profiling: FLOPs, bytes, memory, launches."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class Expectation:
-    """The operators of one iteration, as the collector's file has them, and their summary.
+    """The operators of one iteration, as in the collector's file, and their summary.
 
-    Where a model cannot be counted (its shapes depend on its data, say), `records` is empty, `why_not` says why,
-    and `advice` what to do, if that is known.
+    If a model cannot be counted (for example because its shapes depend on its data), `records` is empty, `why_not`
+    explains it, and `advice` says what to do, if known.
     """
 
     records: bytes = b""
@@ -35,7 +35,7 @@ class Expectation:
 
     @property
     def program(self) -> Program | None:
-        """What decides between plans; None where it is not known."""
+        """The input for choosing a plan; None if unknown."""
         alive, operators, start = (self.summary.get(name) for name in ("alive_bytes", "operators", "seconds"))
         if alive is None or operators is None or start is None:
             return None
@@ -43,12 +43,12 @@ class Expectation:
 
 
 def expectation_of(workload: Workload) -> Expectation:
-    """Count a workload on the meta device: nothing is computed, and the process that counts it sees no GPU."""
+    """Count a workload on the meta device: nothing is computed, and the counting process sees no GPU."""
     return expectations_of([workload])[0]
 
 
 def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
-    """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
+    """The same for several workloads, one after the other in one process, which loads PyTorch only once."""
     environment = own_environment()
     if not any(map(_needs_gpus, workloads)):
         workloads = list(map(_with_device, workloads))
@@ -83,17 +83,17 @@ def expectations_of(workloads: Sequence[Workload]) -> list[Expectation]:
 
 
 def _needs_gpus(workload: Workload) -> bool:
-    """True of reference kernels that run on a GPU: which of them it can run, it has to be asked. No code is foreign."""
+    """True for reference kernels on a GPU, which must be queried for supported types. They run no foreign code."""
     return is_known_work(workload.target) and workload.device != "cpu"
 
 
 def _with_device(workload: Workload) -> Workload:
-    """The workload with the device that it will take, for a process that sees no GPU."""
+    """The workload with its resolved device, for a process that sees no GPU."""
     return replace(workload, device="cuda" if gpus() else "cpu") if workload.device == "auto" else workload
 
 
 def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> str:
-    """The reason why a process counted nothing: its own error, the time limit that ended it, or its last line."""
+    """Why a process counted nothing: its own error, its time limit, or its last line."""
     if error is not None:
         return error.what
     if timeout_s is not None:
@@ -103,5 +103,5 @@ def why_not(error: NcuBenchError | None, log: Path, timeout_s: float | None) -> 
 
 
 def said_errors(log: Path) -> list[NcuBenchError]:
-    """The errors that a process of ours wrote, each on a line of its own."""
+    """The errors that one of our processes wrote, each on its own line."""
     return [error for error in map(error_in_line, lines_of(log)) if error is not None]

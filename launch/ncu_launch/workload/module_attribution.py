@@ -1,10 +1,10 @@
-"""Which phase and module the work of the moment belongs to, in the forward and in the backward pass.
+"""Track the current phase and module, in the forward and in the backward pass.
 
-Forward, hooks on every module keep a stack of dotted paths. Backward, the modules are gone: what runs are the nodes of
-the autograd graph. So when a module's forward call ends, the nodes between its outputs and its inputs that no inner
-module has claimed are claimed for it, and each node enters and leaves its module around its own execution. That works
-for modules called twice (each call has its own nodes), for residual additions (claimed by the block they stand in), for
-in-place operations (full backward hooks fail on those) and in autograd's own threads. Work in nodes that nobody claimed
+In the forward pass, hooks on every module keep a stack of dotted paths. In the backward pass there are no modules: the
+nodes of the autograd graph run. So when a module's forward call ends, all nodes between its outputs and its inputs that
+no inner module claimed are claimed for it, and each node enters and leaves its module around its own execution. This
+works for modules called twice (each call has its own nodes), for residual additions (claimed by the enclosing block),
+for in-place operations (full backward hooks fail on those) and in autograd's own threads. Work in unclaimed nodes
 belongs to no module, and is counted as such.
 """
 
@@ -39,7 +39,7 @@ def tensors_in(value: Any) -> Iterator[Any]:
 
 
 class Attribution:
-    """The phase, iteration and module of the moment. `entered` and `left` are told of every change of module."""
+    """The current phase, iteration and module. `entered` and `left` are called on every change of module."""
 
     def __init__(self, entered: Listener | None = None, left: Listener | None = None) -> None:
         self.phase = ""
@@ -53,11 +53,11 @@ class Attribution:
 
     @property
     def module(self) -> str | None:
-        """The dotted path of the module at work, or None."""
+        """The dotted path of the current module, or None."""
         return self._stack[-1] if self._stack else None
 
     def attach(self, model: Any, root: str) -> None:
-        """Watch every module of `model`, which itself is called `root`; TorchScript's take no hooks."""
+        """Watch every module of `model`, which itself is called `root`; TorchScript modules take no hooks."""
         import torch
 
         for name, module in model.named_modules():
@@ -75,7 +75,7 @@ class Attribution:
         self.forget()
 
     def forget(self) -> None:
-        """Let go of the graph of the iteration that has ended."""
+        """Release the graph of the finished iteration."""
         self._claimed.clear()
         self._stack.clear()
         self._inputs.clear()
@@ -102,7 +102,7 @@ class Attribution:
 
     def _before(self, path: str) -> Callable[..., None]:
         def hook(module: Any, args: Any, kwargs: Any) -> None:
-            # Now, because an operation in place gives its input a new node.
+            # At once, because an in-place operation gives its input a new node.
             self._inputs.append(_nodes((args, kwargs)))
             self._enter(path)
 
@@ -116,7 +116,7 @@ class Attribution:
         return hook
 
     def _claim(self, nodes: set[Any], inputs: set[Any], path: str) -> None:
-        """Claim for `path` every node from `nodes` down to `inputs` that is not claimed yet."""
+        """Claim for `path` every unclaimed node from `nodes` down to `inputs`."""
         seen = set(inputs)
         waiting = [node for node in nodes if node not in seen]
         while waiting:
@@ -134,7 +134,7 @@ class Attribution:
 def forward_functions(model: Any, root: str) -> dict[str, tuple[str, int, str]]:
     """File, first line and name of each module's forward function, by the module's path; `model` is called `root`.
 
-    Files below the working folder are named from there. Modules whose function is not Python are left out.
+    Files below the working folder have relative paths. Modules whose forward function is not Python are left out.
     """
     here = f"{Path.cwd()}{os.sep}"
     found = {}
@@ -148,5 +148,5 @@ def forward_functions(model: Any, root: str) -> dict[str, tuple[str, int, str]]:
 
 
 def _nodes(value: Any) -> set[Any]:
-    """The nodes of the autograd graph that made the tensors in `value`."""
+    """The autograd nodes that created the tensors in `value`."""
     return {tensor.grad_fn for tensor in tensors_in(value) if tensor.grad_fn is not None}

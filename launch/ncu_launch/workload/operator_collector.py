@@ -1,13 +1,12 @@
 """The embedded collector: every operator a model runs, with its time, FLOPs, bytes, phase and module.
 
 It needs neither GPU nor Nsight. The model runs for real and each operator is timed where it is dispatched. FLOPs and
-least bytes come from the table of formulas (`collected_work`), as if nothing stayed in a cache between two operators.
-Bytes of an operator without a formula are those of all its inputs and outputs. None of this is counted by hardware,
-and every row says so (source: operators). Views move nothing and allocations compute nothing, so neither is recorded.
+least bytes come from the table of formulas (`collected_work`), as if no data stayed in a cache between two operators.
+Without a formula, the bytes are all inputs and outputs. None of this is counted by hardware, and every row says so
+(source: operators). Views move nothing and allocations compute nothing, so neither is recorded.
 
-The file it writes has a JSON object per line: a header, then one line per operator call. Lines are written after every
-iteration, so that what was collected before a crash is kept. On the meta device operators have shapes and do nothing:
-their time is null.
+The file has a JSON object per line: a header, then one line per operator call. Lines are written after every iteration,
+so that records from before a crash are kept. On the meta device operators only compute shapes: their time is null.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.record_format import FORMAT, FORMAT_VERSION
 
 LEAST, ALL_TENSORS = "least by shapes", "all inputs and outputs"
-"""What the bytes of a record are: by the formula of its operator, or without one the sum over its tensors."""
+"""Meaning of a record's bytes: by its operator's formula, or without one the sum over its tensors."""
 
 _NAMES_NOT_RECORDED = """
     empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ _unsafe_view _reshape_alias
     as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ unsafe_split unsafe_split_with_sizes unsafe_chunk
 """
 NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
-"""Allocations, and views that PyTorch does not declare as such."""
+"""Allocations, and views that PyTorch does not declare as views."""
 
 JAGGED = "torch.nested"
-"""The module of tensors of several lengths in one that PyTorch writes in Python."""
+"""The Python module of PyTorch's tensors that hold several lengths."""
 
 COLLECTIVES = ("c10d.", "_c10d_functional.")
-"""Collectives compute nothing here. Their time includes the waiting for other ranks, as it does for who calls them."""
+"""Collectives compute nothing here. Their time includes waiting for other ranks, as it does for the caller."""
 
 
 def collector_class() -> type:
-    """`OperatorCollector`, made when torch is needed and not before."""
+    """`OperatorCollector`, defined on first use, so that torch is imported only then."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -65,16 +64,17 @@ def collector_class() -> type:
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            """Whether PyTorch keeps its compiler away from this mode, for which it imports it: a second of CPU time.
+            """True if PyTorch should keep its compiler away from this mode; false avoids importing it: a second of CPU
+            time.
 
-            Where nothing has imported it yet, nothing is compiled. Older versions of PyTorch do not ask.
+            If nothing has imported the compiler yet, nothing is compiled. Older versions of PyTorch do not ask.
             """
             return "torch._dynamo" in sys.modules
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if any(one.__module__.startswith(JAGGED) for one in types):
-                return NotImplemented  # then operators on the values that it holds come here
+                return NotImplemented  # operators on the wrapped values come here next
             name, recorded, _ = self._kind(func)
             if not recorded or self.attribution.phase not in self.phases:
                 return func(*args, **kwargs)
@@ -95,7 +95,7 @@ def collector_class() -> type:
             return result
 
         def _kind(self, func: Any) -> tuple[str, bool, bool]:
-            """Name, whether it is recorded, and whether PyTorch says that it is pointwise or a reduction. Kept."""
+            """Name, whether it is recorded, and whether PyTorch tags it as pointwise or a reduction. Cached."""
             kind = self._kinds.get(func)
             if kind is None:
                 name = str(func.overloadpacket)
@@ -137,24 +137,24 @@ def collector_class() -> type:
                 self.records[-1]["integer_operations"] = work.integer_operations
 
         def _work(self, call: Call, *, is_elementwise: bool) -> tuple[CollectedWork, str | None]:
-            """The work of a call and its type. Layers repeat calls, so that each is worked out once."""
+            """The work of a call and its type. Layers repeat calls, so each distinct call is computed once."""
             key = call, tuple(map(type, call.arguments))  # 1 == 1.0 == True, and each gives its result another type
             try:
                 found = self._works.get(key)
-            except TypeError:  # an argument that cannot be a key
+            except TypeError:  # an unhashable argument
                 return work_of_call(call, is_elementwise=is_elementwise), type_of(call)
             if found is None:
                 found = self._works[key] = work_of_call(call, is_elementwise=is_elementwise), type_of(call)
             return found
 
         def _unit(self, dtype: str | None, *, is_contraction: bool) -> str | None:
-            """The unit that did the work. Which one of a GPU did a contraction, only its kernels would tell."""
+            """The unit of the work. For a contraction on a GPU only its kernels would show it."""
             if self.device == "cpu":
                 return cpu_unit(dtype)
             return elementwise_unit(dtype) if self.device == "cuda" and not is_contraction else None
 
         def forget(self) -> Counter[str]:
-            """Drop what was recorded since the last time; returns how often each operator ran."""
+            """Drop records since the last call; returns how often each operator ran."""
             found = Counter(record["operator"] for record in self.records)
             self.records.clear()
             self._events.clear()
@@ -162,7 +162,7 @@ def collector_class() -> type:
             return found
 
         def flush(self, stream: TextIO) -> Counter[str]:
-            """Write what was recorded since the last time; returns how often each operator ran."""
+            """Write records since the last call; returns how often each operator ran."""
             if self._events:
                 torch.cuda.synchronize()
                 for record, (start, end) in zip(self.records, self._events, strict=True):
@@ -178,7 +178,7 @@ def collector_class() -> type:
 
 
 def _over(result: Any, name: str) -> Any:
-    """The result of an operator once it is there: a collective goes on after its call, and is waited for."""
+    """The completed result of an operator: a collective continues after its call, and is waited for."""
     if name.startswith(COLLECTIVES):
         import torch
 
@@ -198,9 +198,9 @@ def _call(name: str, func: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _described(value: Any) -> Any:
-    """A tensor -> its description; lists of tensors likewise; anything else as it is.
+    """A tensor -> its description; lists of tensors likewise; other values unchanged.
 
-    Sparse and nested tensors hold fewer elements than their sizes say, and packed weights say none: not known.
+    Sparse and nested tensors hold fewer elements than their sizes say, and packed weights have no true sizes: unknown.
     """
     if type(value) in _PLAIN:
         return value
@@ -228,19 +228,19 @@ def _moved(inputs: list[Any], outputs: list[Any]) -> tuple[int, int]:
 
 
 def _sizes(tensor: Any) -> tuple[int, ...]:
-    """The sizes of a tensor; of a nested one, which has several, how many tensors it holds."""
+    """The sizes of a tensor; for a nested one, which has several, the number of its tensors."""
     return (tensor.size(0),) if tensor.is_nested else tuple(tensor.shape)
 
 
 def _bytes(tensor: Any) -> int:
-    """Bytes of a tensor; what is broadcast (stride 0) is there once, and of a sparse one what is there."""
+    """Bytes of a tensor; broadcast dimensions (stride 0) count once, and sparse tensors by their stored elements."""
     if str(tensor.layout).startswith("torch.sparse"):
         return sum(map(_bytes, _parts_of_sparse(tensor)))
     return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
 
 
 def _parts_of_sparse(tensor: Any) -> tuple[Any, ...]:
-    """The plain tensors that hold a sparse one: values, and where they stand."""
+    """The plain tensors of a sparse one: values and indices."""
     import torch
 
     if tensor.layout == torch.sparse_coo:
@@ -255,7 +255,7 @@ def opened_with_header(
 ) -> TextIO:
     """Open the collector's file and write its header line. An estimate was not run, and has no times.
 
-    `threads` are those of an operator on a CPU.
+    `threads` is the thread count of operators on a CPU.
     """
     stream = path.open("w", encoding="utf-8")
     header: dict[str, Any] = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}

@@ -1,7 +1,7 @@
-"""Weights of few bits: a causal model quantised by torchao, and the bytes that quantised weights are kept in.
+"""Low-bit weights: a causal model quantised by torchao, and the stored bytes of quantised weights.
 
-Schemes have the names that serving engines give them (SGLang's --torchao-config). They are weight-only: products are
-computed in the type of the run. Linear modules are quantised, but for the LM head, which transformers leaves alone too
+Schemes have the names that serving engines use (SGLang's --torchao-config). They are weight-only: products are computed
+in the type of the run. Linear modules are quantised, except the LM head, which transformers does not quantise either,
 since it may be the embedding.
 """
 
@@ -29,13 +29,13 @@ _INT4: dict[str, tuple[str, str, dict[str, Any]]] = {
         QUANTISATION, "Int4WeightOnlyConfig", {"group_size": GROUP, "int4_packing_format": "tile_packed_to_4d"},
     ),
 }  # fmt: skip
-"""Device -> torchao's module and class of the configuration, and its settings: each has a packing of its own."""
+"""Device -> torchao's module and class of the configuration, and its settings: each device has its own packing."""
 
 
 def quantise(workload: Workload, built: Built, model: Any, device: str) -> None:
-    """Quantise a causal model in place, where its workload asks for it, and say so in what was built.
+    """Quantise a causal model in place if its workload requests it, and add a note to `built`.
 
-    Raises `NcuBenchError` where torchao is missing or cannot do it, `WrongUsage` for a model with nothing to quantise.
+    Raises `NcuBenchError` if torchao is missing or fails, `WrongUsage` for a model with nothing to quantise.
     """
     if built.language is None:
         return
@@ -50,7 +50,7 @@ def quantise(workload: Workload, built: Built, model: Any, device: str) -> None:
         convert(
             model, configuration, filter_fn=lambda module, _: isinstance(module, nn.Linear) and module is not head
         )  # fmt: skip
-    except Exception as error:  # torchao asserts what each packing needs
+    except Exception as error:  # torchao asserts the requirements of each packing
         raise NcuBenchError(
             f"torchao cannot quantise {workload.target} by {scheme} on {device}: {type(error).__name__}: {error}.",
             "Each packing takes certain sizes and types only.",
@@ -74,13 +74,13 @@ def quantise(workload: Workload, built: Built, model: Any, device: str) -> None:
 
 
 def _of_torchao(scheme: str, device: str) -> tuple[Callable[..., Any], Any]:
-    """torchao's function that quantises, and the configuration of a scheme. Raises `NcuBenchError` without torchao."""
+    """torchao's quantising function, and the configuration of a scheme. Raises `NcuBenchError` without torchao."""
     simple = {"int8wo": "Int8WeightOnlyConfig", "fp8wo": "Float8WeightOnlyConfig"}
     module, name, settings = _INT4[device] if scheme == "int4wo" else (QUANTISATION, simple[scheme], {})
     try:
         with _without_warnings():
             configuration = getattr(import_module(module), name)
-            # Inductor's settings stay as they are, so that --mode compile compiles as it does without.
+            # Inductor's settings stay unchanged, so that --mode compile is not affected.
             return import_module(QUANTISATION).quantize_, configuration(**settings, set_inductor_config=False)
     except (ImportError, AttributeError, TypeError) as error:
         raise NcuBenchError(
@@ -91,16 +91,16 @@ def _of_torchao(scheme: str, device: str) -> tuple[Callable[..., Any], Any]:
 
 
 def is_quantised(tensor: Any) -> bool:
-    """Whether a tensor stands for plain ones inside of it, as torchao's do."""
+    """True if a tensor wraps plain ones, as torchao's do."""
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
     return bool(is_traceable_wrapper_subclass(tensor))
 
 
 def stored_in(tensor: Any) -> Iterator[Any]:
-    """The plain tensors that hold a tensor: itself, or the packed numbers and scales of a quantised one.
+    """The plain tensors in a tensor: itself, or the packed numbers and scales of a quantised one.
 
-    A quantised tensor says the type and size of what it stands for, and has a storage of that size that is not there.
+    A quantised tensor reports the type and size of the original, and a storage of that size that does not exist.
     """
     if is_quantised(tensor):
         for name in tensor.__tensor_flatten__()[0]:
@@ -110,12 +110,12 @@ def stored_in(tensor: Any) -> Iterator[Any]:
 
 
 def stored_bytes(tensor: Any) -> int:
-    """Bytes of a tensor as it is kept."""
+    """Stored bytes of a tensor."""
     return sum(int(one.numel() * one.element_size()) for one in stored_in(tensor))
 
 
 def with_each_part(tensor: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tensor with every plain one that holds it changed: a quantised one stays quantised."""
+    """The same tensor with `change` applied to every plain tensor in it: a quantised one stays quantised."""
     from torch.utils._python_dispatch import transform_subclass
 
     if is_quantised(tensor):
@@ -125,7 +125,7 @@ def with_each_part(tensor: Any, change: Callable[[Any], Any]) -> Any:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Inside, torchao does not warn that its kernels for GPUs cannot be loaded, which other schemes need."""
+    """Within the block, torchao does not warn that its GPU kernels, which other schemes need, cannot be loaded."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

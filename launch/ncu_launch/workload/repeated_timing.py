@@ -1,4 +1,4 @@
-"""Operators timed again while other programs take the CPU: what is kept of each call is the median of its times."""
+"""Time operators again while other programs use the CPU: the median time of each call is kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ncu_launch.workload.cpu_load import DISTURBS
 
 MOST, MOST_S = 4, 5.0
-"""Most further runs, and most seconds that they may take together."""
+"""Most further runs, and most seconds for all of them."""
 
 Records = list[dict[str, Any]]
 """The records of one run, one per operator call."""
@@ -19,7 +19,7 @@ Records = list[dict[str, Any]]
 def repeated(first: Records, others: float | None, again: Callable[[], Records]) -> list[str]:
     """Replace the times of a run by medians if other programs took 10 % of the CPU or more; returns the note on it.
 
-    `others` is their share, None if unknown; `again` runs it once more. What each call did is that of the first run.
+    `others` is their share, None if unknown; `again` repeats the run. All other values are from the first run.
     """
     if others is None or others < DISTURBS:
         return []
@@ -38,7 +38,7 @@ def repeated(first: Records, others: float | None, again: Callable[[], Records])
 
 
 def _further(first: Records, again: Callable[[], Records]) -> list[Records]:
-    """Further runs: as many as the time allows if each takes as long as the first, or the last."""
+    """Further runs: as many as fit into the time if each takes as long as the first, or the last."""
     seconds = sum(record["ns"] for record in first) / 1e9
     until = time.monotonic() + MOST_S
     runs: list[Records] = []
@@ -50,5 +50,5 @@ def _further(first: Records, again: Callable[[], Records]) -> list[Records]:
 
 
 def _call(record: dict[str, Any]) -> Sequence[Any]:
-    """What tells one call from another, whatever their times."""
+    """The identity of a call, without its times."""
     return [record[name] for name in ("operator", "phase", "module", "shapes", "dtype")]

@@ -1,8 +1,8 @@
-"""`ncu_tools.range`: a part of any program by a name, to be found in its profile. Documented in docs/python.md.
+"""`ncu_tools.range`: a named part of any program, to be found in its profile. Documented in docs/python.md.
 
-Under ncu and nsys it is an NVTX range of our domain, so that launches inside have its name as their module. Where
-ncu-bench runs the program with `--tool operators`, the embedded collector is switched on inside. ncu-bench tells the
-program by two environment variables where to write; without them, and without a profiler, a range costs microseconds.
+Under ncu and nsys it is an NVTX range of our domain, so that launches inside have its name as their module. If
+ncu-bench runs the program with `--tool operators`, the embedded collector is switched on inside. Two environment
+variables set by ncu-bench name the output files; without them, and without a profiler, a range costs microseconds.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from ncu_launch.nvtx_ranges import Ranges
 
 RANGES_VARIABLE = "NCU_BENCH_RANGES"
 """File to which every range is appended as it ends: a JSON object with its path, nanoseconds, FLOPs and bytes, and the
-place in the program that opened it."""
+source line that opened it."""
 OPERATORS_VARIABLE = "NCU_BENCH_OPERATORS"
-"""File that the operator collector writes inside of ranges."""
+"""File that the operator collector writes inside ranges."""
 
 _of_thread = threading.local()
 _lock = threading.Lock()
 _collecting: dict[int, Any] = {}
-"""The stream of operators of this process, once a range has opened it; None if another process had it before."""
+"""The operator stream of this process, once a range has opened it; None if another process had it before."""
 _nvtx: list[Ranges] = []
 
 
 class _Place:
-    """The range of the moment, as the collector asks for it; `iteration` counts the passes. A program has no phases."""
+    """The current range, as the collector's attribution; `iteration` counts the passes. A program has no phases."""
 
     phase = None
     module: str | None = None
@@ -46,11 +46,11 @@ class _Place:
 
 @contextmanager
 def range(name: str, *, flops: float | None = None, bytes: float | None = None) -> Iterator[None]:
-    """Mark what runs inside by a name; also a decorator. Ranges inside ranges have paths, as "step.attention".
+    """Mark the code inside by a name; also a decorator. Nested ranges have paths, such as "step.attention".
 
-    `flops` and `bytes` are what one pass through it should take by your own formula; `ncu-bench compare RUN --with
-    formulas` sets them beside what was measured. Raises `WrongUsage` for a name that is no text, and for amounts that
-    are no numbers.
+    `flops` and `bytes` are the expected amounts per pass by your own formula; `ncu-bench compare RUN --with formulas`
+    shows them beside the measured ones. Raises `WrongUsage` for a name that is not a text, and for amounts that are not
+    numbers.
     """
     _check(name, flops, bytes)
     paths: list[str] = _of_thread.__dict__.setdefault("paths", [])
@@ -69,9 +69,9 @@ def range(name: str, *, flops: float | None = None, bytes: float | None = None) 
 
 
 def _opened_in() -> tuple[str, int, str] | None:
-    """File, line and function that opened a range: the innermost frame outside of this file and contextlib.
+    """File, line and function that opened a range: the innermost frame outside this file and contextlib.
 
-    Files below the working folder are named from there.
+    Files below the working folder have relative paths.
     """
     frame = sys._getframe(1)
     while frame.f_code.co_filename in (__file__, contextlib.__file__):
@@ -102,7 +102,7 @@ def _ranges() -> Ranges:
 
 
 def _append(file: str, record: dict[str, Any]) -> None:
-    """One write at the end of the file, so that lines of several processes do not mix."""
+    """Append with a single write, so that lines of several processes do not mix."""
     number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         os.write(number, (json.dumps(record) + "\n").encode())
@@ -115,7 +115,7 @@ def _append(file: str, record: dict[str, Any]) -> None:
 
 @contextmanager
 def _collected(paths: list[str]) -> Iterator[None]:
-    """Operators of PyTorch inside, recorded under the innermost path, if ncu-bench asked for them."""
+    """Record PyTorch operators inside the block under the innermost path, if ncu-bench requested it."""
     file = os.environ.get(OPERATORS_VARIABLE)
     if not file or "torch" not in sys.modules:
         yield
@@ -160,7 +160,7 @@ def _new_collector(place: _Place) -> Any:
 
 
 def _stream(file: str) -> Any:
-    """The collector's file of this process, opened once; None where another process collects into it."""
+    """The collector's file of this process, opened once; None if another process collects into it."""
     import torch
 
     from ncu_launch.workload.operator_collector import opened_with_header

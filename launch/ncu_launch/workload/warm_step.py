@@ -1,7 +1,7 @@
-"""What the profiled iterations do that the last warm-up step did not, in words: choosing and compiling belong before.
+"""Notes on work in profiled iterations that the last warm-up step did not do: tuning and compilation belong before.
 
-Triton's autotuning, torch.compile and functions that prepare something on their first calls do so in the warm-up, if
-that is long enough. What is left of it inside the profiled range would be counted as work of the model.
+Triton's autotuning, torch.compile and functions that prepare something on their first calls do so in the warm-up, if it
+is long enough. Any remainder inside the profiled range would be counted as work of the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def other_operators(warm: Counter[str], profiled: Sequence[Counter[str]]) -> lis
 
 
 def other_launches(warm: Counter[str], behind: Sequence[Counter[str]]) -> list[str]:
-    """A note on the first iteration behind the last warm-up step that launched other kernels; [] if none did."""
+    """A note on the first iteration after the last warm-up step that launched other kernels; [] if none did."""
     return _first_other(warm, behind, "launched", "kernel", "behind it iteration")
 
 
@@ -43,7 +43,7 @@ def _first_other(
 
 
 def tuned_inside() -> Callable[[], list[str]]:
-    """To be called before the profiled range; call what it returns behind it, for notes on what was chosen inside."""
+    """Call before the profiled range, and the returned function after it, for notes on what was tuned inside."""
     compiled, tuned = _compilations(), _tunings()
 
     def notes() -> list[str]:
@@ -65,13 +65,13 @@ def _several(number: int, what: str) -> str:
 
 
 def _compilations() -> int:
-    """How many frames torch.compile has compiled; 0 where nothing imported it."""
+    """Number of frames that torch.compile has compiled; 0 if nothing imported it."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return int(dynamo.counters["frames"]["ok"]) if dynamo is not None else 0
 
 
 def _tunings() -> int:
-    """How many choices Triton's autotuners hold: one for each kernel and shape; 0 where nothing imported it."""
+    """Number of choices in Triton's autotuners: one per kernel and shape; 0 if nothing imported it."""
     tuners = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
     if tuners is None:
         return 0

@@ -1,4 +1,4 @@
-"""What runs under the profiler: build the model, warm up, then run it with ranges or under the operator collector.
+"""The profiled process: build the model, warm up, then run it with ranges or under the operator collector.
 
     python -m ncu_launch.workload.workload WORKLOAD.json FACTS.json [OPERATORS.jsonl]
 
@@ -45,13 +45,13 @@ NOT_AS_ASKED = {
     "compile": ["PyTorch does not compile under the operator collector: these are the operators of the eager model"],
     "jit": ["TorchScript runs without its optimizer under the operator collector, and knows no modules"],
 }
-"""What the collector cannot see of a mode."""
+"""Effects of a mode that the collector cannot see."""
 
 
 def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> None:
     """Run a workload; facts about it are written as soon as they are known.
 
-    Raises `NcuBenchError` when the target or its options cannot be run here.
+    Raises `NcuBenchError` if the target or its options cannot run here.
     """
     with quick_imports():
         import torch
@@ -66,7 +66,7 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
 
 
 def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tuple[Path, Path | None]) -> None:
-    """Run a model on a device; `load` counts since before it was built, `paths` are of facts and operators."""
+    """Run a model on a device; `load` counts since before it was built, `paths` are for facts and operators."""
     facts_path, operators_path = paths
     facts = _facts(workload, built, device)
     if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
@@ -79,7 +79,7 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
     write_whole(facts_path.with_name(MODULES), json.dumps(functions).encode())
     unchanged = step.versions()
     collects = operators_path is not None and workload.mode != "cudagraph"
-    for _ in range(workload.warmup - collects):  # the collector sees the last step, to compare the others with it
+    for _ in range(workload.warmup - collects):  # the collector records the last step, to compare the others with it
         step.run(lambda phase: nullcontext())
     meet(workload)
     if collects and operators_path is not None:
@@ -95,9 +95,9 @@ def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tu
 
 
 def device_here(asked: str) -> str:
-    """The device that is asked for (cpu, cuda or auto), which is cuda or cpu.
+    """The requested device (cpu, cuda or auto), resolved to cuda or cpu.
 
-    Raises `NcuBenchError` when it is not there.
+    Raises `NcuBenchError` if it is not available.
     """
     import torch
 
@@ -133,7 +133,7 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
 
 
 def _versions() -> dict[str, str]:
-    """Of everything the numbers depend on, as far as it is there."""
+    """Versions of the installed software that the numbers depend on."""
     import torch
 
     found = {"python": platform.python_version(), "torch": str(torch.__version__)}
@@ -162,8 +162,8 @@ def _trains(workload: Workload, built: Built) -> bool:
 def placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The model and its inputs on their device, in their type and memory format, in training or evaluation mode.
 
-    Batch norm cannot train on a batch of one, so a single sample runs in evaluation mode, with gradients all the same.
-    So do detectors, which train on boxes that only a data set has.
+    Batch norm cannot train on a batch of one, so a single sample runs in evaluation mode, still with gradients. So do
+    detectors, which train on boxes that only a data set has.
     """
     import torch
 
@@ -172,7 +172,7 @@ def placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[An
     allow_tf32 = (built.dtype or workload.dtype) == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow_tf32
     model = built.model.train(_trains(workload, built)).to(device)
-    if dtype is not None:  # not by model.to(), which takes the imaginary parts from complex numbers
+    if dtype is not None:  # not by model.to(), which drops the imaginary parts of complex numbers
         model = model._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
     memory_format = torch.channels_last if workload.channels_last else None
     if memory_format is not None:
@@ -202,9 +202,10 @@ def with_each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def prepared(workload: Workload) -> Step:
-    """The step of a workload, ready to run; that of a function which is no model runs forward, unless more was asked.
+    """The step of a workload, ready to run; a function that is not a model runs forward only, unless more was
+    requested.
 
-    Raises `NcuBenchError` when the target or its options cannot be run here.
+    Raises `NcuBenchError` if the target or its options cannot run here.
     """
     built = build(workload)
     return _prepared(workload if built.is_model else workload.of_function(), built, device_here(workload.device))
@@ -217,7 +218,7 @@ def _prepared(workload: Workload, built: Built, device: str) -> Step:
 def assembled(
     workload: Workload, built: Built, watched: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], device: str
 ) -> Step:
-    """The step of a model that was placed with its inputs. Raises as `prepared` does."""
+    """The step of a model already on its device with its inputs. Raises as `prepared`."""
     import torch
 
     quantise(workload, built, watched, device)
@@ -249,9 +250,9 @@ def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywor
 
 @dataclass
 class Step:
-    """One iteration of a workload, ready to run: `watched` is the model as built, `model` what is called.
+    """One iteration of a workload, ready to run: `watched` is the model as built, `model` the callable.
 
-    `root` is what the model's own module path is called. With `generation`, `keywords` are inputs by phase.
+    `root` is the model's own name in module paths. With `generation`, `keywords` are inputs by phase.
     """
 
     workload: Workload
@@ -265,16 +266,16 @@ class Step:
     generation: Generation | None = None
 
     def leaves(self) -> Iterator[Any]:
-        """The tensors that a backward pass can give gradients: parameters and inputs."""
+        """The leaf tensors that can receive gradients: parameters and inputs."""
         yield from self.watched.parameters()
         yield from (one for one in tensors_in((self.arguments, self.keywords)) if one.requires_grad)
 
     def versions(self) -> list[int]:
-        """For each input, how often it was changed in place."""
+        """Per input, the number of in-place changes."""
         return [tensor._version for tensor in tensors_in((self.arguments, self.keywords))]
 
     def run(self, during: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Forward, and as far beyond as the workload asks, each inside `during(phase)`."""
+        """Forward, and further phases as the workload requests, each inside `during(phase)`."""
         import torch
 
         workload = self.workload
@@ -301,7 +302,7 @@ class Step:
             torch.cuda.synchronize()
 
     def cache(self, phase: str) -> Any:
-        """The KV cache as a phase of generation finds it; None without generation."""
+        """The KV cache at the start of a phase of generation; None without generation."""
         import torch
 
         if self.generation is None:
@@ -336,9 +337,9 @@ def differentiable(output: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], list[str]]:
-    """Run under the embedded collector; returns operators whose FLOPs are not known, with their calls, and notes.
+    """Run under the embedded collector; returns operators of unknown FLOPs, with their number of calls, and notes.
 
-    Of a warm-up its last step runs here first, without being kept.
+    The last step of a warm-up runs here first, and is not stored.
     """
     import torch
 
@@ -384,7 +385,7 @@ def _recorded(step: Step, collector: Any, attribution: Attribution) -> None:
 
 
 def _recorded_apart(step: Step, collector: Any, attribution: Attribution) -> Records:
-    """Run once more; returns its records, and leaves to the collector what it recorded before."""
+    """Run once more; returns its records, and keeps the earlier records in the collector."""
     before, unknown = collector.records, dict(collector.unknown)
     collector.records = []
     try:
@@ -396,7 +397,7 @@ def _recorded_apart(step: Step, collector: Any, attribution: Attribution) -> Rec
 
 
 def _profile(step: Step) -> list[str]:
-    """Run with NVTX ranges, and with the CUDA profiler on for the phases that are wanted; returns notes."""
+    """Run with NVTX ranges, and with the CUDA profiler on for the wanted phases; returns notes."""
     ranges = Ranges()
     attribution = Attribution(ranges.entered, ranges.left)
     attribution.attach(step.watched, step.root)
@@ -444,7 +445,7 @@ def _profile_graph(step: Step) -> list[str]:
 
 @contextmanager
 def _cuda_profiler(device: str) -> Iterator[None]:
-    """The CUDA profiler on: between cudaProfilerStart and cudaProfilerStop."""
+    """The CUDA profiler is on within the block: between cudaProfilerStart and cudaProfilerStop."""
     if device != "cuda":
         yield
         return
@@ -458,11 +459,11 @@ def _cuda_profiler(device: str) -> Iterator[None]:
 
 
 def _write(path: Path, facts: Facts) -> None:
-    write_whole(path, json.dumps(asdict(facts)).encode())  # below one tool, the ranks of a node share the file
+    write_whole(path, json.dumps(asdict(facts)).encode())  # under one tool, the ranks of a node share the file
 
 
 def exit_code_of(work: Callable[[], None]) -> int:
-    """Do `work`. What it raises on purpose goes to stderr as one line of JSON with its parts, for `outcome` to read."""
+    """Do `work`. Errors raised on purpose go to stderr as one line of JSON with their parts, for `outcome` to read."""
     try:
         work()
     except NcuBenchError as error:
@@ -477,10 +478,10 @@ def exit_code_of(work: Callable[[], None]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the workload that the arguments name; returns the exit code."""
+    """Run the workload named by the arguments; returns the exit code."""
     workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
     operators = Path(arguments[2]) if len(arguments) > 2 else None
-    if operators is not None:  # no profiler stands between this process and the one that asked for it
+    if operators is not None:  # no profiler runs between this process and its caller
         end_with_the_parent()
     code = exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
     if operators is not None and workload.data_parallel:
@@ -489,7 +490,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _leave(code: int) -> None:
-    """End this process at once: all is written, and threads of gloo may abort a rank that takes Python down first."""
+    """End this process at once: all is written, and gloo's threads may abort a rank that shuts Python down first."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -13,7 +13,7 @@ from ncu_launch.files.toml_tables import table_beside
 class CausalModel:
     """A published configuration. `model` has the LM head, `base` has none; all three are names in transformers.
 
-    `follow` are fields that take another field's value unless they have one themselves.
+    `follow` are fields that default to another field's value.
     """
 
     name: str
@@ -26,7 +26,7 @@ class CausalModel:
 
 @lru_cache(maxsize=1)
 def causal_models() -> dict[str, CausalModel]:
-    """Every causal model that can be built by name, as written behind `hf:`."""
+    """Every causal model that can be built by name, as written after `hf:`."""
     tables, found = table_beside(__file__, "configurations"), {}
     for name, entry in tables["models"].items():
         values = {key: value for key, value in entry.items() if key != "family"}

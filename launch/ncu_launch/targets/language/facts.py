@@ -1,4 +1,4 @@
-"""What a causal language model holds and keeps for each token: the sizes that estimates of its bytes follow from."""
+"""Sizes of a causal language model and of its cache per token, from which its bytes are estimated."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ncu_launch.targets.language.settings import LanguageSettings
 
 @dataclass(frozen=True)
 class LanguageFacts:
-    """Sizes of a model and its run. Parameters are numbers of elements, each counted once where two modules share it.
+    """Sizes of a model and its run. Parameters are numbers of elements; parameters shared by modules count once.
 
-    `lookup_parameters` are embeddings of which a token reads rows, of `lookup_row` elements together; a table that is
-    the LM head too is none of them. `product_parameters` are the matrices that every token is multiplied with, without
-    head and experts; `expert_parameters` those of all experts, of which a token takes `experts_per_token` of `experts`.
+    `lookup_parameters` are embeddings of which a token reads rows, of `lookup_row` elements in total; a table that is
+    also the LM head is excluded. `product_parameters` are the matrices that every token is multiplied with, without
+    head and experts; `expert_parameters` covers all experts, of which a token takes `experts_per_token` of `experts`.
     `product_elements` are inputs and outputs of all these products for one token, `head_elements` those of the head.
 
-    `windows` has for each layer the tokens that it attends to at most, None for all. `query_heads` x `head_depth` are
-    the elements of a query, `cached_elements` those of keys and values that a token adds to a layer's cache.
-    `element_bytes` is of a parameter, an activation or a cached element as it runs. `quantised_parameters` are kept in
-    `quantised_bytes` instead, with their scales, by `quantisation`, as int8wo.
+    `windows` has per layer the most tokens that it attends to, None for all. `query_heads` x `head_depth` are the
+    elements of a query, `cached_elements` the keys and values that a token adds to a layer's cache. `element_bytes` is
+    the size of a parameter, activation or cached element at run time. `quantised_parameters` are stored in
+    `quantised_bytes` instead, with their scales, by `quantisation`, such as int8wo.
     """
 
     parameters: int
@@ -51,11 +51,11 @@ class LanguageFacts:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> LanguageFacts:
-        """The facts whose fields were written as JSON."""
+        """Read the facts from JSON fields."""
         return cls(**{**fields, "windows": tuple(fields["windows"])})
 
     def tokens(self, phase: str) -> int:
-        """The tokens of each sequence that a phase works on."""
+        """The number of tokens per sequence that a phase processes."""
         return self.prompt_length if phase == "prefill" else self.new_tokens
 
 
@@ -84,7 +84,7 @@ def facts_of(
 
 
 def _weights(model: Any, configuration: Any, *, has_head: bool) -> dict[str, int]:
-    """The fields of `LanguageFacts` that are of parameters: looked up, multiplied with, and of experts."""
+    """The parameter fields of `LanguageFacts`: lookups, products, and experts."""
     from torch import nn
 
     head = model.get_output_embeddings() if has_head else None
@@ -118,7 +118,7 @@ def _weights(model: Any, configuration: Any, *, has_head: bool) -> dict[str, int
 
 
 def positions_of(configuration: Any) -> int | None:
-    """The most positions of a configuration; None if it does not say."""
+    """The most positions of a configuration; None if not given."""
     found = getattr(configuration, "max_position_embeddings", None)
     return None if found is None else int(found)
 
@@ -132,7 +132,7 @@ def heads_and_depth(configuration: Any) -> tuple[int, int]:
 
 
 def windows_of(configuration: Any) -> tuple[int | None, ...]:
-    """For each layer, the tokens that it attends to at most; None for all of them."""
+    """Per layer, the most tokens that it attends to; None for all."""
     layers = int(configuration.num_hidden_layers)
     window = getattr(configuration, "sliding_window", None)
     kinds = getattr(configuration, "layer_types", None)

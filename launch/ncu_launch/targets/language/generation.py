@@ -1,8 +1,8 @@
-"""Prefill and decode of a causal model of transformers, with a KV cache that is filled before the clock runs.
+"""Prefill and decode of a causal model of transformers, with a KV cache that is filled before the timing.
 
-Prefill passes a whole prompt through the model and computes logits of its last token alone, as generation does. Decode
-starts from a cache of `context_length` random keys and values, and adds a token to it as often as is asked for; the
-next token is the one with the greatest logit. After each iteration the cache is put back as it was.
+Prefill passes a whole prompt through the model and computes logits of its last token only, as generation does. Decode
+starts from a cache of `context_length` random keys and values, and adds `new_tokens` tokens one by one; the next token
+is the one with the greatest logit. After each iteration the cache is restored.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ncu_launch.targets.language.facts import heads_and_depth
 from ncu_launch.targets.language.settings import LanguageSettings
 
 FIRST_TOKEN = 5
-"""Random tokens start here: below lie those for padding, begin and end."""
+"""Random tokens start here: lower ids are for padding, begin and end."""
 
 Saved = list[dict[str, Any]]
 
 
 @dataclass
 class Generation:
-    """The runs of a causal model with a cache. Caches are made on first use, in the device and type asked for then."""
+    """The runs of a causal model with a cache. Caches are created on first use, with that call's device and type."""
 
     configuration: Any
     settings: LanguageSettings
@@ -31,14 +31,14 @@ class Generation:
     _caches: dict[str, tuple[Any, Saved]] = field(default_factory=dict)
 
     def inputs(self, phase: str) -> dict[str, Any]:
-        """Random tokens [batch, prompt length], or one for each sequence."""
+        """Random tokens [batch, prompt length], or one per sequence."""
         import torch
 
         length = self.settings.prompt_length if phase == "prefill" else 1
         return {"input_ids": torch.randint(FIRST_TOKEN, self.configuration.vocab_size, (self.batch_size, length))}
 
     def prepared(self, phase: str, device: str, dtype: Any) -> Any:
-        """The cache as a phase finds it: empty, or with the context. Not to be timed."""
+        """The cache at the start of a phase: empty, or with the context. Not to be timed."""
         if phase not in self._caches:
             cache = self._new_cache(phase)
             self._fill(cache, self.settings.context_length if phase == "decode" else 0, device, dtype)
@@ -48,7 +48,7 @@ class Generation:
         return cache
 
     def run(self, phase: str, model: Any, inputs: dict[str, Any], cache: Any) -> Any:
-        """One phase; returns the tokens that follow, [batch, 1]."""
+        """One phase; returns the next tokens, [batch, 1]."""
         token = inputs["input_ids"]
         if phase == "prefill":
             return self._next(model(input_ids=token, past_key_values=cache, use_cache=True, **_last_only(model)), token)
@@ -57,7 +57,7 @@ class Generation:
         return token
 
     def tensors(self) -> list[Any]:
-        """Keys and values of every cache that was made."""
+        """Keys and values of all existing caches."""
         layers = [layer for cache, _ in self._caches.values() for layer in cache.layers]
         found = [getattr(layer, name, None) for layer in layers for name in ("keys", "values")]
         return [tensor for tensor in found if tensor is not None]
@@ -95,13 +95,13 @@ class Generation:
 
 
 def _last_only(model: Any) -> dict[str, int]:
-    """The argument with which a model computes logits of the last token alone; {} of one that does not take it."""
+    """The argument that makes a model compute logits of the last token only; {} if it has none."""
     forward = getattr(model, "_orig_mod", model).forward  # compiled models wrap the one that was compiled
     return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(forward).parameters else {}
 
 
 def _saved(cache: Any) -> Saved:
-    """The state of every layer. Counters are copied; of keys and values a later token only adds, or is written over."""
+    """The state of every layer. Only counters are copied: later keys and values are appended, or overwritten."""
     import torch
 
     return [

@@ -1,8 +1,8 @@
 """Settings of a causal model's run: what is prefilled or decoded, with which cache, and with or without LM head.
 
-They are arguments of the workload, as those of a user's function are, so that each can be varied and is a column of the
-table of measured points. Any other argument of an hf: target is a field of its configuration. Nothing here imports
-PyTorch or transformers.
+They are arguments of the workload, like those of a user's function, so that each can be varied and is a column of the
+table of measured points. Any other argument of an hf: target is a field of its configuration. This module imports
+neither PyTorch nor transformers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPTIONS = {
     QUANTIZE: "--quantize",
 }  # fmt: skip
 USED_BY = {PROMPT: ("prefill",), CONTEXT: ("decode",), NEW: ("decode",), CACHE: GENERATION_PHASES}
-"""Setting -> the phases that it is of."""
+"""Setting -> the phases that use it."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class LanguageSettings:
     configuration: dict[str, str] = field(default_factory=dict)
 
     def positions(self, phase: str) -> int:
-        """The positions that a phase needs."""
+        """The number of positions that a phase needs."""
         return self.prompt_length if phase == "prefill" else self.context_length + self.new_tokens
 
     def tokens(self, phase: str) -> int:
-        """The tokens of each sequence that a phase works on."""
+        """The number of tokens per sequence that a phase processes."""
         return self.prompt_length if phase == "prefill" else self.new_tokens
 
 
@@ -60,7 +60,7 @@ def causal_name(target: str) -> str | None:
 
 
 def settings_of(workload: Workload) -> LanguageSettings:
-    """The settings of a workload. Raises `WrongUsage` for a value that a setting does not take."""
+    """The settings of a workload. Raises `WrongUsage` for a value that a setting does not accept."""
     given = dict(workload.arguments)
     lengths = {name: _length(name, given.pop(name)) for name in (PROMPT, CONTEXT, NEW) if name in given}
     if CONTEXT not in lengths and PROMPT in lengths:
@@ -84,9 +84,9 @@ def _length(name: str, text: str) -> int:
 
 
 def check(workload: Workload, phases: Collection[str] | None = None) -> Workload:
-    """The workload, with the settings of its phases written out and without those of others.
+    """The workload, with the settings of its phases written out and settings of other phases removed.
 
-    `phases` are all that were asked for, if a sweep has a workload for each. Raises `WrongUsage` for phases that its
+    `phases` are all requested phases, if a sweep has a workload for each. Raises `WrongUsage` for phases that its
     target does not have, and for settings that none of the phases uses.
     """
     asked = workload.phases if phases is None else phases
@@ -169,7 +169,7 @@ def _refuse_other_targets(workload: Workload, asked: Collection[str]) -> None:
 
 
 def check_positions(settings: LanguageSettings, phase: str, most: int | None, target: str) -> None:
-    """Raise `WrongUsage` if a phase needs more positions than a model's configuration has; None has no limit."""
+    """Raise `WrongUsage` if a phase needs more positions than a model's configuration has; None means no limit."""
     needed = settings.positions(phase)
     if most is None or needed <= most:
         return
