@@ -1,7 +1,7 @@
-"""Which FLOPs of a workload a measured point holds: those of contractions, or where it has none, of all operators.
+"""Choose the FLOPs of a measured point: of its contractions, or without any, of all operators.
 
-Published FLOPs of models are those of contractions. A workload without any, such as a softmax, computes all the same,
-so that their sum, 0, would say nothing of it.
+Published FLOPs of models count contractions. A workload without any, such as a softmax, computes all the same, so a sum
+of 0 would be misleading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_OPERATOR = "no operator of PyTorch ran, and of other work, as numpy's, FLOPs 
 
 
 def flops_columns(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """FLOPs, whose they are, and why they are not known: from the summary of an estimate."""
+    """FLOPs, which operators they cover, and why they are unknown: from the summary of an estimate."""
     unknown, uncounted = (", ".join(summary[name]) for name in ("unknown_operators", "uncounted_operators"))
     if unknown or summary["flops"] or summary["integer_contractions"]:
         return _columns(summary["flops"], CONTRACTIONS, unknown)

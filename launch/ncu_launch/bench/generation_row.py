@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def sizes_of_generation(workload: Workload, language: LanguageFacts) -> Row:
-    """Batch size, and what an iteration works on: the tokens of all prompts, or the new ones of all sequences."""
+    """Batch size, and the tokens of an iteration: of all prompts, or the new ones of all sequences."""
     return {
         "batch_size": workload.batch_size,
         "input_size": None,
@@ -25,10 +25,10 @@ def sizes_of_generation(workload: Workload, language: LanguageFacts) -> Row:
 
 
 def row_of_generation(workload: Workload, language: LanguageFacts, generation: Generation, row: Row) -> Row:
-    """Columns that only prefill and decode have, from the row of a point that was timed.
+    """Columns that only prefill and decode have, from the row of a timed point.
 
-    The time to the first token is that of prefill, with the choice of the token and without any queue. Activations are
-    what an iteration allocates at most beside weights, cache and inputs.
+    The time to the first token is the time of prefill, which includes choosing the token but no queueing. Activations
+    are the peak allocation of an iteration beyond weights, cache and inputs.
     """
     phase, median = workload.phases[0], row["latency_median_ns"]
     peak, tokens = row["memory_peak_bytes"], language.tokens(phase)

@@ -15,7 +15,7 @@ from ncu_launch.workload.meta_device_process import said_errors
 
 RESULT = "measured.json"
 QUICK_LIMIT_S = 10.0
-"""A quick measurement that is not over by then is ended; what it measured until then counts."""
+"""Time limit of a quick measurement; results measured before it are kept."""
 
 Heard = Callable[[str], None]
 
@@ -31,9 +31,9 @@ def measured(seconds: float, device: str, *, on_line: Heard = lambda line: None)
 def measured_quickly(
     device: str, threads: int | None, types: Sequence[str], *, on_line: Heard = lambda line: None
 ) -> dict[str, Any]:
-    """The same in 10 s at most, start included: DRAM, and as many of `types` in this order as there is time for.
+    """As `measured`, in 10 s at most, start included: DRAM, and as many of `types` in this order as time allows.
 
-    A CPU is measured with `threads` threads, None for as many as PyTorch takes.
+    A CPU is measured with `threads` threads, None for PyTorch's default.
     """
     further = (str(threads or 0), ",".join(types))
     advice = "ncu-bench machines measure takes the time it needs."

@@ -1,13 +1,13 @@
-"""Measure what a machine reaches: memory bandwidth from caches to DRAM, and matrix products per type.
+"""Measure the rates that a machine reaches: memory bandwidth from caches to DRAM, and matrix products per type.
 
     python -m ncu_launch.bench.machine_process SECONDS DEVICE RESULT.json
     python -m ncu_launch.bench.machine_process quickly DEVICE RESULT.json THREADS TYPE,...
 
-Everything runs through PyTorch operators, so the results are what PyTorch programs can reach. Small arrays, for which
-starting the operator takes most of the time, are left out. Bytes are what a kernel reads and writes: a copy 2 x, a
+Everything runs through PyTorch operators, so the results are attainable by PyTorch programs. Small arrays, for which
+starting the operator takes most of the time, are left out. Bytes are those read and written by a kernel: a copy 2 x, a
 triad 3 x, a read 1 x its array; write-allocate traffic is not counted (the STREAM convention). Per measurement the best
-sample (burst), the median (sustained) and the spread are kept. Measured quickly, memory has one size beyond every
-cache, and products end when the time is over.
+sample (burst), the median (sustained) and the spread are kept. A quick measurement uses one memory size beyond every
+cache, and products stop at the time limit.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from ncu_launch.workload.workload import cpu_name, device_here, exit_code_of
 SAMPLE_S = 0.01
 """Each sample repeats its operation for about this long, so that the clock's resolution does not matter."""
 SHORTEST_SAMPLE_S = 0.002
-"""On a GPU samples may be shorter, so that all of them fit into the time: waiting for it takes some 10 us."""
+"""On a GPU samples may be shorter, so that all of them fit into the time: synchronising takes about 10 us."""
 LEAST_WORK_S, LEAST_BYTES = 2e-5, 1 << 20
 """Shorter measurements mostly measure the start of an operator: limited by time on a GPU, by bytes on a CPU, whose
 cache measurements would fall below a time limit in one run and not in the next."""
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 18, 1 << 31
 SHARE_OF_MEMORY = 0.4
 UNKNOWN_CACHE = 64 << 20
-"""The last cache of a device that does not say, as a quick measurement takes it: larger than most."""
+"""Assumed last-level cache of a device that does not report it, for quick measurements: larger than most."""
 BEYOND_CACHE = 4
-"""Arrays count as DRAM if they are this many times as large as the last cache."""
+"""Arrays count as DRAM if they are this many times as large as the last-level cache."""
 PRODUCT_TYPES = {
     "fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
 }  # fmt: skip
 PRODUCT_S = 0.02
 PIXEL_ROWS = 16
-"""Rows of the picture whose pixels are the columns of a matrix, for a product as a convolution."""
+"""Height of the image whose pixels are the columns of a matrix, for a product as a convolution."""
 WINDOW, CHANNELS, LARGEST_CONVOLUTION = 4, 128, 4096
-"""Of the convolution that stands for a product: its window, its channels, and the largest side of such a product."""
+"""Window and channels of the convolution that replaces a product, and the largest side of such a product."""
 FAR_AT_FIRST = 3.0
-"""At the smallest size, only operators slower by this factor are left out: the allocator has to get used to each."""
+"""At the smallest size, only operators slower by this factor are dropped: the allocator must adapt to each first."""
 RUNS_TO_CHOOSE = 2
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
 QUICKLY = "quickly"
 QUICK_S = 6.0
-"""From this long after its start on, a quick measurement begins nothing more: what it began takes a second at most."""
+"""Seconds after its start when a quick measurement starts no further work; running work takes a second at most."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long measurements take: `seconds` for each, with at least `least` samples; none goes on beyond `until`.
+    """Duration of measurements: `seconds` for each, with at least `least` samples; none continues beyond `until`.
 
     An operator slower than the fastest by the factor `far_behind` is not measured further.
     """
@@ -77,7 +77,7 @@ class Pace:
         return not self.has(0.0)
 
     def has(self, seconds: float) -> bool:
-        """True if what takes so many seconds from now on ends before `until`."""
+        """True if work of this many seconds, starting now, ends before `until`."""
         return time.monotonic() + seconds < self.until
 
 
@@ -102,8 +102,8 @@ class Sample:
 class Measured:
     """Measurements of one device. `size` is bytes for arrays and the side for square matrices.
 
-    `other_load` is the share of the CPU that other programs took meanwhile (of a quick measurement the highest of any
-    type), None if unknown.
+    `other_load` is the share of the CPU that other programs took meanwhile (in a quick measurement the maximum over
+    types), None if unknown.
     """
 
     device: str
@@ -138,10 +138,10 @@ def measure(seconds: float, device: str) -> Measured:
 def measure_quickly(
     device: str, threads: int | None, types: Sequence[str], until: float, written: Callable[[Measured], None]
 ) -> None:
-    """Measure DRAM and products of `types` in this order, and begin no second type after `until` (monotonic clock).
+    """Measure DRAM and products of `types` in this order, and start no second type after `until` (monotonic clock).
 
-    `written` is called with all that is measured so far, after each type. `threads` are those of a CPU, None for
-    PyTorch's own choice. Raises `NcuBenchError` if the device is not available.
+    `written` is called with all results so far, after each type. `threads` is the thread count of a CPU, None for
+    PyTorch's default. Raises `NcuBenchError` if the device is not available.
     """
     with quick_imports():
         import torch
@@ -162,7 +162,7 @@ def measure_quickly(
 
 
 def _of_device(device: str) -> Measured:
-    """Nothing measured yet of a device (cpu, cuda or auto). Raises `NcuBenchError` if it is not available."""
+    """An empty result for a device (cpu, cuda or auto). Raises `NcuBenchError` if it is not available."""
     import torch
 
     device = device_here(device)
@@ -190,7 +190,7 @@ def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
 
 
 def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], pace: Pace, device: str) -> Sample:
-    """Time `work`, which moves or computes `amount`, for about as long as the pace says."""
+    """Time `work`, which moves or computes `amount`, for about the pace's duration."""
     wait, until = _synchronizer(device), time.perf_counter() + pace.seconds
     work()
     wait()
@@ -226,12 +226,12 @@ def _synchronizer(device: str) -> Callable[[], None]:
 
 
 def _largest(device: str) -> int:
-    """The bytes of the largest arrays for which there is memory."""
+    """Bytes of the largest arrays that fit into memory."""
     return min(LARGEST_BYTES, int(_free_bytes(device) * SHARE_OF_MEMORY / 3))
 
 
 def _beyond_caches(result: Measured) -> int:
-    """The bytes of the smallest arrays that count as DRAM: a power of two, or the largest that memory allows."""
+    """Bytes of the smallest arrays that count as DRAM: a power of two, or the largest that fit into memory."""
     beyond = BEYOND_CACHE * max(result.caches.values(), default=UNKNOWN_CACHE)
     return min(1 << (beyond - 1).bit_length(), _largest(result.device))
 
@@ -264,7 +264,7 @@ def _memory(pace: Pace, result: Measured, sizes: Sequence[int] | None = None) ->
 
 
 def _is_start_alone(work: Callable[[], Any]) -> bool:
-    """Whether a work takes so little time on a GPU that its sample would be left out."""
+    """True if `work` is so short on a GPU that its sample would be left out."""
     wait, runs = _synchronizer("cuda"), 100
     _timed(work, 1, wait)
     return _timed(work, runs, wait) / runs < LEAST_WORK_S
@@ -330,9 +330,9 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
     """Measure products of growing size with the fastest operator, up to the first that takes more than 20 ms.
 
     The last size may differ between runs; the best rate does not. An operator far slower than the others is not tried
-    at larger sizes. Once the pace is over no further operator is timed, and no size is begun for which it is too short:
-    on one slow core seven operators take seven seconds at 2,048. On a GPU, whose operators hardly differ, as many are
-    tried at the next size as the time for it allows.
+    at larger sizes. At the time limit no further operator is timed, and no size is started that would exceed it: on one
+    slow core seven operators take seven seconds at 2,048. On a GPU, where operators hardly differ, as many are tried at
+    the next size as time allows.
     """
     import torch
 
@@ -341,7 +341,7 @@ def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
         works = _operators(name, one, two)
-        kept = [operator for operator in candidates if operator in works]  # no convolution is that large
+        kept = [operator for operator in candidates if operator in works]  # the convolution is limited in size
         factor = max(pace.far_behind, FAR_AT_FIRST) if side == SIDES[0] else pace.far_behind
         begun = time.perf_counter()
         candidates = _not_far_behind({operator: works[operator] for operator in kept or works}, device, factor)
@@ -390,10 +390,10 @@ def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _convolution(side: int, dtype: Any) -> dict[str, Callable[[], Any]]:
-    """A convolution of as many operations as the product of matrices of this side; {} where none fits.
+    """A convolution with as many operations as the product of matrices of this side; {} if none fits.
 
-    On CPUs for which MKL does not use all of the vector unit (AMD's with AVX-512), oneDNN's convolutions reach twice
-    the rate of any product.
+    On CPUs whose vector unit MKL does not fully use (AMD's with AVX-512), oneDNN's convolutions reach twice the rate of
+    any product.
     """
     import torch
 
@@ -407,7 +407,7 @@ def _convolution(side: int, dtype: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, factor: float) -> list[str]:
-    """Operators that are not slower than the fastest by this factor, in the best of `RUNS_TO_CHOOSE` runs each.
+    """Operators that are at most this factor slower than the fastest, by the best of `RUNS_TO_CHOOSE` runs each.
 
     Operators that do not run here are left out. Raises PyTorch's `RuntimeError` if none runs.
     """

@@ -1,4 +1,4 @@
-"""Bytes allocated by an iteration and between iterations, and its self times, all asked for after the timing."""
+"""Bytes allocated by an iteration and between iterations, and its self times, all queried after the timing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def allocated_bytes(step: Step) -> int:
 
 
 def peak_memory(iteration: Iteration, allocated: int, device: str) -> Row:
-    """Peak bytes allocated during an iteration, including what is allocated between iterations."""
+    """Peak bytes allocated during an iteration, allocations between iterations included."""
     import torch
 
     if device == "cuda":
@@ -62,7 +62,7 @@ def peak_of(changes: list[int]) -> int:
 def self_times(iteration: Iteration, device: str) -> Row:
     """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables.
 
-    None if it saw no operator: the work may be numpy's.
+    None if it recorded no operator, as for work in numpy.
     """
     prepared = iteration.prepare()
     wait_for(device)
@@ -87,7 +87,7 @@ def _is_of_gpu(event: Any) -> bool:
 
 
 def _profiler(**options: Any) -> AbstractContextManager[Any]:
-    """What torch.profiler.profile() wraps, which would import PyTorch's compiler first: 1 s and more per point."""
+    """The class behind torch.profiler.profile(), which would import PyTorch's compiler first: over 1 s per point."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else None

@@ -4,4 +4,4 @@ OK, OUT_OF_MEMORY, FAILED, CRASHED, TIMED_OUT = ("ok", "out of memory", "failed"
 """`FAILED`: the program reported an error. `CRASHED`: a signal ended it."""
 
 DISAGREES, NOT_COMPARED = "disagrees", "not compared"
-"""Of a function timed against another: their results differ, or there are none to compare."""
+"""Outcomes of a function timed against another: results differ, or cannot be compared."""

@@ -61,7 +61,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Ready:
-    """A point that was built and placed, with what its row says so far."""
+    """A point that was built and moved to its device, with the values of its row so far."""
 
     workload: Workload
     built: Built
@@ -111,7 +111,7 @@ def ready(workload: Workload, built: Built, step: Step) -> Ready:
 
 
 def warm(point: Ready, effort: Effort) -> None:
-    """Run a point as long as `effort` asks, untimed; its row says how often, and what it does to its inputs."""
+    """Run a point untimed as long as `effort` asks; its row gets the iteration count, and whether inputs changed."""
     unchanged = point.step.versions()
     point.row["warmup_iterations"] = _warm(point.iteration, effort, point.step.device)
     point.row["notes"] += [CHANGES_ITS_INPUTS] if point.step.versions() != unchanged else []
@@ -119,7 +119,7 @@ def warm(point: Ready, effort: Effort) -> None:
 
 
 def timed_row(point: Ready, samples: list[float]) -> Row:
-    """The row of a point that was timed, in ns: with clocks, memory and self times, asked for after the timing."""
+    """The row of a timed point, in ns: with clocks, memory and self times, queried after the timing."""
     device, row = point.step.device, point.row
     row |= {**_latency(samples, row), **_gpu(point.iteration, device)}
     say("profiling")
@@ -146,7 +146,7 @@ def _with_power(point: Ready, row: Row) -> Row:
 
 
 def process_peak_bytes() -> int:
-    """The most resident memory of this process so far, in bytes."""
+    """The peak resident memory of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -160,7 +160,7 @@ def _optimise(step: Step, built: Built) -> list[str]:
 
 
 def for_inference(step: Step) -> tuple[Any, list[str]]:
-    """The model to call instead of a step's traced one, and notes if it is the same model.
+    """The model to call in place of a step's traced model, and notes if it is the same model.
 
     Uses `torch.jit.freeze` and `torch.jit.optimize_for_inference`, and runs the model once.
     """
@@ -312,7 +312,7 @@ def _identity(workload: Workload, built: Built, step: Step) -> Row:
 def _sizes(workload: Workload, built: Built) -> Row:
     """Batch, input and sequence size: as passed to a user's function, else from the shapes of a model's inputs.
 
-    The inputs of a function that is no model can mean anything.
+    The inputs of a function that is not a model can have any meaning.
     """
     keywords = built.kwargs or {}
     if built.generation is not None and built.language is not None:
@@ -337,9 +337,9 @@ def _sizes(workload: Workload, built: Built) -> Row:
 
 
 def expected_work(workload: Workload) -> Row:
-    """FLOPs and bytes per iteration, by formulas from the operators' shapes; whose FLOPs, `flops_columns` says.
+    """FLOPs and bytes per iteration, by formulas from the operators' shapes, as `flops_columns` selects them.
 
-    Where there is a GPU, a user's function is counted in a process that does not see it, and anything else here.
+    With a GPU, a user's function is counted in a process that cannot see it; other targets are counted in this one.
     """
     import torch
 
@@ -395,13 +395,13 @@ def _gpu_uuid() -> str:
 
 
 def say(stage: str) -> None:
-    """Print the stage that begins, for the process that started this one."""
+    """Print the stage that begins, for the parent process."""
     sys.stdout.write(f"{STAGE}{stage}\n")
     sys.stdout.flush()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True for out-of-memory errors of a GPU, of Python, or of PyTorch's CPU allocator, known by its text."""
+    """True for out-of-memory errors of a GPU, of Python, or of PyTorch's CPU allocator, recognised by its text."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in OUT_OF_MEMORY_WORDS)
@@ -413,7 +413,7 @@ def write_row(path: Path, row: Row) -> None:
 
 
 def exit_code_of(work: Callable[[], None], result: Path) -> int:
-    """Do `work`, which writes `result`; without memory for it that outcome is written there. Returns the exit code.
+    """Do `work`, which writes `result`; if memory runs out, write that outcome there. Returns the exit code.
 
     An `NcuBenchError` goes to stderr as one line of JSON, other errors as a traceback.
     """

@@ -49,9 +49,9 @@ Environment = Mapping[str, str | None]
 class Sweep:
     """The values to vary. None as a size stands for the target's default size.
 
-    `arguments` are names and values of a user's function, a group of them for each variant; `languages` the same of
-    causal language models (`ncu_launch.targets.language.settings`); `variants` are those of
-    --vary, which may set sizes, type and mode too.
+    `arguments` are names and values of a user's function, one group per variant; `languages` the same for causal
+    language models (`ncu_launch.targets.language.settings`); `variants` come from --vary, which may also set sizes,
+    type and mode.
     """
 
     targets: tuple[str, ...]
@@ -80,8 +80,8 @@ class BenchPoint:
 def points(sweep: Sweep) -> list[BenchPoint]:
     """Every combination once, batch size varying fastest. Sizes that a target does not have are not varied.
 
-    Raises `WrongUsage` for a malformed gemm: or conv: target, and for a user's function without an argument for a
-    requested size. So does a value of --vary that the target does not take, or that another option gives too.
+    Raises `WrongUsage` for a malformed gemm: or conv: target, for a user's function without an argument for a requested
+    size, and for a value of --vary that the target does not take, or that another option sets too.
     """
     _check_functions(sweep)
     _check_variants(sweep)
@@ -114,17 +114,17 @@ def points(sweep: Sweep) -> list[BenchPoint]:
 
 
 def takes_arguments(target: str) -> bool:
-    """True of functions, and of causal language models, whose run and configuration arguments set."""
+    """True for functions, and for causal language models, whose run and configuration are set by arguments."""
     return is_function(target) or causal_name(target) is not None
 
 
 def _without_length(workload: Workload) -> Workload:
-    """The workload without a length that was meant for another phase: prefill and decode have their own."""
+    """The workload without a length meant for another phase: prefill and decode have their own."""
     return replace(workload, sequence_length=None) if workload.generates else workload
 
 
 def argument_names(sweep: Sweep) -> list[str]:
-    """The arguments of functions that a sweep gives values, by --arg and by --vary."""
+    """The function arguments that a sweep sets by --arg and --vary."""
     given = [name for arguments in sweep.arguments for name, _ in arguments]
     return list(dict.fromkeys([*given, *(name for one in sweep.variants for name, _ in one if name not in SETTINGS)]))
 
@@ -137,8 +137,8 @@ def point_of(workload: Workload) -> BenchPoint:
 def sizes_of(target: str) -> frozenset[str]:
     """Which of batch, input and sequence a target accepts.
 
-    Reference kernels have none. A user's function accepts sizes for which it has arguments; if its source cannot tell,
-    all are tried, and the process rejects those that it lacks.
+    Reference kernels have none. A user's function accepts sizes for which it has arguments; if its source does not show
+    them, all are tried, and the process rejects missing ones.
     """
     if is_function(target):
         taken = sizes_taken(target)
@@ -152,7 +152,7 @@ def sizes_of(target: str) -> frozenset[str]:
 
 
 def _check_functions(sweep: Sweep) -> None:
-    """Require that functions accept every requested size, except input sizes and lengths for other targets."""
+    """Check that functions accept every requested size, except input sizes and lengths for other targets."""
     asked = {
         "batch": sweep.batch_sizes != (1,),
         "input": sweep.input_sizes != (None,),
@@ -174,7 +174,7 @@ _SET_BY = {
 
 
 def _check_variants(sweep: Sweep) -> None:
-    """Require that what --vary sets is not given by its own option too."""
+    """Check that no option sets a value that --vary sets too."""
     usual = Sweep(())
     for name in settings_in(sweep.variants):
         if getattr(sweep, _SET_BY[name]) != getattr(usual, _SET_BY[name]):
@@ -182,7 +182,7 @@ def _check_variants(sweep: Sweep) -> None:
 
 
 def _without_sizes(workload: Workload, axes: frozenset[str]) -> Workload:
-    """The workload without sizes that its target does not have, and with the type of known work."""
+    """The workload without sizes that its target does not have; reference kernels keep the type in their name."""
     return replace(
         workload,
         batch_size=workload.batch_size if "batch" in axes else 1,
@@ -219,7 +219,7 @@ def measured(
     environment: Environment = MappingProxyType({}),
     should_end: Callable[[], str | None] | None = None,
 ) -> Row:
-    """The row of a point, however its process ends; it is ended after `timeout` seconds.
+    """The row of a point, however its process ends; it is killed after `timeout` seconds.
 
     The process writes its output to `log`; `on_stage` is called with each stage. `environment` lists changes to the
     current environment. Raises `KeyboardInterrupt` on Ctrl-C, or if `should_end` returns a reason; both end the
@@ -235,7 +235,7 @@ def measured(
 
 @dataclass(frozen=True)
 class OwnProcess:
-    """How a process of its own ended, in which stage, the result that it wrote ({} if none), and facts for its rows."""
+    """How a point's process ended, its last stage, the result that it wrote ({} if none), and facts for its rows."""
 
     finished: Finished
     stage: str
@@ -246,7 +246,7 @@ class OwnProcess:
 def in_own_process(
     module: str, workload: Workload, asked: Row, log: Path, process: Callable[..., Finished], on_stage: StageCallback
 ) -> OwnProcess:
-    """Have a module measure a workload in a process of its own, which `process` runs, as `run` does.
+    """Have a module measure a workload in a separate process, which `process` runs like `run`.
 
     Raises `KeyboardInterrupt` on Ctrl-C.
     """

@@ -21,7 +21,7 @@ class Iteration:
 
 
 Timer = Callable[[Callable[[Any], None], Any], float]
-"""Calls a function with an argument, and returns the ns that it took."""
+"""Calls a function with an argument, and returns its duration in ns."""
 
 
 def iteration_of(step: Step) -> Iteration:
@@ -40,7 +40,7 @@ def iteration_of(step: Step) -> Iteration:
 
 
 def _generated(step: Step, phase: str) -> Iteration:
-    """Prefill or decode. The cache is put back before each iteration, outside of what is timed."""
+    """Prefill or decode. The cache is restored before each iteration, outside the timing."""
     if step.workload.mode != "cudagraph":
         return Iteration(lambda: step.cache(phase), lambda cache: step.generate(phase, cache), _nothing)
     cache = step.cache(phase)
@@ -104,7 +104,7 @@ def _whole_step(step: Step) -> Iteration:
 def _captured(work: Callable[[], None], before: Callable[[], Any] = _nothing) -> Callable[[Any], None]:
     """A function that replays a CUDA graph of `work`; capturing requires three runs on a side stream first.
 
-    `before` makes each of them start alike, and is not in the graph.
+    `before` resets the state before each run, and is not in the graph.
     """
     import torch
 
@@ -129,7 +129,7 @@ def untimed(iteration: Iteration) -> None:
 
 
 def timed_once(iteration: Iteration, timed: Timer) -> float:
-    """Run one iteration; return the ns of its work alone."""
+    """Run one iteration; return the ns of its `work` alone."""
     prepared = iteration.prepare()
     nanoseconds = timed(iteration.work, prepared)
     del prepared

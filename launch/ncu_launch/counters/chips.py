@@ -1,4 +1,4 @@
-"""The chips that ncu supports, the metrics each lacks, and the chip of a GPU. Read from `tables/chips.toml`."""
+"""The chips that ncu supports, the metrics that each lacks, and the chip of a GPU. Read from `tables/chips.toml`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Chip(NamedTuple):
         return self.compute_capability is not None and int(self.compute_capability.split(".")[0]) < 8
 
     def known_to(self, version: Version | None) -> bool:
-        """True if this version of ncu supports the chip; None stands for the newest version."""
+        """True if this version of ncu supports the chip; None means the newest version."""
         if version is None:
             return self.until is None
         return (self.since is None or version >= self.since) and (self.until is None or version <= self.until)
@@ -99,7 +99,7 @@ def find_chip(name: str) -> Chip:
 
 
 def chip_of(compute_capability: str | None, device_name: str | None = None) -> Chip | None:
-    """The chip of a GPU, or another of its family, which has the same metrics. None if the GPU is unknown."""
+    """The chip of a GPU, or another of its family with the same metrics. None if the GPU is unknown."""
     if compute_capability is None:
         return None
     has_none = lacks_tensor_cores(compute_capability, device_name)
@@ -108,7 +108,7 @@ def chip_of(compute_capability: str | None, device_name: str | None = None) -> C
 
 
 def exists(metric: str, chip: Chip, version: Version | None) -> bool:
-    """True if `metric` (any suffix) exists on the chip in this version of ncu; None stands for the newest version.
+    """True if `metric` (any suffix) exists on the chip in this version of ncu; None means the newest version.
 
     The table lists only metrics that some chip or version lacks, so invented names pass too: use this to filter known
     metrics, not to validate user input.

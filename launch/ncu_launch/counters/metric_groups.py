@@ -1,7 +1,7 @@
 """Resolve `--metrics` (groups, exact names, patterns) into the counters to request from ncu on one chip.
 
-Counters that the chip or this ncu lacks are not requested, because ncu would fail at the first kernel; a note names
-what is left out.
+Counters that the chip or this ncu lacks are not requested, because ncu would fail at the first kernel; a note names the
+omitted ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_execute
 """Counted together with fp32 and fp64 operations, in the same pass: 0 means that the tensor cores were idle."""
 
 ENDINGS = ("sum", "avg", "min", "max", "ratio", "pct", "max_rate")
-"""What stands behind the first dot of a metric: how its units are combined, or what of a ratio is meant.
+"""First component after a metric's name: how its units are combined, or the part of a ratio.
 
 Source: NVIDIA's Kernel Profiling Guide, Metrics Structure (https://docs.nvidia.com/nsight-compute/ProfilingGuide).
 """
@@ -32,13 +32,13 @@ HALF_PRECISIONS = ("fp16", "bf16")
 HOPPER = "GH100"
 TYPES_WITHOUT_TENSOR_CORES = ("fp32",)
 TYPES_COUNTED_ALONE = ("bf16", "fp16", "tf32")
-"""On Hopper, the types of a workload whose counters leave room in their pass for the number of all instructions."""
+"""Workload types on Hopper whose counters leave room in their pass for the number of all instructions."""
 MIXED = "mixed"
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A metric to request: its meaning, its unit, and what one count stands for ("2 FLOP", "32 byte").
+    """A metric to request: its meaning, its unit, and the amount of one count ("2 FLOP", "32 byte").
 
     `by_tool`: ncu computes it without a counter; it costs no pass and is in no chip's list.
     """
@@ -58,7 +58,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class MetricSelection:
-    """A resolved `--metrics`: groups, counters, and notes on what was corrected or left out.
+    """A resolved `--metrics`: groups, counters, and notes on corrected and omitted ones.
 
     `tensor_type` is the input type of the tensor counters in `flops`: half, fp32 (only tensor instructions are
     counted), tf32, fp64, fp8, int8, or tensor (mixed precision: all types).
@@ -165,16 +165,16 @@ def refuse_unknown(wanted: Sequence[str]) -> None:
 
 @cache
 def _known_bases() -> frozenset[str]:
-    """What metrics of the groups are called up to their first dot, on any chip."""
+    """Names up to the first dot of all group metrics, on any chip."""
     counters = (counter for chip in (None, *chips()) for group in group_names() for counter in counters_of(group, chip))
     return frozenset(counter.name.split(".")[0] for counter in counters)
 
 
 def doubt_of(metric: str) -> str:
-    """Why the full name of a metric may be misspelt; "" if nothing speaks for that.
+    """Why the full name of a metric may be misspelt; "" if there is no reason for doubt.
 
-    Chips have thousands of metrics that no group has. So a name is doubted only if no metric ends like it, or if one
-    letter or two of one word keep it from a name that a group has.
+    Chips have thousands of metrics outside all groups. So a name is doubted only if no metric ends like it, or if it
+    differs from a name in a group by one or two letters of one word.
     """
     base, _, rest = metric.partition(".")
     if rest and rest.split(".")[0] not in ENDINGS:
@@ -206,7 +206,7 @@ def _tensor_type(counters: Sequence[Counter], dtype: str | None) -> str:
 def counters_of(
     group: str, chip: Chip | None, version: Version | None = None, *, dtype: str | None = None
 ) -> list[Counter]:
-    """The counters of a group that exist on the chip in this version; on an unknown chip, those that every chip has."""
+    """The counters of a group that exist on the chip in this version; on an unknown chip, those of all chips."""
     entry = _group(group)
     source = entry.get("from")
     if source == "flops":
@@ -243,7 +243,7 @@ def _is_there(metric: str, chip: Chip | None, version: Version | None) -> bool:
 
 
 def _ceilings_of(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> list[Counter]:
-    """The ceiling counters of a group; for tensor operations, those of the dense parts."""
+    """The ceiling counters of a group; for tensor operations, only the dense ones."""
     entries = [entry for entry in _group("peaks")["counters"] if entry.get("ceiling_of") == group]
     found = [counter for counter in (_from_table(entry, "peaks", chip, version) for entry in entries) if counter]
     if group not in ("flops", "tensor") or chip is None:
@@ -284,7 +284,7 @@ def _tensor_counters_of_type(chip: Chip | None, version: Version | None, dtype: 
 
     fp32 and fp64 do not use the tensor cores, which the count of tensor instructions confirms. Half types and unknown
     types use the dense fp16 and bf16 counters; other types use their own total. On Hopper a known type is counted with
-    the number of all tensor instructions, which tells kernels without any from those of other types.
+    the number of all tensor instructions, which distinguishes kernels without any from kernels of other types.
     """
     if chip is not None and not chip.has_tensor_cores:
         return []
@@ -358,7 +358,7 @@ def _dram_split(chip: Chip, version: Version | None) -> list[Counter]:
 
 
 def _left_out(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> list[str]:
-    """Notes on what a group does not collect here, and why."""
+    """Notes on the counters of a group that are not collected here, and why."""
     if group in ("flops", "tensor") and chip is None:
         return [
             "the chip is not known, so tensor operations are not counted: FLOPs of kernels on tensor cores stay unknown"
@@ -421,10 +421,10 @@ def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: 
 
 
 def corrected(name: str, groups: Sequence[str]) -> tuple[str, str]:
-    """The metric that `name` stands for, and a note if it was corrected ("" otherwise).
+    """The metric that `name` means, and a note if it was corrected ("" otherwise).
 
-    Raises `WrongUsage` for names that are neither metrics nor `groups`, and for metrics that are commonly
-    misunderstood. A name behind `=` (`=smsp__...`) is passed on unchecked.
+    Raises `WrongUsage` for names that are neither metrics nor `groups`, and for commonly misunderstood metrics. A name
+    after `=` (`=smsp__...`) is passed on unchecked.
     """
     if name.startswith("="):
         return name[1:], ""

@@ -38,7 +38,7 @@ class CounterPeak(NamedTuple):
 class L1Parts(NamedTuple):
     """Counters that add up to the traffic at L1, and the bytes per count.
 
-    `must_be_zero`: counters of traffic that the sum misses, with the compute capability since which such traffic
+    `must_be_zero`: counters of traffic missing from the sum, with the compute capability since which such traffic
     exists.
     """
 
@@ -48,7 +48,7 @@ class L1Parts(NamedTuple):
 
 
 class TensorCounter(NamedTuple):
-    """What a metric named `sm__ops_path_tensor_...` counts.
+    """Meaning of a metric named `sm__ops_path_tensor_...`.
 
     `total` is the name without sparsity and instruction: counters with the same total are parts of one count. `part` is
     "" for the total itself, else its restriction ("sparsity_off", "op_hgmma sparsity_off").
@@ -76,7 +76,7 @@ def packed_fp32_weights() -> dict[str, float]:
 
 
 def counts_flops(metric: str) -> bool:
-    """True if a full name is that of a count of FLOPs on CUDA cores, or of operations on tensor cores."""
+    """True if a full name counts FLOPs on CUDA cores, or operations on tensor cores."""
     base, _, suffix = metric.partition(".")
     weights = packed_fp32_weights().keys() | {name for one in CUDA_CORE_PRECISIONS for name in flop_weights(one)}
     of_cores = {f"{prefix}{opcode}_pred_on" for prefix in SASS_PREFIXES for opcode in weights}
@@ -84,7 +84,7 @@ def counts_flops(metric: str) -> bool:
 
 
 def counts_bytes(metric: str, level: str) -> bool:
-    """True if a full name is that of a count of which the bytes of a level are made."""
+    """True if a full name is one of the counters that make up the bytes of a level."""
     base, _, suffix = metric.partition(".")
     return suffix == "sum" and any(base in alternative for alternative in byte_alternatives(level))
 
@@ -112,16 +112,15 @@ def unplaced_opcodes() -> dict[str, str]:
 
 
 def is_conversion(opcode: str) -> bool:
-    """True if the opcode, with its modifiers, is that of an addition that compilers use to convert a number."""
+    """True if the opcode, with its modifiers, is an addition that compilers use to convert a number."""
     name, *modifiers = opcode.split(".")
     conversion = table("flops")["opcodes"]["conversion"]
     return name == conversion["opcode"] and conversion["modifier"] in modifiers
 
 
 def constant_move_by_opcode(opcode: str) -> bool | None:
-    """True if compilers move constants with this opcode, False if it is an FMA for certain; None if it is neither, or
-    may be both. `opcode` has all its modifiers.
-    """
+    """True if compilers move constants with this opcode, False if it is certainly an FMA; None if it is neither, or may
+    be both. `opcode` has all its modifiers."""
     name, *modifiers = opcode.split(".")
     move = table("flops")["opcodes"]["constant_move"]
     if name != move["opcode"] or not modifiers:
@@ -168,7 +167,7 @@ def has_system_memory_alone(compute_capability: str | None) -> bool:
 
 
 def byte_metrics(level: str, compute_capabilities: Iterable[str | None]) -> list[str]:
-    """The metrics to ask for that give the bytes of a level (`dram l2 l1`) on all of these GPUs."""
+    """The metrics to request for the bytes of a level (`dram l2 l1`) on all of these GPUs."""
     shared = table("bytes")["system_memory"]["counters"]
     chosen = [
         shared if level == "dram" and has_system_memory_alone(one) else byte_alternatives(level)[0]
@@ -216,7 +215,7 @@ def tensor_evidence(kind: str) -> list[list[str]]:
 
 
 def has_tensor_work_beside_the_pipe(compute_capability: str | None) -> bool:
-    """True if tensor operations may run on another pipe than the one that is counted as the tensor pipe."""
+    """True if some tensor operations may run on a pipe other than the counted tensor pipe."""
     return compute_capability in table("tensor")["evidence"]["beside_the_pipe"]
 
 

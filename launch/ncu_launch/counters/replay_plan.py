@@ -1,9 +1,9 @@
 """Choose between one run of ncu that replays every kernel, and two runs in which each kernel runs once.
 
 Hardware counters and SASS counters (CUDA-core FLOPs) never share a pass. To collect both in one run, ncu replays every
-kernel: it saves the memory that the kernel can reach, restores what the kernel wrote before each further pass, and runs
-one pass more than there are counter sets. In two runs with a single pass each, nothing is saved or restored, but the
-program starts twice. Which is cheaper depends on the allocated memory and on the program's start-up time.
+kernel: it saves all memory that the kernel can access, restores modified memory before each further pass, and runs one
+pass more than there are counter sets. In two runs with a single pass each, nothing is saved or restored, but the
+program starts twice. The cheaper choice depends on the allocated memory and on the program's start-up time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ncu_launch.counters.pass_counts import Passes
 PLANS = ("auto", "one-run", "two-runs")
 
 PASS_S = 0.04
-"""What ncu adds to each pass of a launch that it replays: 0.03 to 0.045 s on an H100 (docs/gpu-validation.md)."""
+"""Overhead of ncu per pass of a replayed launch: 0.03 to 0.045 s on an H100 (docs/gpu-validation.md)."""
 SINGLE_PASS_S = 0.02
-"""What it adds to a launch that is not replayed, since nothing is saved, restored or flushed: likewise measured."""
+"""Overhead of a launch that is not replayed, since nothing is saved, restored or flushed; measured likewise."""
 DEVICE_COPY_BYTES_PER_S = 1.2e11
-"""How fast ncu saves and restores memory on the GPU: 40 GB took 0.7 s a launch on the H100."""
+"""Rate at which ncu saves and restores memory on the GPU: 40 GB took 0.7 s per launch on the H100."""
 HOST_COPY_BYTES_PER_S = 1.2e10
-"""The same where it has to copy to the host: assumed of PCIe, not measured."""
+"""The same for copies to the host: assumed from PCIe, not measured."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ _ALWAYS = frozenset(("sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_secon
 
 
 def _cheaper(together: RunPlan, apart: tuple[NcuRun, ...], passes: Passes, program: Program) -> RunPlan:
-    """The plan whose estimate is lower. What both need, as the first start of the program, is left out of both."""
+    """The plan with the lower estimate. Costs common to both, such as the first start of the program, are omitted."""
     fits = program.gpu_bytes is None or 2 * program.alive_bytes <= program.gpu_bytes
     rate = DEVICE_COPY_BYTES_PER_S if fits else HOST_COPY_BYTES_PER_S
     replaying = program.launches * (2 * program.alive_bytes / rate + PASS_S * (passes.in_ncu or 0))

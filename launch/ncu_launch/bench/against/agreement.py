@@ -1,7 +1,7 @@
-"""Whether two functions give the same results: within a tolerance by type, and exactly where they are whole numbers.
+"""Compare the results of two functions: within a tolerance by type, and exactly for integers.
 
-A value may differ by `tolerance x (|reference| + median of |reference|)`. The median is that of the finite values of
-its tensor that are not zero: sums of many products end near zero by chance, with the errors of their largest terms.
+A value may differ by `tolerance x (|reference| + median of |reference|)`. The median is over the finite non-zero values
+of the tensor: sums of many products end near zero by chance, with the errors of their largest terms.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ TOLERANCES = {
     "float8_e4m3fn": 0.25,
     "float8_e5m2": 0.5,
 }
-"""About two steps of each type; of fp32 and fp64 more, since sums in another order differ. Complex: its parts'."""
+"""About two steps of each type; more for fp32 and fp64, since sums in another order differ. Complex: its parts'."""
 PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 RULE = "tolerance x (|reference| + median of |reference|)"
 
 
 @dataclass
 class ResultAgreement:
-    """How far results are apart. `agrees` is None if there was nothing to compare; `reason` says why it is not True.
+    """The difference of results. `agrees` is None if there was nothing to compare; `reason` explains any value but
+    True.
 
     `max_abs` and `max_rel` are the largest |mine - reference| and the largest of it / |reference|, over all results;
-    None without numbers of the same shapes. `tolerances` maps the types that were compared to their tolerances.
+    None without numbers of the same shapes. `tolerances` maps the compared types to their tolerances.
     """
 
     agrees: bool | None = None
@@ -41,7 +42,7 @@ class ResultAgreement:
 def compared(mine: Any, reference: Any, tolerance: float | None = None) -> ResultAgreement:
     """Compare two results: tensors, arrays and numbers, in nested tuples, lists, dicts and dataclasses.
 
-    `tolerance` replaces those by type. Where types differ, the larger tolerance of both counts.
+    `tolerance` replaces the tolerances by type. If types differ, the larger of both tolerances is used.
     """
     found = ResultAgreement()
     ours, theirs = list(_numbers_in(mine)), list(_numbers_in(reference))
@@ -87,12 +88,12 @@ def _compare_tensors(found: ResultAgreement, which: str, mine: Any, reference: A
     allowed = max(TOLERANCES.get(PARTS.get(name, name), 0.0) for name in types) if asked is None else asked
     found.tolerances |= dict.fromkeys(types, allowed)
     one, other = (_as_double(tensor, mine.device) for tensor in (mine, reference))
-    alike = (one == other) | (one.isnan() & other.isnan())  # infinities too
+    alike = (one == other) | (one.isnan() & other.isnan())  # also equal infinities
     difference = torch.where(alike, torch.zeros_like(one), (one - other).abs())
     size = other.abs()
     usual = size[size.isfinite() & (size > 0)]
     middle = usual.median() if usual.numel() else size.new_zeros(())
-    near = difference.isfinite() & (difference <= allowed * (size + middle))  # a NaN or infinity of one side is not
+    near = difference.isfinite() & (difference <= allowed * (size + middle))  # false if one side is NaN or infinite
     wrong = int((~(alike | near)).sum())
     _note_difference(found, difference, size)
     if wrong:
@@ -107,7 +108,7 @@ def _as_double(tensor: Any, device: Any) -> Any:
 
 
 def _note_difference(found: ResultAgreement, difference: Any, size: Any) -> None:
-    """Keep the largest finite differences; those with a NaN or an infinity on one side have no size."""
+    """Store the largest finite differences; a NaN or infinity on one side has no finite difference."""
     finite = difference.isfinite() & size.isfinite()
     if not bool(finite.any()):
         return

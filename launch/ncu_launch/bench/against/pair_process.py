@@ -35,8 +35,7 @@ from ncu_launch.workload_spec import Workload
 def measure(
     workload: Workload, reference: str, tolerance: float | None, effort: Effort, written: Callable[[Row], None]
 ) -> None:
-    """Measure a pair; pass the result to `written`: the rows of both, the agreement, and the logarithms
-    of times.
+    """Measure a pair; pass the result to `written`: the rows of both, the agreement, and the logarithms of times.
 
     Raises `NcuBenchError` if a target or its options cannot run here, or cannot be called with the same inputs.
     """
@@ -75,7 +74,7 @@ def measure(
 
 
 def _ready(workload: Workload, device: str, first: Ready | None) -> Ready:
-    """A point with a copy of the inputs of `first`, or its own, which it may change then."""
+    """A point with a copy of the inputs of `first`, or with its own, which it may then modify."""
     import torch
 
     torch.manual_seed(workload.seed)
@@ -87,7 +86,7 @@ def _ready(workload: Workload, device: str, first: Ready | None) -> Ready:
 
 
 def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgreement:
-    """Whether both give the same results; where they return none, whether they leave the same inputs."""
+    """Compare the results of both; if they return nothing, compare their inputs afterwards."""
     results = [_results(point) for point in (mine, theirs)]
     found = compared(results[0][0], results[1][0], tolerance)
     left = [inputs for _, inputs in results]
@@ -102,7 +101,7 @@ def _agreement(mine: Ready, theirs: Ready, tolerance: float | None) -> ResultAgr
 
 
 def _results(point: Ready) -> tuple[Any, list[Any]]:
-    """What one call returns, with the gradients of its inputs where they are asked for; and the inputs afterwards."""
+    """The result of one call, with the gradients of its inputs if requested; and the inputs afterwards."""
     import torch
 
     step = point.step
@@ -124,7 +123,7 @@ def _are_same(before: Any, after: Any) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure the pair described by the arguments. Errors go to stderr as those of `point_process`."""
+    """Measure the pair described by the arguments. Errors go to stderr as in `point_process`."""
     end_with_the_parent()
     workload_path, asked_path, result = map(Path, arguments)
     workload = Workload.from_json(workload_path.read_text("utf-8"))

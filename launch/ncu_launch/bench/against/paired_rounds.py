@@ -1,9 +1,9 @@
 """Two iterations timed in turns, so that a machine that slows down slows both, and the ratio of their times.
 
-A round times a block of iterations of each; which comes first alternates. The first iteration of a block is not timed:
-the other function has left its own data in the caches. The ratio of a round is that of its two medians, which a process
-that takes the processor for a while hardly moves. The ratio of all is the geometric mean, and its interval that of the
-mean of their logarithms, from blocks of rounds as for latencies (`latency_statistics`).
+A round times a block of iterations of each, in alternating order. The first iteration of a block is not timed, because
+the other function left its own data in the caches. The ratio of a round is the ratio of its two medians, which another
+process that briefly takes the processor hardly changes. The total ratio is the geometric mean, with the interval of the
+mean of logarithms, from blocks of rounds as for latencies (`latency_statistics`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST_ROUNDS = 10
 
 @dataclass
 class Rounds:
-    """Samples in ns of both sides, in order, and of each round the logarithms of both medians, the own one first."""
+    """Samples in ns of both sides, in order, and per round the logarithms of both medians, ours first."""
 
     mine: list[float] = field(default_factory=list)
     reference: list[float] = field(default_factory=list)
@@ -37,7 +37,7 @@ def in_turns(
 ) -> Rounds:
     """Time both until the interval of their ratio is as narrow as `effort` asks, or for twice its longest time.
 
-    Both have run before. `between` is called after every round, outside the timing.
+    Both must have run before. `between` is called after every round, outside the timing.
     """
     found = Rounds()
     sizes = [_block_of(side, timed) for side in (mine, reference)]
@@ -56,7 +56,7 @@ def in_turns(
 
 
 def _block_of(iteration: Iteration, timed: Timer) -> int:
-    """How many iterations make a block of about `BLOCK_NS`."""
+    """Number of iterations in a block of about `BLOCK_NS`."""
     return min(MOST_IN_A_BLOCK, max(1, int(BLOCK_NS / max(1.0, timed_once(iteration, timed)))))
 
 
@@ -82,7 +82,7 @@ def _is_enough(found: Rounds, effort: Effort, seconds: float) -> bool:
 class TimesRatio:
     """Both times in ns, geometric means of rounds, and reference / mine: above 1 is faster than the reference.
 
-    `low` and `high` are the ends of the 95 % interval of the ratio; None where there is a single value.
+    `low` and `high` are the ends of the 95 % interval of the ratio; None for a single value.
     """
 
     mine_ns: float
@@ -93,7 +93,7 @@ class TimesRatio:
 
 
 Logs = Sequence[Sequence[float]]
-"""Of each round the logarithms of both medians."""
+"""Per round, the logarithms of both medians."""
 
 
 def times_ratio(processes: Sequence[Logs]) -> TimesRatio:

@@ -1,4 +1,4 @@
-"""Points of a sweep, each measured together with a reference by its own processes, however these end."""
+"""Points of a sweep, each measured together with a reference in its own processes, however these end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ncu_launch.targets.user_functions import is_function
 
 @dataclass(frozen=True)
 class Reference:
-    """The function that others are set against, and the tolerance of results; None takes those of the types."""
+    """The reference function, and the tolerance of results; None uses the tolerances by type."""
 
     target: str
     tolerance: float | None = None
@@ -29,9 +29,9 @@ class Reference:
 class MeasuredPair:
     """A point and its reference, as measured so far.
 
-    `outcome` is that of `point_outcomes`: of the processes, or of the comparison of results. `rows` are the rows of
-    both as in a sweep, without times where they could not be measured. `logs` holds, for each process and
-    round, the logarithms of both times.
+    `outcome` is one of `point_outcomes`: of the processes, or of the comparison of results. `rows` are the rows of both
+    as in a sweep, without times if they could not be measured. `logs` holds, per process and round, the logarithms of
+    both times.
     """
 
     point: BenchPoint
@@ -44,7 +44,7 @@ class MeasuredPair:
 
     @property
     def row(self) -> Row:
-        """What was asked for, both times in ns, their ratio with its 95 % interval, and how far results are apart."""
+        """The settings, both times in ns, their ratio with its 95 % interval, and the difference of results."""
         asked = {name: value for name, value in self.rows[0].items() if name in _ASKED}
         ratio = asdict(times_ratio(self.logs)) if self.logs else {}
         return {
@@ -70,7 +70,7 @@ _ASKED = (
 
 
 def check_functions(points: list[BenchPoint], reference: Reference) -> None:
-    """Raise `WrongUsage` for what is no function of the user's: a model has weights of its own."""
+    """Raise `WrongUsage` for targets other than user functions: a model has its own weights."""
     for target in dict.fromkeys((*(point.workload.target for point in points), reference.target)):
         if not is_function(target):
             raise WrongUsage(
@@ -114,7 +114,7 @@ def _measured(
     log: Path,
     on_stage: Callable[[str], None],
 ) -> MeasuredPair:
-    """A pair after one process of its own, which is ended after `timeout` seconds."""
+    """A pair after one process, which is killed after `timeout` seconds."""
     asked = {"reference": reference.target, "tolerance": reference.tolerance, "effort": asdict(effort)}
     process = partial(run, timeout=timeout, environment=own_environment())
     own = in_own_process(
@@ -141,12 +141,12 @@ _WITH = "with the inputs of"
 
 
 def _asked_of(point: BenchPoint, first: BenchPoint) -> Row:
-    """What was asked for; a reference has the sizes and arguments of the function that it is set against."""
+    """The settings of a point; a reference gets the sizes and arguments of the function compared with it."""
     return {**settings_of(first), "point": point.name, "target": point.workload.target}
 
 
 def _why_not(own: OwnProcess, log: Path) -> tuple[str, str | None]:
-    """Outcome and reason of a process without times. Its stage tells which of both functions it was."""
+    """Outcome and reason of a process without times. Its stage shows which of the two functions failed."""
     stage = own.stage
     if own.found.get("outcome") == OUT_OF_MEMORY:
         return OUT_OF_MEMORY, f"while {stage}: {own.found['reason']}"
@@ -162,7 +162,7 @@ def _of_results(agreement: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def _with_further(before: MeasuredPair, further: MeasuredPair) -> MeasuredPair:
-    """A pair and a further process of it. One that failed only adds a note; one that disagrees decides."""
+    """A pair combined with a further process. A failed process only adds a note; a disagreement decides."""
     rows = [joined(row, again) for row, again in zip(before.rows, further.rows, strict=True)]
     if not further.logs:
         return replace(before, rows=rows)

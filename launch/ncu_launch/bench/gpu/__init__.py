@@ -1,1 +1,1 @@
-"""GPUs that points are measured on: locked for one process, their clocks, their energy."""
+"""GPUs that points are measured on: locks, clocks, energy."""

@@ -8,7 +8,7 @@ from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.sampling.nvml import reasons_text
 
 QUERIES = tuple(f"clocks.sm,clocks.mem,temperature.gpu,clocks_{word}_reasons.active" for word in ("event", "throttle"))
-"""Drivers before 535 know only `throttle`; newer ones know both words."""
+"""Drivers before 535 support only the `throttle` name; newer ones support both."""
 
 
 @dataclass(frozen=True)

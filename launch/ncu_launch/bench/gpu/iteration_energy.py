@@ -1,7 +1,7 @@
-"""Power and energy of an iteration: after it was timed, it is repeated for seconds while NVML is read.
+"""Power and energy of an iteration: after timing, it is repeated for seconds while NVML is read.
 
-An iteration includes the wait for the GPU at its end, as when it is timed. Its energy is mean power times the mean time
-of an iteration in this run. What is read is sampled: rate and time stand beside it.
+An iteration includes the final wait for the GPU, as in timing. Its energy is mean power times the mean time of an
+iteration in this run. Values are sampled; the sampling rate and time are recorded too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ncu_launch.profilers.sampling.gpu_sampler import sampling
 from ncu_launch.profilers.sampling.nvml import NvmlGpu, gpm_metrics, opened_gpu
 
 VALUES, UNITS = "sampled_values", "sampled_units"
-"""Keys of a row: values and units of what was sampled, which become columns of the table."""
+"""Keys of a row: values and units of sampled quantities, which become columns of the table."""
 REPEATED_S = 3.0
-"""How long the iteration is repeated: readings of power are means over the last second."""
+"""Repetition time: power readings are means over the last second."""
 ENERGY, FLOPS_PER_J = "energy_j", "flops_per_j"
 UNIT_OF = {
     ENERGY: "J", FLOPS_PER_J: "FLOP/J", "power_w": "W", "power_basis": "", "sampled_clock_hz": "hz",
@@ -33,9 +33,9 @@ Row = dict[str, Any]
 
 
 def sampled_row(work: Callable[[], None], device: str, *, is_backward: bool = False) -> Row:
-    """Sample the GPU `device` (index or UUID) while `work` repeats; a row with values, units and notes.
+    """Sample the GPU `device` (index or UUID) while `work` repeats; returns a row with values, units and notes.
 
-    `work` is one iteration, which is over when it returns. Without NVML a note says why there are no values.
+    `work` is one complete iteration. Without NVML, a note explains why there are no values.
     """
     try:
         with opened_gpu(device) as gpu:
@@ -52,7 +52,7 @@ def sampled_row(work: Callable[[], None], device: str, *, is_backward: bool = Fa
 
 
 def repeated(work: Callable[[], None], gpu: NvmlGpu) -> Row:
-    """Repeat `work` for `REPEATED_S` while `gpu` is read; the values by column, without those that are not known."""
+    """Repeat `work` for `REPEATED_S` while `gpu` is read; the known values by column."""
     iterations, began = 0, time.monotonic()
     with sampling(gpu) as sampler:
         while time.monotonic() - began < REPEATED_S or not iterations:
@@ -79,7 +79,7 @@ def repeated(work: Callable[[], None], gpu: NvmlGpu) -> Row:
 
 
 def with_flops_per_joule(row: Row) -> Row:
-    """The row of a point with FLOPs per joule, where its FLOPs by formulas and its energy are known."""
+    """The row of a point with FLOPs per joule, if its FLOPs by formulas and its energy are known."""
     energy, flops = (row.get(VALUES) or {}).get(ENERGY), row.get("expected_flops")
     if not energy or flops is None or row.get("expected_why_not"):
         return row
