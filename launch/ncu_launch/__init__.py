@@ -1,1 +1,1 @@
-"""Launch: what to ask of Nsight Compute and Nsight Systems, and how their failures read."""
+"""Launch: what to request from Nsight Compute and Nsight Systems, and how to recognise their failures."""

@@ -1,4 +1,4 @@
-"""Notes on results: sentences that know what they are about, so that the weightiest is said first, and each once."""
+"""Notes on results: sentences with a kind and a subject, so that the most important comes first, and each once."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ AnyNote = TypeVar("AnyNote", bound="Note")
 
 
 class NoteKind(IntEnum):
-    """What a note is about, in the order in which notes are shown."""
+    """The kind of a note; notes are shown in this order."""
 
     ASKED = 0
-    """What an option asked for and the run cannot give, and what is shown in its place."""
+    """A request by an option that the run cannot fulfil, and what is shown instead."""
     LOST = 1
-    """Launches, events or files that are damaged or were left out: the numbers are of less than what ran."""
+    """Launches, events or files that are damaged or were left out: the numbers are incomplete."""
     NO_TIME = 2
-    """Times that are not known."""
+    """Unknown times."""
     PLAIN = 3
     """Anything else."""
     NOT_KNOWN = 4
-    """FLOPs, bytes, ceilings and ranges that are not known, and what collects them."""
+    """Unknown FLOPs, bytes, ceilings and ranges, and how to collect them."""
     ESTIMATE = 5
     """Numbers that are estimates or lower bounds."""
     METHOD = 6
-    """How numbers came about: clocks, sources, what steps are."""
+    """The method behind numbers: clocks, sources, definition of steps."""
     NOT_MEASURED = 7
     """Metrics that came back n/a, and tables that a recording lacks."""
     MORE = 8
-    """What else could be shown, as rows beyond --top."""
+    """Further content that can be shown, such as rows beyond --top."""
     IN_HEAD = 9
-    """What the head line of the table says in short: `subject` is that. Only JSON has the sentence."""
+    """Facts that the table's head line shows in short (`subject` is the short form). Only JSON has the sentence."""
     WRITTEN = 10
-    """A file or folder that the command wrote. It is always shown, and last."""
+    """A file or folder that the command wrote. Always shown, and last."""
 
 
 class Note(str):
-    """A sentence with its kind and its subject; of several notes on one subject the first is shown."""
+    """A sentence with its kind and its subject; only the first of several notes on one subject is shown."""
 
     __slots__ = ("kind", "subject")
     kind: NoteKind
@@ -50,7 +50,7 @@ class Note(str):
         return self
 
     def __reduce__(self) -> tuple[type[Note], tuple[str, NoteKind, str]]:
-        """What other processes make it of."""
+        """Pickle by the constructor's arguments."""
         return Note, (str(self), self.kind, self.subject)
 
 
@@ -65,12 +65,12 @@ def subject_of(note: str) -> str:
 
 
 def reworded(text: str, note: str) -> Note:
-    """`text` in the place of a note, of the same kind, as the name of a run before it."""
+    """`text` as a note of another note's kind and subject, for example with the name of a run in front."""
     return Note(text, kind_of(note))
 
 
 def shown_notes(notes: Iterable[str]) -> list[str]:
-    """The notes that people are shown: the weightiest kind first, each text and each subject once."""
+    """The notes to show to people: the most important kind first, each text and each subject once."""
     subjects: set[str] = set()
     found = []
     for note in sorted(dict.fromkeys(notes), key=kind_of):
@@ -82,7 +82,7 @@ def shown_notes(notes: Iterable[str]) -> list[str]:
 
 
 def in_head(notes: Iterable[str]) -> list[str]:
-    """What the head line says in short of these notes."""
+    """The short forms of these notes for the head line."""
     found = (subject_of(note) for note in notes if kind_of(note) == NoteKind.IN_HEAD)
     return list(dict.fromkeys(subject for subject in found if subject))
 
@@ -99,7 +99,7 @@ def kinds_in(values: Any) -> dict[str, tuple[str, str]]:
 
 
 def with_kinds(values: Any, kinds: Mapping[str, Any]) -> Any:
-    """`values` with the texts that `kinds_in` found as notes again; kinds of a newer release are left out."""
+    """`values` with the texts that `kinds_in` found turned back into notes; kinds of a newer release are ignored."""
     if isinstance(values, dict):
         return {key: with_kinds(value, kinds) for key, value in values.items()}
     if isinstance(values, list):

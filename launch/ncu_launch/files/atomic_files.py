@@ -1,6 +1,6 @@
 """Atomic file writes: write to a temporary file in the same folder, then rename it.
 
-Some raise `OSError`; those for files that the user asked for raise `NcuBenchError`.
+Functions raise `OSError`; the ones for files that the user requested raise `NcuBenchError`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     Raises `NcuBenchError` if the folder of `path` is not writable.
     """
-    import tempfile  # slow to import, as shlex is
+    import tempfile  # slow to import, like shlex
 
     try:
         folder = tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.", suffix=".parts", dir=path.parent)

@@ -21,7 +21,7 @@ class DamagedManifest(NcuBenchError, ValueError):
 
 @dataclass
 class ToolRun:
-    """One executed command: its arguments, how it ended, how long it took.
+    """One executed command: its arguments, how it ended, its duration.
 
     `log` and `report` are the files that it wrote to logs/ and reports/; `kind` names the counters that it collected,
     `passes` is the expected number of passes per kernel. `ended_for` is why we ended it; "" if it ended by itself.
@@ -45,16 +45,16 @@ class ToolRun:
 
     @property
     def why_ended(self) -> str:
-        """The note on a command that we ended; "" for one that ended by itself."""
+        """The note on a command that we ended; "" for a command that ended by itself."""
         return f"ended because {self.ended_for}" if self.ended_for else ""
 
 
 @dataclass
 class Manifest:
-    """Everything needed to interpret a run's numbers and to reproduce them.
+    """All information needed to interpret and reproduce a run's numbers.
 
-    `source` is ncu, nsys or operators. `plan` says why there is one run of ncu or two, `expected` sums up the model's
-    expected work. `partial`: the run ended early. `place`: the rank (or host and processes) of this part of a
+    `source` is ncu, nsys or operators. `plan` explains why there is one run of ncu or two, `expected` sums up the
+    model's expected work. `partial`: the run ended early. `place`: the rank (or host and processes) of this part of a
     distributed run; `ranks`: how each rank ended, in the manifest of the whole run. `sampled`: power, clocks and
     activity of each GPU while the program ran, by its index.
     """
@@ -118,5 +118,5 @@ def manifest_in(folder: Path) -> Manifest | None:
 
 
 def folder_of(path: str) -> Path:
-    """The run folder that a path names, or in which the named file lies."""
+    """The run folder named by a path, or containing the named file."""
     return Path(path) if Path(path).is_dir() else Path(path).parent

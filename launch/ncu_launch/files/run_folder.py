@@ -72,7 +72,7 @@ def begin_sweep(folder: Path, asked: Sequence[str]) -> Manifest:
 
 
 def end_sweep(manifest: Manifest, folder: Path, versions: Collection[str]) -> None:
-    """Write the manifest of a sweep that ran to its end, with the versions of PyTorch that its points ran under."""
+    """Write the manifest of a completed sweep, with the PyTorch versions of its points."""
     manifest.partial = False
     manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
     write_manifest(manifest, folder)
@@ -96,7 +96,7 @@ def make_folder(folder: Path) -> Path | None:
 
 
 def put_aside(folder: Path) -> Path:
-    """Move what is in a folder to a new one beside it, which is returned."""
+    """Move the contents of a folder to a new one beside it, which is returned."""
     aside = Path(tempfile.mkdtemp(prefix=f"{folder.absolute().name}-broken-off-", dir=folder.absolute().parent))
     for entry in folder.iterdir():
         if entry.name != LOCK:

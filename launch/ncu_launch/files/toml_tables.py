@@ -15,5 +15,5 @@ else:
 
 @cache
 def table_beside(module: str, name: str) -> dict[str, Any]:
-    """The table `name`.toml beside a module, which gives its `__file__`. It is parsed once, and must not be changed."""
+    """The table `name`.toml beside a module, given by its `__file__`. It is parsed once; do not modify it."""
     return tomllib.loads((Path(module).parent / f"{name}.toml").read_text("utf-8"))

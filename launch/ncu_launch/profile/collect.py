@@ -78,7 +78,7 @@ def _collect(
 
 
 def _add_samples(manifest: Manifest, samplers: Mapping[str, GpuSampler]) -> None:
-    """Add to the manifest what was sampled of each GPU during a run."""
+    """Add the samples of each GPU during a run to the manifest."""
     for device, sampler in samplers.items():
         found = sampler.summary
         if found is not None:
@@ -160,7 +160,7 @@ def _run(
 
 
 def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str, str]:
-    """The environment of a tool; a program is told where its ranges go, and a second run of it replaces those."""
+    """The environment of a tool; sets the file for a program's ranges, which a second run overwrites."""
     found = own_environment()
     for name in (RANGES_VARIABLE, OPERATORS_VARIABLE):
         found.pop(name, None)
@@ -173,7 +173,7 @@ def _environment(command: Command, folder: Path, manifest: Manifest) -> dict[str
 
 
 def compile_log_environment(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """What tells PyTorch to write of which operators and lines it makes kernels; {} where it compiles none."""
+    """Environment variables that make PyTorch log the operators and lines of its kernels; {} without compilation."""
     if manifest.workload.get("mode") != "compile" or manifest.source == OPERATORS_TOOL:
         return {}
     return {"TORCH_TRACE": str((folder / LOGS / COMPILE_LOG).absolute()), "INDUCTOR_PROVENANCE": "1"}

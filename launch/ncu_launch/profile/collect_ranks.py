@@ -2,7 +2,7 @@
 
     python -m ncu_launch.profile.collect_ranks RUN
 
-is what torchrun starts as a rank; it reads RUN/request.json. Ranks exchange their state through small files in the
+torchrun starts this command as a rank; it reads RUN/request.json. Ranks exchange their state through small files in the
 shared folder. A rank whose program fails writes RUN/failed.json, and the other ranks end their programs after a grace
 period, because a program that lost a rank may wait in a collective for ever. Rank 0 detects ranks that vanished,
 because their heartbeat stops.
@@ -39,7 +39,7 @@ BEAT_S = 5.0
 LOST_AFTER_S = 120.0
 """Seconds without a heartbeat after which a rank counts as lost. Network file systems may lag by a minute."""
 GRACE_S = 30.0
-"""Seconds that ranks may go on after one failed: enough to end by themselves unless they hang."""
+"""Seconds that ranks may continue after one failed: enough to end by themselves unless they hang."""
 LAUNCHER_GRACE_S = 60.0
 
 
@@ -118,7 +118,7 @@ class Beats:
         ]
 
     def host(self, name: str) -> str:
-        """The host of a rank, as its state file names it."""
+        """The host of a rank, from its state file."""
         return str(_parsed(self._seen[name][0]).get("host", ""))
 
 

@@ -95,7 +95,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Input of the checks. None stands for what this machine does not report."""
+    """Input of the checks. None means that this machine does not report the value."""
 
     ncu: Tool | None
     nsys: Tool | None
@@ -327,7 +327,7 @@ def check_importer(nsys: Tool | None, importer: Importer) -> Check:
 
 
 def check_gpu_metrics(answer: str | None) -> Check:
-    """Check that nsys may sample GPU metrics, by what it says of each GPU; None: it was not asked or did not answer."""
+    """Check that nsys may sample GPU metrics, by its answer for each GPU; None: not asked, or no answer."""
     name = "GPU metrics of nsys"
     if answer is None or "GPUs not found" in answer:
         return Check(name, UNKNOWN, "nsys finds no NVIDIA GPU to sample" if answer else "no nsys that could be asked")
@@ -448,11 +448,11 @@ def describe_torch() -> dict[str, Any]:
         import torch
     except ModuleNotFoundError as error:
         return {} if error.name == "torch" else {"torch_error": _brief(error)}
-    except Exception as error:  # whatever a broken installation raises
+    except Exception as error:  # a broken installation may raise anything
         return {"torch_error": _brief(error)}
     try:
         visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    except Exception:  # a driver that fails is a GPU that is not visible
+    except Exception:  # a failing driver means no visible GPU
         visible = 0
     return {"torch": torch.__version__, "cuda": torch.version.cuda, "rocm": torch.version.hip, "visible_gpus": visible}
 
@@ -466,7 +466,7 @@ def describe_torchvision() -> dict[str, Any]:
 
     try:
         return {"torchvision": version, "operators": operators_load()}
-    except Exception as error:  # whatever a broken installation raises
+    except Exception as error:  # a broken installation may raise anything
         return {"torchvision": version, "torchvision_error": _brief(error)}
 
 

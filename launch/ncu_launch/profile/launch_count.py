@@ -1,9 +1,9 @@
-"""Count the kernels that a model launches in its last warm-up step and in each iteration behind it.
+"""Count the kernels that a model launches in its last warm-up step and in each following iteration.
 
     python -m ncu_launch.profile.launch_count WORKLOAD.json COUNTS.json
 
-ncu and nsys record the profiled range alone, and PyTorch's profiler cannot count beside them, since both need CUPTI. So
-a process of its own runs the model once more, before they do. No GPU has run this yet.
+ncu and nsys record only the profiled range, and PyTorch's profiler cannot count beside them, since both need CUPTI. So
+a separate process runs the model once before they do. No GPU has run this yet.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ KERNELS = "kernel"
 
 @dataclass(frozen=True)
 class LaunchCounts:
-    """Launches by kernel name, of the phases that are profiled: of the last warm-up step, and of each iteration."""
+    """Launches by kernel name, in the profiled phases: of the last warm-up step, and of each iteration."""
 
     warm: dict[str, int]
     iterations: tuple[dict[str, int], ...]
 
 
 def can_be_counted(request: Request, plan: Plan) -> bool:
-    """True for a target that may tune, which ncu or nsys profiles whole, on a GPU, in one process, after a warm-up."""
+    """True for a target that may tune, profiled whole by ncu or nsys, on a GPU, in one process, after a warm-up."""
     filters = (request.kernel, request.launch_skip, request.launch_count, request.nvtx_include)
     return (
         (request.workload is not None and may_tune(request.workload))
@@ -53,9 +53,9 @@ def can_be_counted(request: Request, plan: Plan) -> bool:
 
 
 def may_tune(workload: Workload) -> bool:
-    """True for what may choose or compile kernels while it runs: functions, Hugging Face models, torch.compile.
+    """True for targets that may choose or compile kernels at run time: functions, Hugging Face models, torch.compile.
 
-    Eager models of torchvision and timm, gemm: and conv: try nothing out, since cuDNN's benchmark mode is off. A CUDA
+    Eager models of torchvision and timm, gemm: and conv: do no tuning, since cuDNN's benchmark mode is off. A CUDA
     graph is captured inside the profiled range, and launches nothing there.
     """
     if workload.mode == "cudagraph":
@@ -66,7 +66,7 @@ def may_tune(workload: Workload) -> bool:
 def launch_counts_of(
     workload: Workload, *, on_line: Callable[[str], None] = lambda line: None, timeout: float = TIMEOUT_S
 ) -> LaunchCounts | str:
-    """Run a workload in a process of its own and count its launches; the reason as text if that fails.
+    """Run a workload in a separate process and count its launches; the reason as text if that fails.
 
     Raises `KeyboardInterrupt` on Ctrl-C.
     """
@@ -85,10 +85,10 @@ def launch_counts_of(
 
 
 def count(step: Step, activity: Any = None, category: str = KERNELS) -> LaunchCounts:
-    """Warm a step up and count what PyTorch's profiler sees of its last warm-up step and of each iteration.
+    """Warm a step up and count the profiler's events in its last warm-up step and in each iteration.
 
-    `activity` is the kind of activity to record, CUDA if None; `category` that of the events to count. Raises
-    `NcuBenchError` if the profiler sees none at all.
+    `activity` is the kind of activity to record, CUDA if None; `category` the category of events to count. Raises
+    `NcuBenchError` if the profiler records none at all.
     """
     for phase in step.workload.profiled_phases if step.generation is not None else ():
         step.cache(phase)  # filled before the profiled range, too
@@ -102,7 +102,7 @@ def count(step: Step, activity: Any = None, category: str = KERNELS) -> LaunchCo
 
 
 def _counted(step: Step, activity: Any, category: str) -> Counter[str]:
-    """The events of one run of a step by name: of all of it, or of the phases alone that ncu would profile."""
+    """The events of one run of a step by name: of all of it, or only of the phases that ncu would profile."""
     import torch
 
     found = Counter[str]()

@@ -1,8 +1,8 @@
 """Turn a request into a plan: which tool, its commands, and why. `collect` runs it.
 
 With an NVIDIA GPU and ncu: hardware counters per kernel. With nsys: a timeline. Otherwise a model runs under the
-operator collector, whose rows say that their numbers are not measured by hardware, and a program of Python under
-PyTorch's profiler.
+operator collector, whose rows say that their numbers are not measured by hardware, and a Python program under PyTorch's
+profiler.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ LAST_WITHOUT_BOOST = (2024, 1)
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
 TRACE = "trace.json.gz"
 TRACED_PROGRAM = Path(__file__).parent.parent / "profilers" / "traced_program.py"
-"""What runs a program under PyTorch's profiler; it stands alone, since the program's Python may not have ncu-bench."""
+"""The script that runs a program under PyTorch's profiler, without imports of ncu-bench, which may be missing there."""
 FOLLOWED_BY_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-"""Options of Python that take the next word."""
+"""Options of Python that take the next word as their value."""
 
 
 Expect = Callable[[Workload], Expectation]
@@ -126,7 +126,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run: the tool, its commands, and the reasons.
+    """The planned tool, its commands, and the reasons.
 
     Two ncu commands collect different counters for the same launches. `replayed` is the single command that collects
     all counters, for programs that launch different kernels each time they run.
@@ -202,7 +202,7 @@ def make_plan(
 
 
 def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: str) -> Plan:
-    """PyTorch's profiler around a program of Python. Raises `NcuBenchError` for what it cannot record."""
+    """PyTorch's profiler around a Python program. Raises `NcuBenchError` for programs that it cannot record."""
     if request.workload is not None:
         raise WrongUsage("PyTorch's profiler records programs.", advice="Put one behind --, or leave --tool out.")
     at = _first_of_program(request.program)
@@ -222,7 +222,7 @@ def _pytorch_plan(request: Request, folder: Path, here: tuple[Gpu, ...], why: st
 
 
 def _first_of_program(words: Sequence[str]) -> int | None:
-    """The place of what Python runs: its file or -m; None for another program, and for code that is in no file."""
+    """Index of the word that Python runs: its file or -m; None for another program, and for code outside files."""
     if not re.fullmatch(r"python[\d.]*(\.exe)?", Path(words[0]).name):
         return None
     place = 1
@@ -261,7 +261,7 @@ def _nsys_plan(
 
 
 def _refuse_gpu_metrics(request: Request, tool: str) -> None:
-    """Raise `WrongUsage` if GPU metrics are asked of a tool that does not sample them, or of one per rank."""
+    """Raise `WrongUsage` if GPU metrics are requested from a tool that does not sample them, or from one per rank."""
     if request.gpu_metrics is None:
         return
     if tool != "nsys":
@@ -274,7 +274,7 @@ def _refuse_gpu_metrics(request: Request, tool: str) -> None:
 
 
 def _refuse_power(request: Request, tool: str) -> None:
-    """Raise `WrongUsage` for power under ncu or of ranks, `NcuBenchError` where the package for NVML is missing."""
+    """Raise `WrongUsage` for power under ncu or of ranks, `NcuBenchError` if the package for NVML is missing."""
     if not request.power:
         return
     if tool == "ncu":
@@ -390,7 +390,7 @@ def _goes_without_tool(request: Request) -> bool:
 
 
 def _one_run(selection: MetricSelection, chip: Chip | None) -> RunPlan:
-    """Plan a single run for ranks: a second run would find the state that the first left in their rendezvous."""
+    """Plan a single run for ranks: a second run would find leftovers of the first in their rendezvous."""
     plan = plan_runs(selection, passes_of(selection, chip), "one-run")
     return replace(plan, why=f"ranks run once: {plan.why.removeprefix('as asked: ')}")
 

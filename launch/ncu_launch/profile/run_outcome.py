@@ -1,4 +1,4 @@
-"""Explain how a run ended, from what the tool and the program printed.
+"""Explain how a run ended, from the output of the tool and the program.
 
 Exit codes are not enough: ncu exits with 0 if it profiled nothing, and nsys with 0 if it left no report.
 """
@@ -16,7 +16,7 @@ from ncu_launch.profilers.subprocesses import lines_of
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 
 KILLED = (-9, 137)
-"""Exit codes after SIGKILL: as its parent sees it, and as a shell or tool in between reports it."""
+"""Exit codes after SIGKILL: as the parent sees it, and as a shell or tool in between reports it."""
 
 
 def timelines(folder: Path) -> list[Path]:
@@ -96,7 +96,7 @@ _EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?[A-Za-z_][\w.]*(?:Error|Exception|In
 
 
 def _is_the_tools(line: str) -> bool:
-    """True for messages of ncu and Kineto, and for those by which nsys reports progress and the path of its report."""
+    """True for messages of ncu and Kineto, and for nsys's progress and report path."""
     return line.startswith(("==", "[1/1]", "Generat", "USDT:")) or line.rstrip().endswith(
         (".nsys-rep", ".qdrep", ".qdstrm")
     )
@@ -110,7 +110,7 @@ def last_error_line(lines: list[str]) -> str:
 
 
 def _printed(folder: Path, ran: ToolRun) -> list[str]:
-    """What the tool and the program printed: the program's output, and ncu's log without its table."""
+    """The output of the program, and ncu's log without its table."""
     lines: list[str] = []
     for file in (folder / REPORTS / (ran.report or NCU_CSV), folder / LOGS / ran.log):
         if file.is_file():

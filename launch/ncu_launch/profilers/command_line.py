@@ -15,12 +15,13 @@ Version = tuple[int, int]
 NEWEST: Version = (9999, 0)
 
 GPU_METRICS_OF_SEVERAL: Version = (2025, 1)
-"""From here on nsys is given --gpu-metrics-devices. Which release began to take it was not found; by public notes, nsys
-of 2025 takes it and calls --gpu-metrics-device, which 2022.4 lists, deprecated: older ones are given that."""
+"""From this version on nsys is given --gpu-metrics-devices. The release that introduced it was not found; by public
+notes, nsys of 2025 takes it and calls --gpu-metrics-device deprecated, which 2022.4 lists: older versions are given the
+latter."""
 GPU_METRICS_HZ = 10_000
 """The rate at which nsys samples GPU metrics by default."""
 LEAST_GPU_METRICS_HZ, MOST_GPU_METRICS_HZ = 10, 200_000
-"""The rates that nsys takes, by the help text of 2022.4 and the User Guide of 2025 and later."""
+"""The rates that nsys accepts, by the help text of 2022.4 and the User Guide of 2025 and later."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
     if not options.from_start:
         command += ["--capture-range", "cudaProfilerApi"]
         if options.version >= (2021, 2):
-            command += ["--capture-range-end", "stop"]  # before, --stop-on-range-end true was the default
+            command += ["--capture-range-end", "stop"]  # before, the default was --stop-on-range-end true
     chosen = any(argument.startswith("--cuda-graph-trace") for argument in options.extra)
     if options.cuda and options.version >= (2022, 4) and not chosen:
         command += ["--cuda-graph-trace", "node"]

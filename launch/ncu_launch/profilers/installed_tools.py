@@ -81,7 +81,7 @@ def gpus() -> list[Gpu]:
 
 
 def mig_modes() -> tuple[str, ...] | None:
-    """The MIG mode of every GPU, in nvidia-smi's words; None if nvidia-smi gives none."""
+    """The MIG mode of every GPU, as nvidia-smi prints it; None if nvidia-smi prints none."""
     found = shutil.which("nvidia-smi")
     answer = ask([found, "--query-gpu=mig.mode.current", "--format=csv,noheader"]) if found else None
     if answer is None or answer[0] != 0:
@@ -90,7 +90,7 @@ def mig_modes() -> tuple[str, ...] | None:
 
 
 def sampled_gpus_by(nsys: Tool | None) -> str | None:
-    """What nsys says of the GPUs whose metrics it can sample; None without an nsys that answers."""
+    """nsys's answer on the GPUs whose metrics it can sample; None without an nsys that answers."""
     if nsys is None:
         return None
     several = "s" if (nsys.version or NEWEST) >= GPU_METRICS_OF_SEVERAL else ""
@@ -110,8 +110,8 @@ def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
 def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
     """Export a report to SQLite at `output` with nsys, logging to `log`; False if nsys failed to start or timed out.
 
-    Success is the existence of `output`, not what nsys prints. What a failing nsys has written until then is removed:
-    a part of a timeline looks like the timeline of a program that did nothing.
+    Success is the existence of `output`, not nsys's messages. Partial output of a failing nsys is removed: a part of a
+    timeline looks like the timeline of a program that did nothing.
     """
     command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
     try:

@@ -22,7 +22,7 @@ TOOL_PER = ("rank", "node", "rank0")
 """Instances of the profiler: one per rank, one around all ranks of a node, or one on rank 0."""
 
 COLLECTIVES = ("exclude", "lockstep", "include")
-"""How ncu treats kernels of collectives: exclude them, start them on all ranks in lockstep, or profile them as any."""
+"""Treatment of collective kernels by ncu: exclude, start on all ranks in lockstep, or profile like other kernels."""
 
 FIRST_DOCUMENTED_LOCKSTEP: Version = (2026, 1)
 """The oldest ncu whose documentation lists --communicator and --lockstep-kernel-launch."""
@@ -145,7 +145,7 @@ def starts_ranks(nproc: int | None, place: Place | None) -> bool:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a multi-node run: their count, the index of this one, and the address of the first."""
+    """The nodes of a multi-node run: their count, the index of this node, and the address of the first."""
 
     count: int
     number: int

@@ -1,4 +1,4 @@
-"""Known failure messages of Nsight Compute, and of Nsight Systems as it starts, with what to do about each.
+"""Known failure messages of Nsight Compute, and of Nsight Systems at its start, with advice for each.
 
 ncu often exits with 0 although it collected nothing, and writes its messages into the file meant for the CSV. So
 failures are recognised by substrings of the output, not by the exit code; `tool_failures.toml` lists them.
@@ -24,7 +24,7 @@ class Failure(NamedTuple):
 
 @cache
 def failures() -> tuple[Failure, ...]:
-    """The known failures, in the order in which they are looked for."""
+    """The known failures, in search order."""
     listed = table_beside(__file__, "tool_failures")["failure"]
     return tuple(Failure(**{**entry, "signs": tuple(entry["signs"])}) for entry in listed)
 

@@ -18,13 +18,13 @@ MODULE = "-m"
 
 
 def _look_where_python_would(first: str) -> None:
-    """Put the folder in which a program's own modules are first, in place of this file's."""
+    """Put the program's own folder first on sys.path, in place of this file's."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = str(Path.cwd() if first == MODULE else Path(first).resolve().parent)
 
 
 def _run(words: list[str]) -> None:
-    """Run a script or a module (`-m`) as the Python that got these words would."""
+    """Run a script or a module (`-m`) as `python` would with these words."""
     if words[0] == MODULE:
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -46,7 +46,7 @@ def _profiler() -> Any:
 
 
 def _refuse_a_second_one() -> None:
-    """End the program where it starts PyTorch's profiler itself: one runs at a time, and a second ends in a crash."""
+    """End the program when it starts PyTorch's profiler itself: only one can run at a time; a second one crashes."""
     from torch.autograd.profiler import profile
 
     def refuse(*_: Any) -> None:
@@ -59,7 +59,7 @@ def _refuse_a_second_one() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End the program as an exception does, so that its trace is written."""
+    """End the program with an exception, so that its trace is written."""
     raise SystemExit(128 + number)
 
 

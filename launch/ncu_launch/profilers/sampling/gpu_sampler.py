@@ -1,9 +1,9 @@
 """Read a GPU's power, clocks and temperature at a steady rate while something runs, and sum the readings up.
 
-Mean power is by the GPU's energy counter, between the first and the last time that it was seen to have moved. It moves
-in steps, some ten a second, so either time is late by at most one period of reading. Without it, mean power is that of
-the readings but those of the first second, since a reading is a mean over the last second on most GPUs. Every number
-says how often it was read, and over how much time.
+Mean power is computed from the GPU's energy counter, between its first and last observed change. It changes in steps,
+about ten per second, so either time is late by at most one reading period. Without the counter, mean power is the mean
+of the readings after the first second, since a reading is a mean over the last second on most GPUs. Every number comes
+with its number of readings and its time span.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ncu_launch.profilers.sampling.nvml import NvmlGpu, NvmlReading, opened_gpu,
 
 PERIOD_S = 0.05
 AVERAGED_S = 1.0
-"""A power reading is a mean over so long (NVML API reference, nvmlDeviceGetPowerUsage)."""
+"""Averaging time of a power reading (NVML API reference, nvmlDeviceGetPowerUsage)."""
 BY_COUNTER, BY_READINGS = "the GPU's energy counter", "power readings"
 
 
 @dataclass(frozen=True)
 class SampledGpu:
-    """Readings of a GPU summed up: means, the highest temperature, and all reasons for which clocks were held down.
+    """Readings of a GPU summed up: means, the highest temperature, and all throttling reasons.
 
-    `seconds` is the time from the first reading to the last, `hz` how often it was read. `gpm` has the means of GPM's
-    metrics over that time, by column. None where NVML does not say.
+    `seconds` is the time from the first reading to the last, `hz` the reading rate. `gpm` has the means of GPM's
+    metrics over that time, by column. None for values that NVML does not report.
     """
 
     seconds: float
@@ -52,11 +52,11 @@ class SampledGpu:
         return None if self.power_w is None else self.power_w * self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for the manifest of a run."""
+        """All fields, for the manifest of a run."""
         return {**asdict(self), "energy_j": self.energy_j}
 
     def in_words(self) -> str:
-        """Rate, time, power and what else is known, as the end of a sentence."""
+        """Rate, time, power and other known values, as the end of a sentence."""
         parts = [f"{self.readings} readings over {self.seconds:.3g} s"]
         if self.power_w is None:
             parts.append(f"no power: its energy counter did not move twice, none was read after {AVERAGED_S:g} s")
@@ -78,7 +78,7 @@ class SampledGpu:
 class GpuSampler:
     """The readings of a GPU so far; the last one is taken when the block of `sampling` ends.
 
-    `utc_of_zero_ns` is when the monotonic clock of the readings was zero, in ns since 1970.
+    `utc_of_zero_ns` is the zero of the readings' monotonic clock, in ns since 1970.
     """
 
     def __init__(self, uuid: str | None = None) -> None:
@@ -95,7 +95,7 @@ class GpuSampler:
 
 @contextmanager
 def sampling(gpu: NvmlGpu, period_s: float = PERIOD_S) -> Iterator[GpuSampler]:
-    """Read `gpu` every `period_s` seconds within the block, in a thread of its own."""
+    """Read `gpu` every `period_s` seconds within the block, in a separate thread."""
     sampler, ended = GpuSampler(gpu.uuid), threading.Event()
 
     def read_on() -> None:
@@ -145,7 +145,7 @@ def summed_up(readings: Sequence[NvmlReading], gpm: dict[str, float]) -> Sampled
 def _mean_power(readings: Sequence[NvmlReading]) -> tuple[float | None, str | None]:
     counted = [(reading.at_s, reading.energy_j) for reading in readings if reading.energy_j is not None]
     moved = [now for before, now in pairwise(counted) if now[1] != before[1]]
-    if len(moved) > 1 and moved[-1][1] > moved[0][1]:  # the counter starts at 0 again where the driver was loaded again
+    if len(moved) > 1 and moved[-1][1] > moved[0][1]:  # the counter restarts at 0 when the driver is reloaded
         return (moved[-1][1] - moved[0][1]) / (moved[-1][0] - moved[0][0]), BY_COUNTER
     settled = [one.power_w for one in readings if one.at_s - readings[0].at_s >= AVERAGED_S]
     power = _mean(settled)

@@ -1,7 +1,7 @@
 """One GPU as NVIDIA's management library (NVML) reports it, through the package nvidia-ml-py (extra `nvml`).
 
 Written from NVIDIA's NVML API reference, tested with a stand-in and run on an H100. A function that a driver or GPU
-does not have gives None, and so does any other error of one reading.
+lacks gives None, and so does any other error of one reading.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REASONS = {
     0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
     0x200: "board limit", 0x400: "reliability",
 }  # fmt: skip
-"""Bits of nvmlClocksEventReason... (nvidia-ml-py 13.615.71, pynvml.py). Bit 0x1, an idle GPU, is no throttling."""
+"""Bits of nvmlClocksEventReason... (nvidia-ml-py 13.615.71, pynvml.py). Bit 0x1, an idle GPU, is not throttling."""
 IDLE = 0x1
 UNTHROTTLED = "none"
 MEGA, MILLI = 1e6, 1e-3
@@ -30,10 +30,10 @@ MEGA, MILLI = 1e6, 1e-3
 
 @dataclass(frozen=True)
 class NvmlReading:
-    """What NVML said at one time, `at_s` by the monotonic clock; None where it does not say.
+    """NVML's values at one time, `at_s` by the monotonic clock; None if not reported.
 
-    `power_w` is a mean over the last second on Ampere (but GA100) and newer, `energy_j` the energy since the driver was
-    loaded, `reasons` the bits that say what holds clocks down.
+    `power_w` is a mean over the last second on Ampere (except GA100) and newer, `energy_j` the energy since the driver
+    was loaded, `reasons` the bits of throttling reasons.
     """
 
     at_s: float
@@ -46,12 +46,12 @@ class NvmlReading:
 
 
 def gpm_metrics() -> dict[str, dict[str, Any]]:
-    """The metrics that are asked of GPM, by the name of their column: id, unit, factor and meaning."""
+    """The metrics requested from GPM, by column name: id, unit, factor and meaning."""
     return table_beside(__file__, "gpm")
 
 
 def reasons_text(bits: int) -> str:
-    """What holds clocks down, in words; "none" if nothing does."""
+    """Throttling reasons in words; "none" if there are none."""
     unknown = bits & ~(IDLE | sum(REASONS))
     found = [name for bit, name in REASONS.items() if bits & bit] + ([f"unknown (0x{unknown:x})"] if unknown else [])
     return ", ".join(found) or UNTHROTTLED
@@ -97,7 +97,7 @@ class NvmlGpu:
 
     @property
     def uuid(self) -> str | None:
-        """The GPU's own number, as "GPU-..."."""
+        """The GPU's UUID, as "GPU-..."."""
         found = self._asked("nvmlDeviceGetUUID")
         return found.decode("ascii", "replace") if isinstance(found, bytes) else found
 
@@ -122,7 +122,7 @@ class NvmlGpu:
 
     @contextmanager
     def gpm(self) -> Iterator[Callable[[], dict[str, float]]]:
-        """Within the block, a function that gives the mean of each GPM metric since the block began; {} without GPM."""
+        """Within the block, a function that returns the mean of each GPM metric since its start; {} without GPM."""
         nvml = self._nvml
         support = self._asked("nvmlGpmQueryDeviceSupport")
         if support is None or not support.isSupportedDevice:
@@ -156,7 +156,7 @@ class NvmlGpu:
         }
 
     def _asked(self, function: str, *arguments: Any) -> Any:
-        """What a function of NVML gives; None if this package, driver or GPU has no answer."""
+        """The result of a function of NVML; None if this package, driver or GPU has no answer."""
         try:
             return getattr(self._nvml, function)(self._handle, *arguments)
         except (AttributeError, self._nvml.NVMLError):

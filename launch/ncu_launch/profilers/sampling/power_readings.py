@@ -1,6 +1,6 @@
-"""Every reading of GPUs that NVML gave while a program ran, in a file of its run folder: a JSON object a line.
+"""Every NVML reading of GPUs while a program ran, in a file of its run folder: one JSON object per line.
 
-Times are in ns since 1970 (UTC), so that they can be laid beside a recording that says when it began.
+Times are in ns since 1970 (UTC), so that they can be aligned with a recording of known start time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True)
 class PowerReading:
-    """What NVML said of one GPU (`gpu` is its index, `uuid` as "GPU-...") at one time; None where it does not say.
+    """NVML's values for one GPU (`gpu` is its index, `uuid` as "GPU-...") at one time; None if not reported.
 
     `energy_j` is the energy since the driver was loaded.
     """
@@ -49,7 +49,7 @@ def write_readings(folder: Path, samplers: Mapping[str, GpuSampler]) -> None:
 
 
 def read_readings(folder: Path) -> dict[str, list[PowerReading]]:
-    """The readings of each GPU in order of time, by its index; {} without the file. Damaged lines are left out."""
+    """The readings of each GPU in order of time, by its index; {} without the file. Damaged lines are skipped."""
     found: dict[str, list[PowerReading]] = {}
     try:
         lines = (folder / POWER).read_text("utf-8").splitlines()
