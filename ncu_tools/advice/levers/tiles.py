@@ -32,6 +32,8 @@ def tile_shared_memory(one: Situation) -> Pulled | None:
         waits = waits_keep(one.waits("long_scoreboard", "lg_throttle"), told["exchanged"])
         return Pulled(Effect({"l2": Left(*told["l2"]), "xbar": Left(*told["l2"])}, waits), [barrier, *evidence])
     if math.isnan(hit) and math.isnan(reuse):
+        if one.uses_shared_memory and (one.is_product or one.looks_like_a_product):
+            return nothing("it tiles in shared memory already", *evidence)
         is_seen = is_seen or (one.busy("l1") > 0.4 and one.busy("dram") < 0.3)
         if not is_seen and not one.kernel.busy:
             return Pulled(Effect({}, Left(*told["unknown"])), evidence, is_guess=True)

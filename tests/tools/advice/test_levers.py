@@ -135,6 +135,18 @@ def test_a_lever_that_brings_nothing_says_why_or_is_not_named(name: str) -> None
     assert found is None or found.pulled.nothing or found.saves.middle > 0
 
 
+def test_a_product_with_a_tile_in_shared_memory_is_not_told_to_make_one() -> None:
+    busy = {"lsu": 0.65, "l1": 0.55, "fma": 0.2, "dram": 0.08}
+    plain = lever(advice_on(measured("sgemm", busy=busy)), "tile-shared-memory")
+    tiled = lever(
+        advice_on(measured("sgemm", busy=busy, shared_static=4096.0, shared_dynamic=0.0)), "tile-shared-memory"
+    )
+    assert plain is not None
+    assert tiled is not None
+    assert not plain.pulled.nothing
+    assert tiled.pulled.nothing == "it tiles in shared memory already"
+
+
 # ------------------------------------------------------------------------------------------------------ real reports
 
 
