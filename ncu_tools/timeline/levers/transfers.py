@@ -20,7 +20,7 @@ from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.number_format import scaled as with_prefix
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION
 from ncu_tools.timeline.graph.replay import Change, ReplayTimes, unchanged
-from ncu_tools.timeline.graph.step_graph import COLLECTIVE, COPY, Numbers, StepGraph
+from ncu_tools.timeline.graph.step_graph import COLLECTIVE, COPY, SYNC, Numbers, StepGraph
 from ncu_tools.timeline.graph.what_if import WhatIf, all_of, scaled, without
 from ncu_tools.timeline.levers.lever import StepLever, step_lever
 from ncu_tools.timeline.levers.situation import StepSituation, lever_facts
@@ -55,13 +55,21 @@ def pinned_copies(step: StepSituation) -> StepLever | None:
     slow, fast, by = _pinned_rates(step)
     factors = [np.minimum(1.0, size / rate * 1e9 / np.maximum(time, 1.0)) for rate in (slow, fast)]
     to_device = rows[operations.direction[rows] == HOST_TO_DEVICE]
-    asynchronous = _no_longer_waits(graph, to_device)
+    edges = _waits_for(graph, to_device)
+    asynchronous = _later(edges, np.full(len(edges), -np.inf))
     least, most = (scaled(graph, rows, factor) for factor in factors)
     rate = float(size.sum() / max(time.sum(), 1.0) * 1e9)
+    evidence = [
+        f"{counted(len(rows), 'copy', 'copies')} of pageable memory: {with_prefix(float(size.sum()), 'B')} in "
+        f"{duration(float(time.sum()))}, {with_prefix(rate, 'B/s')}; pinned {by}"
+    ]
+    behind = graph.row[graph.edges.target[edges[graph.edges.kind[edges] == SYNC]]]
+    if len(behind):
+        waited = float((step.activity.calls.end[behind] - step.activity.calls.start[behind]).sum())
+        evidence.append(f"{counted(len(behind), 'wait', 'waits')} of calls behind them: {duration(waited)}")
     return StepLever(
         WhatIf("copy from pinned memory", least, all_of(least, asynchronous), all_of(most, asynchronous)),
-        (f"{counted(len(rows), 'copy', 'copies')} of pageable memory: {with_prefix(float(size.sum()), 'B')} in "
-         f"{duration(float(time.sum()))}, {with_prefix(rate, 'B/s')}; pinned {by}",), rows,
+        tuple(evidence), rows,
     )  # fmt: skip
 
 
@@ -80,15 +88,11 @@ def _pinned_rates(step: StepSituation) -> tuple[float, float, str]:
     return low, high, f"taken as {with_prefix(low, 'B/s')} to {with_prefix(high, 'B/s')} {source}"
 
 
-def _no_longer_waits(graph: StepGraph, rows: Integers) -> Change:
-    """The calls of these copies return at once."""
-    nodes = graph.operation_node[rows]
-    edges = np.flatnonzero((graph.edges.kind == COPY) & np.isin(graph.edges.source, nodes))
-
-    def change(times: ReplayTimes) -> None:
-        times.offset[edges] = -np.inf
-
-    return change
+def _waits_for(graph: StepGraph, rows: Integers) -> Integers:
+    """The edges by which a call waits for one of these copies: its own, or the one behind it that synchronises."""
+    waits = np.isin(graph.edges.kind, (COPY, SYNC))
+    found: Integers = np.flatnonzero(waits & np.isin(graph.edges.source, graph.operation_node[rows])).astype(np.int64)
+    return found
 
 
 @step_lever("overlap-communication")

@@ -114,6 +114,18 @@ class TestCopies:
         assert one.saves.high_ns == pytest.approx(10 * MS - 64e6 / 24, abs=0.1 * MS)
         assert "64 MB in 10 ms, 6.4 GB/s" in one.found.evidence[0]
 
+    def test_of_eight_pageable_bytes_gain_what_the_call_behind_them_waits_for(self) -> None:
+        found = recording(
+            [Operation(10 * US, 1010 * US, "k", 1), copy(1011 * US, 1012 * US, 8, 2, source_memory=activity.PAGEABLE),
+             Operation(1420 * US, 2420 * US, "k", 3)],
+            [launch(0, 1), Call(6 * US, 8 * US, "cudaMemcpyAsync", 2),
+             Call(9 * US, 1015 * US, "cudaStreamSynchronize", 9), launch(1415 * US, 3)],
+        )  # fmt: skip
+        one = lever(found, "pin-memory")
+        assert one.saves.high_ns == pytest.approx(405 * US, abs=5 * US)
+        assert one.saves.low_ns < 2 * US
+        assert one.found.evidence[1] == "1 wait of calls behind them: 1.006 ms"
+
     def test_may_go_at_most(self) -> None:
         one = lever(self.pageable(), "fewer-copies")
         assert (one.saves.low_ns, one.saves.likely_ns) == (0, None)
