@@ -1,1 +1,1 @@
-"""Sweeps summarised, compared and fitted."""
+"""Sweeps: summaries, comparisons and fits."""

@@ -1,7 +1,7 @@
 """Load run folders of ncu-bench bench as rows of measured points that can be matched.
 
-A failed point has no device, and no size that was left to its default. Both are filled in from the measured points of
-its run, where these agree.
+A failed point has no device, and no default sizes. Both are filled in from the measured points of its run, where these
+agree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 class BenchRun:
     """One run by name: a row per point, with its samples and its run, and notes.
 
-    `arguments` are the columns that hold arguments of functions.
+    `arguments` are the columns with arguments of functions.
     """
 
     name: str
@@ -59,7 +59,7 @@ def is_bench(path: str) -> bool:
 def load_bench(path: str, taken: Collection[str] = ()) -> BenchRun:
     """Load the run that `path` names. Raises `NcuBenchError` if its table cannot be read.
 
-    Arguments whose name is `taken` by what is added to the rows get another (`arguments_apart`).
+    Arguments whose name is `taken` by another column of the rows are renamed (`arguments_apart`).
     """
     table = arguments_apart(points_of(path), {RUN, *taken})
     rows: list[Row] = table.to_pylist()
@@ -68,7 +68,7 @@ def load_bench(path: str, taken: Collection[str] = ()) -> BenchRun:
 
 
 def points_of(path: str) -> pa.Table:
-    """The points of the run that `path` names as a table, as measured; raises as `load_bench` does."""
+    """The points of the run that `path` names as a table, as measured; raises as `load_bench`."""
     return read_bench(_file(path))
 
 
@@ -106,7 +106,7 @@ def _known_of_others(row: Row, measured: list[Row]) -> Row:
 
 
 def _only(values: Iterable[Any]) -> Any:
-    """The value that all have in common; None if they differ, or there is none."""
+    """The common value; None if they differ, or there is none."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 

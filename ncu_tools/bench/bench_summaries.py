@@ -1,7 +1,7 @@
 """A sentence for each model of a comparison of measured points: speedup and memory, with their uncertainty.
 
 Over several points the figures are geometric means of ratios. The interval is that of the mean: it covers the noise of
-the points, and the range beside it shows how they differ.
+the points, while the range shows how they differ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Summary:
 
     `low` and `high` are the 95 % interval of `time_ratio`, `least` and `most` the extreme ratios of points, each with
     its sizes in words. None if unknown. `left_out` counts the other points, by reason. `one_process` is True if the
-    interval holds the scatter within one process of a side, which that between processes often exceeds.
+    interval covers only the scatter within one process of a side, which scatter between processes often exceeds.
     """
 
     target: str

@@ -1,8 +1,8 @@
 """What changed between measured points: times with intervals; memory, FLOPs and parameters exactly.
 
-Points match if they agree in everything that was requested, except in the compared dimensions: those in which all
-points of one run have one value and all of the other another, or those that the user names. Points of different
-versions of PyTorch or numbers of threads are compared only with --anyway.
+Points match if they agree in everything that was requested, except in the compared dimensions: those that differ
+between two runs and are constant within each, or those that the user names. Points of different versions of PyTorch or
+numbers of threads are compared only with --anyway.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ncu_tools.numbers.statistics import CONFIDENCE, Estimate, mean_of, ratio_in
 MACHINE, DTYPE, MODE, LAYOUT, PHASE, TORCH, THREADS = DIMENSIONS = (
     "machine", "dtype", "mode", "channels-last", "phase", "torch", "threads",
 )  # fmt: skip
-"""The dimensions that can be compared, beside arguments. The last two are conditions if they are not compared."""
+"""The dimensions that can be compared, in addition to arguments. The last two are conditions if not compared."""
 ASKED = (MACHINE, DTYPE, MODE, LAYOUT, PHASE)
 SIZES = {"batch_size": "batch", "input_size": "image", "sequence_length": "tokens", "arguments": ""}
 REDUCED = ("fp16", "bf16")
-"""Data types that autocast has an effect on."""
+"""Data types that autocast affects."""
 MODES_IN_WORDS = {"jit": "TorchScript", "compile": "torch.compile", "cudagraph": "CUDA graphs"}
 
 COUNTS = {
@@ -43,7 +43,7 @@ NOT_OF_POINTS = {
     "dram_bytes": "measured points have no DRAM bytes; bytes are those of formulas",
 }
 NOT_GIVEN = ""
-"""The value of an argument that a point was not given, in place of its default."""
+"""The value of an argument left at its default."""
 _CONDITIONS = {TORCH: "version of torch", THREADS: "threads"}
 WITHIN_A_PROCESS = (
     "hold the scatter within a process; from one process to the next times differ by more: "
@@ -159,9 +159,9 @@ def size_words(row: Row, sizes: Iterable[str] = SIZES) -> str:
 def compare_runs(base: BenchRun, new: BenchRun, *, gated: bool = False) -> PointComparison:
     """Compare the points of one run with those of another.
 
-    A dimension in which all points of a target have one value in each run, and not the same, is what is compared.
-    Different machines are such a dimension if nothing else differs, and are refused if the result is to be `gated`: a
-    gate is meant for changes of code. Raises `NcuBenchError` if the runs have no point in common.
+    A dimension is compared if all points of a target have one value in each run, and the two values differ. Different
+    machines are such a dimension if nothing else differs, and are refused if the result is to be `gated`: a gate is
+    meant for changes of code. Raises `NcuBenchError` if the runs have no point in common.
     """
     across = {target: _differing(base.rows, new.rows, target) for target in _targets(base.rows, new.rows)}
     labels = {target: (base.name, new.name) for target, dimensions in across.items() if not dimensions}
@@ -226,7 +226,7 @@ def _targets(*sides: Iterable[Row]) -> list[str]:
 
 
 def _differing(base: Sequence[Row], new: Sequence[Row], target: str) -> Dimensions:
-    """The dimensions in which all rows of a target have one value in each run, and not the same."""
+    """The dimensions in which all rows of a target have one value in each run, and the two values differ."""
     found = []
     for name in ASKED:
         before, after = ({value_of(row, name) for row in side if row["target"] == target} for side in (base, new))
@@ -246,13 +246,13 @@ def _first_point(rows: Sequence[Row]) -> str:
 
 
 def _key(row: Row, across: Dimensions) -> Key:
-    """The values that two points must have in common to be compared."""
+    """The values that two comparable points must share."""
     sizes = {size: row.get(size) for size in SIZES} | {"arguments": _other_arguments(row, across)}
     return (row["target"], *sizes.values(), *(value_of(row, name) for name in ASKED if name not in across))
 
 
 def _other_arguments(row: Row, across: Dimensions) -> str | None:
-    """The arguments of a point but those that are compared; None without any."""
+    """The arguments of a point, except compared ones; None without any."""
     compared = {text for name in across for text in (name, name.removeprefix(PREFIX))}
     given = (row.get("arguments") or "").split(", ")
     return ", ".join(one for one in given if one.partition("=")[0] not in compared) or None
@@ -300,7 +300,7 @@ def _compared(
 
 
 def _placed(side: dict[Key, Row], other: dict[Key, Row]) -> dict[Key, Row]:
-    """The rows of a side by key; failed ones get the only key of the other side that agrees with what they know."""
+    """The rows of a side by key; failed ones get the only key of the other side that matches their known values."""
     free = [key for key in other if key not in side]
     found: dict[Key, Row] = {}
     for key, row in side.items():
@@ -324,10 +324,9 @@ def estimates_of(base: Row, new: Row) -> tuple[Estimate, Estimate]:
 
     If both sides were measured by several processes, the variance is that of a mean of independent processes, s^2 / n
     of the n means of processes with n - 1 degrees of freedom (`statistics.mean_of`), as in Kalibera and Jones, Rigorous
-    Benchmarking in Reasonable Time, ISMM 2013, p. 63: the highest level that is repeated includes the noise of those
-    below it. Processes take equally many samples unless their time is up, so the mean of their means is that of all
-    samples. Otherwise the variance is that of samples within a process by batch means
-    (`ncu_launch.bench.latency_statistics`).
+    Benchmarking in Reasonable Time, ISMM 2013, p. 63: the highest repeated level includes the noise of lower levels.
+    Processes take equally many samples unless their time is up, so the mean of their means is the mean of all samples.
+    Otherwise the variance is that of samples within a process by batch means (`ncu_launch.bench.latency_statistics`).
     """
     if _are_of_processes(base, new):
         return _of_processes(base), _of_processes(new)
@@ -390,7 +389,7 @@ def _differences(points: Iterable[ComparedPoint]) -> list[Difference]:
 
 
 def _other_machines(points: Iterable[ComparedPoint], gated: bool) -> list[Difference]:
-    """Differences of machines that the user did not ask to compare, if they are mixed with others or gated."""
+    """Differences of machines that the user did not request, if other dimensions differ too or the result is gated."""
     found: dict[Difference, None] = {}
     for point in points:
         if MACHINE in point.across and point.base and point.new:

@@ -24,7 +24,7 @@ from ncu_parsers.datasets.dask_engine import LOCAL, Placement, dask_engine
 
 GPU_RESOURCE = "GPU"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables that dask sets to 1 for its workers; a sweep by dask uses as many threads as one without."""
+"""Variables that dask sets to 1 for its workers; a sweep by dask uses as many threads as one without dask."""
 LONGEST_LOG = 1 << 20
 FIRST_LOG = "point-0001"
 """Stem of the logs that `rows_of` writes for the only point in a folder."""
@@ -63,7 +63,7 @@ Measured = tuple[Row, dict[str, bytes]]
 def rows_by_dask(
     where: str, requested: Sequence[BenchPoint], effort: Effort, timeout: float, processes: int, logs: Path
 ) -> Iterator[Row]:
-    """Yield the row of each point as soon as the workers that `where` names have measured it; logs go into `logs`.
+    """Yield the row of each point as soon as one of the workers named by `where` has measured it; logs go into `logs`.
 
     A point on which several workers died has the outcome crashed. If the iteration is left early, the processes of
     points in progress are ended.
@@ -86,8 +86,8 @@ def placement(device: str, workers: Mapping[str, WorkerDevices]) -> Placement:
     """Which workers may measure on a device: cpu, cuda, or auto, which is a GPU if any worker has one.
 
     If workers declare a resource GPU, as `dask worker --resources GPU=1` does, dask gives each of them as many points
-    at a time as it declares, also workers that join later. Raises `NcuBenchError` if a GPU is requested and none is
-    seen.
+    at a time as it declares, including workers that join later. Raises `NcuBenchError` if a GPU is requested and none
+    is seen.
     """
     if device == CPU:
         return {}
@@ -137,7 +137,8 @@ def _measured(job: Job) -> Measured | None:
 
 
 def _stopped() -> Callable[[], str | None]:
-    """Return a function: the reason to end this worker's task, or None: dask drops the tasks of a stopped sweep."""
+    """Return a function that gives the reason to end this worker's task, or None: dask drops tasks of stopped
+    sweeps."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -150,7 +151,7 @@ def _reason_to_end(state: Any, key: str) -> str | None:
 
 
 def _ends_of(log: Path) -> bytes:
-    """The output of a process; the beginning and the end of it if it exceeds a megabyte."""
+    """The output of a process; only its beginning and end if it exceeds a megabyte."""
     size, half = log.stat().st_size, LONGEST_LOG // 2
     with log.open("rb") as stream:
         if size <= LONGEST_LOG:
@@ -164,7 +165,7 @@ def _ends_of(log: Path) -> bytes:
 
 
 def _kept(point: BenchPoint, stem: str, found: Measured | NcuBenchError | None, logs: Path) -> Row:
-    """The row of a point with its requested target, and its logs written under their own names in the run folder."""
+    """The row of a point with its requested target, and its logs stored under their own names in the run folder."""
     if found is None or isinstance(found, NcuBenchError):
         error = found or NcuBenchError(f"{point.name} was given up by its dask worker.")
         write_whole(logs / f"{stem}.txt", f"{error.paragraph}\n".encode())

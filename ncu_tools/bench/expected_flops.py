@@ -1,4 +1,4 @@
-"""Whose the expected FLOPs of measured points are: contractions', or where there are none, all operators'."""
+"""Which operators the expected FLOPs of measured points cover: contractions, or all operators if there are none."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Row = dict[str, Any]
 
 
 def is_of_all_operators(row: Row) -> bool:
-    """True if a point has no contraction, so that its expected FLOPs are those of all its operators."""
+    """True if a point has no contraction, so that its expected FLOPs cover all its operators."""
     return bool(row.get(COLUMN) == ALL_OPERATORS)
 
 
 def basis_of_flops(row: Row) -> str:
-    """What the expected FLOPs of a point are, in the words of `flops_basis`."""
+    """The coverage of a point's expected FLOPs, as in `flops_basis`."""
     return EXPECTED + (BASIS if is_of_all_operators(row) else CONTRACTIONS_BASIS)
 
 
@@ -30,7 +30,7 @@ def unlike_basis(base: Row, new: Row) -> str:
 
 
 def notes_on_basis(rows: Sequence[Row]) -> list[str]:
-    """A note if expected FLOPs of points are those of all operators: of how many, where others have contractions."""
+    """A note if expected FLOPs of some points cover all operators: how many, while other points have contractions."""
     known = [row for row in rows if row.get("expected_flops") is not None]
     number = sum(map(is_of_all_operators, known))
     if not number:

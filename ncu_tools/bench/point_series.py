@@ -1,8 +1,8 @@
 """Columns of measured points against a chosen one, a series for each combination of further columns.
 
-A quantity is a column of docs/bench.md, an argument, a counter, or one of `SHORT`. Time is that of runs without a
-profiler where points have one. FLOPs and bytes are counted ones where any point has them, else those of formulas: the
-quantity says of which column it is, so that no number stands without its source.
+A quantity is a column of docs/bench.md, an argument, a counter, or one of `SHORT`. Time is from runs without a profiler
+if points have it. FLOPs and bytes are counted if any point has counts, else from formulas: the quantity names its
+column, so that every number has a source.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ SHORT: dict[str, tuple[str, ...]] = {
     "image": ("input_size",),
     "tokens": ("sequence_length",),
 }
-"""Short name -> columns, of which the first with any value counts."""
+"""Short name -> columns; the first with any value is used."""
 RATES = {"flops_per_s": "flops", "bytes_per_s": "bytes"}
-"""Name of a rate -> what is divided by the time."""
+"""Name of a rate -> the quantity that is divided by time."""
 KINDS = {"ns": "time", "byte": "byte", "FLOP": "flop", "hz": "hz", "FLOP/s": "flop/s", "byte/s": "byte/s"}
 NS = 1e9
 SEPARATING = (
     "run", "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
     "sequence_length",
 )  # fmt: skip
-"""What separates series, with the arguments, unless the user says by what."""
+"""Columns that separate series, in addition to arguments, unless the user chooses."""
 
 
 @dataclass(frozen=True)
 class SeriesQuantity:
-    """A quantity of points: its name, the column that it is of, its unit, and how it is written (`FORMATS`)."""
+    """A quantity of points: its name, its column, its unit, and its number format (`FORMATS`)."""
 
     name: str
     column: str
@@ -64,9 +64,10 @@ class SeriesQuantity:
 
 @dataclass
 class PointSeries:
-    """`ys` against `x`: `rows` have both by name, what separates series in `by`, and the outcome of the point.
+    """`ys` against `x`: `rows` have both by name, the values that separate series in `by`, and the outcome of the
+    point.
 
-    An interval of `latency_mean_ns` is in `latency_low_ns` and `latency_high_ns`.
+    `latency_low_ns` and `latency_high_ns` are the interval of `latency_mean_ns`.
     """
 
     x: SeriesQuantity
@@ -76,7 +77,7 @@ class PointSeries:
     notes: list[str] = field(default_factory=list)
 
     def lines(self) -> dict[str, list[Row]]:
-        """The points that have an x, by the name of their series, sorted by x."""
+        """The points with an x, by the name of their series, sorted by x."""
         found: dict[str, list[Row]] = {}
         for row in self.rows:
             if row[self.x.name] is not None:
@@ -86,7 +87,7 @@ class PointSeries:
 
 
 class SeriesPoints:
-    """The points of runs: rows, and the columns that they can be drawn by."""
+    """The points of runs: rows, and the columns that can be drawn."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.rows: list[Row] = []
@@ -103,7 +104,7 @@ class SeriesPoints:
         return any(row.get(column) is not None for row in self.rows)
 
     def quantity(self, name: str) -> SeriesQuantity:
-        """The quantity of a name. Raises `WrongUsage` if no point has it."""
+        """The quantity with this name. Raises `WrongUsage` if no point has it."""
         if name in RATES and name not in self.units:
             amount, time = self.quantity(RATES[name]), self.quantity("time")
             unit = f"{amount.unit}/s"
@@ -146,10 +147,10 @@ class SeriesPoints:
 
 
 def point_series(paths: Sequence[str], x: str, ys: Sequence[str], by: Sequence[str] = ()) -> PointSeries:
-    """The quantities `ys` against `x` of the points of runs; without `by` everything that differs separates series.
+    """The quantities `ys` against `x` of the points of runs; without `by` all differing columns separate series.
 
-    Raises `WrongUsage` for a quantity that no point has or that is asked for beside being `x`, and `NcuBenchError` if a
-    run has no points.
+    Raises `WrongUsage` for a quantity that no point has or that is also `x`, and `NcuBenchError` if a run has no
+    points.
     """
     points = SeriesPoints(paths)
     across, up = points.quantity(x), [points.quantity(name) for name in dict.fromkeys(ys)]

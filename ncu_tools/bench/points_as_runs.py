@@ -1,9 +1,9 @@
 """The measured points of a sweep, each as a run of one launch, so that a roofline shows them like runs.
 
 Times are measured; FLOPs and bytes follow from formulas for each operator, so the bytes are inputs, weights and
-outputs, not those between L2 and device memory. Where ncu counted both in a profiled run of the point (`bench
---metrics`), they are those. The unit of the FLOPs follows from the data type, as in an estimate; with autocast, where
-PyTorch chooses the type per operator, it is unknown.
+outputs, not traffic between L2 and device memory. If ncu counted both in a profiled run of the point (`bench
+--metrics`), the counts are used. The unit of the FLOPs follows from the data type, as in an estimate; with autocast,
+where PyTorch chooses the type per operator, it is unknown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SweepPoint:
 def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
     """The measured points of a sweep in order, and notes.
 
-    The name of a point is its target with everything in which the points of the sweep differ.
+    The name of a point is its target with all settings that differ within the sweep.
     """
     measured = [row for row in run.rows if row["outcome"] == OK and row["latency_mean_ns"]]
     varied = [name for name in ASKED if len({value_of(row, name) for row in measured}) > 1]
@@ -72,7 +72,7 @@ def _label(row: Row, varied: Sequence[str], sizes: Sequence[str]) -> str:
 
 
 def _unique_labels(labels: Sequence[str]) -> list[str]:
-    """The labels, with a number appended to those that several points have."""
+    """The labels, with a number appended to repeated ones."""
     met: Counter[str] = Counter()
     several = Counter(labels)
     result = []
@@ -123,7 +123,7 @@ def _unit_of(row: Row) -> str | None:
         return None
     if row["device"] == "cpu" and dtype in ("fp32", "fp64"):
         return str(dtype)
-    if is_of_all_operators(row) and not _is_counted(row):  # what is no contraction runs on the CUDA cores
+    if is_of_all_operators(row) and not _is_counted(row):  # other operators than contractions run on the CUDA cores
         return None if row["device"] == "cpu" else "fp64" if dtype == "fp64" else "fp32"
     name = row["device_name"]
     machine = machine_of_device(name) or next(iter(measured_machines(name)), None)

@@ -1,12 +1,12 @@
 """The exponent of latency ~ size^exponent with a 95 % interval that is valid if some sizes are noisier than others.
 
-A weighted straight line through logarithms. The variance of each point is that of its own samples plus one common to
-all points: how far latencies lie off any power law, which samples cannot show. The common variance is the largest one
-that the residuals do not rule out (upper end of the Q-profile interval: Viechtbauer, Statistics in Medicine 26, 2007,
-p. 37): with a smaller one, the most precise points would decide alone. The interval is Student's with points - 2
-degrees of freedom, scaled by the residuals (Knapp and Hartung, Statistics in Medicine 22, 2003, p. 2693), so only the
-ratios of the variances have to be right. `benchmarks/scaling_coverage.py` counts how often the interval covers the true
-exponent.
+The fit is a weighted straight line through logarithms. The variance of each point is the variance of its own samples
+plus one common to all points: how far latencies lie off any power law, which samples cannot show. The common variance
+is the largest one that the residuals do not rule out (upper end of the Q-profile interval: Viechtbauer, Statistics in
+Medicine 26, 2007, p. 37): with a smaller one, the most precise points would decide alone. The interval is Student's
+with points - 2 degrees of freedom, scaled by the residuals (Knapp and Hartung, Statistics in Medicine 22, 2003, p.
+2693), so only the ratios of the variances must be right. `benchmarks/scaling_coverage.py` counts how often the interval
+covers the true exponent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
 
 LEAST_SIZES = 3
 SHRINKAGE = 8.0
-"""Weight, in degrees of freedom, of the trend of variances over sizes: variances of few samples move towards it."""
+"""Weight, in degrees of freedom, of the trend of variances over sizes: variances of few samples shrink towards it."""
 
 RULED_OUT = 1.2816
 """The 90 % quantile of the normal distribution: a variance is ruled out if 90 of 100 fits have larger residuals."""
@@ -104,9 +104,10 @@ def _line(x: Floats, y: Floats, weights: Floats) -> _Line:
 
 
 def _smoothed(x: Floats, spreads: Sequence[Spread]) -> Floats:
-    """The variance of each point; those of few samples move towards a straight trend of their logarithms over `x`.
+    """The variance of each point; variances of few samples shrink towards a straight trend of their logarithms over
+    `x`.
 
-    The logarithm of a sample variance lies on average below that of the true one, by ln(d/2) - digamma(d/2) for d
+    The logarithm of a sample variance is on average below that of the true variance, by ln(d/2) - digamma(d/2) for d
     degrees of freedom, here to the second term of the asymptotic series (Abramowitz and Stegun, 6.3.18).
     """
     freedom = np.array([spread.freedom for spread in spreads], np.float64)
@@ -120,8 +121,8 @@ def _smoothed(x: Floats, spreads: Sequence[Spread]) -> Floats:
 def _scatter(x: Floats, y: Floats, variances: Floats) -> float:
     """The largest variance common to all points that their residuals do not rule out; 0 if they rule out any.
 
-    At it the weighted sum of squared residuals is the 10 % quantile of chi-squared with points - 2 degrees of freedom
-    (Wilson and Hilferty's approximation).
+    At this variance the weighted sum of squared residuals is the 10 % quantile of chi-squared with points - 2 degrees
+    of freedom (Wilson and Hilferty's approximation).
     """
     freedom = len(x) - 2
     part = 2 / (9 * freedom)

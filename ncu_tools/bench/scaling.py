@@ -24,11 +24,11 @@ from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
 AXES = {"batch_size": ("batch", 1.0), "input_size": ("image", 2.0), "sequence_length": ("tokens", 1.0)}
 """Size -> its title, and the exponent at which time is proportional to the work (pixels: width^2).
 
-Arguments of functions are axes too; what is proportional to the work follows from the FLOPs of their points.
+Arguments of functions are axes too; their exponent of proportionality follows from the FLOPs of their points.
 """
 
 WITHIN_A_GROUP = ("input_size", "sequence_length", "arguments")
-"""Sizes that are the same for all models that are correlated, if any model has several."""
+"""Sizes that must be equal for correlated models, if any model has several."""
 
 TOO_FEW = "too few points to say"
 NO_WORK = "FLOPs are not known"
@@ -39,7 +39,7 @@ LEAST_MODELS = 5
 """With four models, even a perfect rank correlation happens by chance in 2 of 24 orders, more than 5 %."""
 KNEE_SHARE = 0.9
 SAME_EXPONENT = 0.05
-"""An exponent of medians further from that of means is said beside it: over 20 times the size it makes 16 %."""
+"""Exponents of medians and of means that differ by more are both shown: over 20 times the size it makes 16 %."""
 
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ Row = dict[str, Any]
 class Series:
     """Rows that differ in one size or argument only, sorted by it; `axis` is its column, `same` are common values.
 
-    `latencies_ns` are means, and `spreads` the uncertainty of each; None for a point timed once. `flops` are those of
+    `latencies_ns` are means, and `spreads` the uncertainty of each; None for a point timed once. `flops` come from
     formulas.
     """
 
@@ -158,7 +158,8 @@ def axis_title(axis: str) -> str:
 def series(rows: Iterable[Row], arguments: Sequence[str] = ()) -> list[Series]:
     """Every set of measured rows that differ in one size or argument only, with at least two different values.
 
-    `arguments` are columns of arguments. Only values above 0 can be on an axis, since its exponent is of logarithms.
+    `arguments` are columns of arguments. Only positive values can be on an axis, since its exponent is fitted to
+    logarithms.
     """
     measured = [row for row in rows if row["outcome"] == OK and row["latency_mean_ns"]]
     found = []
@@ -195,7 +196,7 @@ def _series(axis: str, same: Row, members: list[Row]) -> Series:
 def spread_of(row: Row) -> Spread | None:
     """The uncertainty of a measured row's mean, from its 95 % interval; None without one.
 
-    The interval is that of the means of processes, or of up to `BLOCKS` blocks of the samples of one process.
+    The interval is computed from the means of processes, or of up to `BLOCKS` blocks of the samples of one process.
     """
     if row["latency_low_ns"] is None or row["latency_high_ns"] is None:
         return None
@@ -232,7 +233,7 @@ def correlations(rows: Iterable[Row]) -> list[Correlation]:
     """Correlations of parameters, FLOPs, bytes, and latency at each batch size, over the models of each group.
 
     A group has one device, data type, mode and phase, and, if a model has several, one input size and sequence length,
-    one memory format, with or without autocast. FLOPs and bytes are those of the smallest batch. Repeated measurements
+    one memory format, with or without autocast. FLOPs and bytes are from the smallest batch. Repeated measurements
     count with their mean.
     """
     found = []
@@ -329,7 +330,7 @@ def ranks(values: Floats) -> Floats:
 def _interval(r: float | None, models: int, variance: float) -> tuple[float | None, float | None]:
     """The 95 % interval by Fisher's z, with variance / (n - 3): 1 for Pearson, 1 + r^2 / 2 for Spearman.
 
-    The latter is from Bonett and Wright, Psychometrika 65, 2000, p. 23.
+    The Spearman variance is from Bonett and Wright, Psychometrika 65, 2000, p. 23.
     """
     if r is None or abs(r) > 1 - 1e-12:
         return None, None

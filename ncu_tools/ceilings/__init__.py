@@ -1,1 +1,1 @@
-"""What a device can reach at best, from reports, data sheets and measurements."""
+"""Peak rates of a device, from reports, data sheets and measurements."""

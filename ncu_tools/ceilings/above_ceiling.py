@@ -23,7 +23,8 @@ class Excess(NamedTuple):
     """A kernel at `fraction` of the ceiling of `unit`, with the evidence for the reason; None where unknown.
 
     Clocks in Hz, bytes of one launch and the size of L2 in bytes; `sparse_share` is the share of the unit's operations
-    that were counted as sparse. `from_operators`: bytes are those of operators; `from_shapes`: FLOPs are estimates too.
+    that were counted as sparse. `from_operators`: bytes are from operator formulas; `from_shapes`: FLOPs are estimates
+    too.
     """
 
     unit: str
@@ -48,7 +49,7 @@ def flag(excess: Excess) -> str | None:
 
 
 def operators_in_cache(excess: Excess) -> str | None:
-    """Bytes of operators are the sizes of inputs, weights and outputs, whether they came from DRAM or a cache."""
+    """Bytes from operator formulas are sizes of inputs, weights and outputs, whether they came from DRAM or a cache."""
     if not (excess.from_operators and excess.unit == "dram"):
         return None
     return "the bytes are inputs, weights and outputs of operators, and some of them stayed in a cache"
@@ -72,7 +73,7 @@ def machine_of_choice(excess: Excess) -> str | None:
 
 
 def clock(excess: Excess) -> str | None:
-    """The profiled SM clock exceeds the one that the ceiling assumes by enough to explain the excess."""
+    """The profiled SM clock exceeds the clock that the ceiling assumes by enough to explain the excess."""
     assumed, profiled = excess.origin.clock_hz, excess.sm_clock_hz
     if excess.unit == "dram" or not assumed or not profiled or profiled <= assumed:
         return None
@@ -108,7 +109,7 @@ def maybe_sparse(excess: Excess) -> str | None:
 
 
 def estimated_work(excess: Excess) -> str | None:
-    """FLOPs of a trace were never counted, and its ceiling is that of the type of the operator's inputs."""
+    """FLOPs of a trace were never counted, and its ceiling is for the type of the operator's inputs."""
     if not excess.from_shapes or excess.unit == "dram":
         return None
     return (
@@ -118,7 +119,7 @@ def estimated_work(excess: Excess) -> str | None:
 
 
 def measured_too_low(excess: Excess) -> str | None:
-    """The ceiling is what was reached when the machine was measured, which is no limit of the hardware."""
+    """The ceiling was measured on this machine, so it is not a limit of the hardware."""
     if excess.origin.kind == MEASURED_QUICKLY:
         return "the ceiling was measured quickly and reads low; ncu-bench machines measure refines it"
     if excess.origin.kind == MEASURED:

@@ -5,8 +5,8 @@ of the device that the report names; the machine that the user chose; a measured
 compute capabilities that stand for one family of boards, the values on which that family's files agree. A compute
 capability alone never gives a bandwidth that its boards do not share, and RTX boards are never guessed from it.
 
-These are dense ceilings. Sparse ceilings, those of single tensor instructions, and those at the board's limit are
-listed separately.
+These are dense ceilings. Listed separately: sparse ceilings, ceilings of single tensor instructions, and ceilings at
+the board's limit.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ BOARD_LIMIT = "board limit"
 DATA_SHEET = "data sheet"
 MEASURED = "measured"
 MEASURED_QUICKLY = "measured quickly"
-"""Kinds of ceilings: by the clock at which they hold (a data sheet's peaks are scaled to that of the run), or measured:
+"""Kinds of ceilings: by the clock at which they hold (a data sheet's peaks are scaled to the run's clock), or measured:
 by `ncu-bench machines measure`, or in a few seconds by `ncu-bench profile`."""
 MEASUREMENTS = (MEASURED, MEASURED_QUICKLY)
 
 BOARD_SAYS = "report, device attributes"
 
 SAME_CLOCK = 0.95
-"""From this share of a data sheet's clock on, a run's clock is not worth a note."""
+"""A run's clock at or above this share of the data sheet's clock gets no note."""
 
 CLOCK_ERROR = 0.01
 """Relative error of a measured memory clock; a clock within it of the board's limit counts as the limit."""
@@ -104,7 +104,7 @@ def kind_of(machine: Machine) -> str:
 class Ceiling:
     """One ceiling of one device: `value` in FLOP/s (OP/s, B/s) of a compute unit or memory level, and its source.
 
-    `kind` says at which clock it holds. `instruction` is the tensor instruction it applies to, "" for all.
+    `kind` names the clock at which it holds. `instruction` is the tensor instruction it applies to, "" for all.
     """
 
     device: str
@@ -127,7 +127,7 @@ class Ceiling:
 
 
 class Origin(NamedTuple):
-    """Where ceilings come from: `says` names the source, `clock_hz` is the SM clock it assumes, if any.
+    """Source of ceilings: `says` names it, `clock_hz` is the SM clock it assumes, if any.
 
     `chosen` is True for a machine that the report does not confirm: the user named it, or a trace names no CPU.
     """
@@ -147,8 +147,8 @@ class Ceilings:
     """The ceilings of every launch of a table: `per_launch[unit]` is dense, float64, one per launch, NaN where unknown.
 
     Values are in FLOP/s, OP/s or B/s. `origin_of[unit]` gives for each launch the index in `origins` of its source.
-    `drawn` are these ceilings by device, `others` those that bound no launch: sparse, at the board's limit, of single
-    instructions. `capability_of` maps the device names used by ceilings to compute capabilities.
+    `drawn` are these ceilings by device, `others` ceilings that bound no launch: sparse, at the board's limit, of
+    single instructions. `capability_of` maps the device names used by ceilings to compute capabilities.
     """
 
     per_launch: dict[str, Floats]
@@ -225,12 +225,12 @@ def device_title(device: Device, devices: Iterable[Device], machine: Machine | N
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:
-    """Which of the two ceilings that every roofline needs (fp32, dram) some of these launches lack."""
+    """Which of the two ceilings that every roofline needs (fp32, dram) are missing for some of these launches."""
     return [unit for unit in ("fp32", "dram") if np.isnan(result.per_launch[unit][at]).any()]
 
 
 def _worked(table: pa.Table) -> dict[str, Mask]:
-    """For each compute unit, whether each launch did work in it. FP16 counts that are constant moves do not count."""
+    """For each compute unit, the mask of launches with work in it. FP16 counts that are constant moves do not count."""
     work = {
         unit: tables.floats(table, column) > 0
         for unit, column in UNIT_COLUMNS.items()
@@ -301,13 +301,13 @@ def _draw_report(result: Ceilings, title: str, at: Rows, attributes: DeviceAttri
 
 
 def _showing_clocks(attributes: DeviceAttributes, at: Rows) -> Rows:
-    """Those of these launches that are long enough to show their clocks; all of them where none is."""
+    """The launches among these that are long enough to show their clocks; all of them if none is."""
     steady = at[attributes.steady[at]]
     return steady if steady.size else at
 
 
 def _fill_from_board(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
-    """Give launches without a ceiling at the profiled clock the limit of their board."""
+    """Give launches without a ceiling at the profiled clock their board's limit."""
     limits = {peak.unit: peak.per_cycle * attributes.highest_clock for peak in attributes.peaks if peak.is_plain}
     drawn = {ceiling.unit for ceiling in result.drawn if ceiling.device == title}
     for unit, limit in {"dram": attributes.dram_limit, **limits}.items():
@@ -343,7 +343,7 @@ def _add_others(result: Ceilings, title: str, at: Rows, attributes: DeviceAttrib
 
 
 def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
-    """Add the measured ceilings of a device as a device of its own, beside those that bound its launches."""
+    """Add the measured ceilings of a device as a separate device, beside the ceilings that bound its launches."""
     machine = measured_of(device)
     if machine is None or any(ceiling.kind in MEASUREMENTS for ceiling in result.drawn if ceiling.device == title):
         return
@@ -389,7 +389,7 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
 def _fallback(
     device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str], table: pa.Table, at: Rows
 ) -> _Fallback | None:
-    """The first there is: of the board, the user's choice, measured, what all boards alike agree on. Adds notes."""
+    """The first available source: board, the user's choice, a measurement, values of all such boards. Adds notes."""
     how = recorded(table, at)
     known, note = board_of(device, table, at)
     if note and needed:
@@ -452,9 +452,9 @@ def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows)
 def _fill(
     result: Ceilings, title: str, at: Rows, fallback: _Fallback, attributes: DeviceAttributes, work: dict[str, Mask]
 ) -> None:
-    """Give launches without a ceiling those of a machine file: a data sheet's peaks at the clock of each launch.
+    """Give launches without a ceiling the ceilings of a machine file, with compute peaks at each launch's clock.
 
-    That is the clock of the launch's cycles, so that its share of the peak is one of its cycles, however short it is.
+    That is the clock of the launch's cycles, so its share of the peak is a share of cycles, however short it is.
     """
     boost = fallback.boost_clock_hz if fallback.kind == DATA_SHEET else None
     clocks = attributes.sm_clock if boost else tables.unknown(len(attributes.sm_clock))

@@ -60,7 +60,7 @@ class DeviceAttributes(NamedTuple):
 
     @property
     def steady_sm_clock(self) -> Floats:
-        """The SM clock of launches long enough to show it; NaN of others, which print one that is too low."""
+        """The SM clock of launches long enough to show it; NaN for others, whose printed clock is too low."""
         return np.where(self.steady, self.sm_clock, np.nan)
 
 
@@ -100,7 +100,7 @@ def dram_limit(table: pa.Table) -> Floats:
 def dram_per_cycle(table: pa.Table) -> Floats:
     """DRAM bytes per cycle of the memory clock, one per launch: of the bus, else the peak of the counter.
 
-    The bus comes first: on boards with part of the bus disabled, the counter's peak is that of the whole chip.
+    The bus takes precedence: on boards with part of the bus disabled, the counter's peak covers the whole chip.
     """
     bus = bus_bytes(table)
     return np.where(np.isnan(bus), tables.floats(table, DRAM_PEAK), bus)

@@ -24,7 +24,7 @@ from ncu_tools.numbers.number_format import counted
 
 SM_COUNT, LAUNCHED_SM_COUNT = "device__attribute_multiprocessor_count", "launch__sm_count"
 MOST_NAMED = 6
-"""How many other boards a note names."""
+"""Most other boards that a note names."""
 
 Rows = npt.NDArray[np.int64]
 """Row indices of launches in a table."""
@@ -61,7 +61,7 @@ def devices_of(table: pa.Table) -> dict[Device, Rows]:
 
 
 def names_of_devices(table: pa.Table) -> tuple[str, ...]:
-    """The devices of launches by name, by compute capability where the report names none; () where neither is there."""
+    """The devices of launches by name, or by compute capability if the report names none; () if it has neither."""
     for column, before in (("device_name", ""), ("compute_capability", "compute capability ")):
         if column in table.column_names and len(table):
             codes, texts = tables.codes(table, column)
@@ -74,7 +74,7 @@ def names_of_devices(table: pa.Table) -> tuple[str, ...]:
 def device_titles(table: pa.Table) -> tuple[Rows, list[str | None]]:
     """The index of each launch's device in the titles, which may repeat: its name, else its compute capability.
 
-    The title of a device that the report does not tell is None.
+    The title of an unknown device is None.
     """
     names, name_texts = tables.codes(table, "device_name")
     capabilities, capability_texts = tables.codes(table, "compute_capability")
@@ -87,7 +87,7 @@ def device_titles(table: pa.Table) -> tuple[Rows, list[str | None]]:
 
 
 def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
-    """The distinct numbers of threads, and for each launch the index of its own."""
+    """The distinct numbers of threads, and the index of each launch's number."""
     if THREADS not in table.column_names:
         return [None], np.zeros(len(table), np.int64)
     numbers, codes = np.unique(tables.floats(table, THREADS), return_inverse=True)
@@ -104,7 +104,7 @@ def measured_of(device: Device) -> Machine | None:
 
 
 def with_other_threads(device: Device) -> str:
-    """Message part: thread counts the device was measured with, where none matches the run; "" if never measured."""
+    """Message part: the measured thread counts of a device, if none matches the run; "" if never measured."""
     measured = sorted({machine.threads for machine in measured_machines(device.name) if machine.threads})
     if not measured:
         return ""
@@ -118,11 +118,11 @@ class Recorded(NamedTuple):
 
     by_ncu: bool
     on_cpu: bool
-    """Operators in a PyTorch trace that ran on a CPU: its launches on a GPU have a device number."""
+    """Operators in a PyTorch trace that ran on a CPU: launches on a GPU have a device number."""
 
 
 def recorded(table: pa.Table, at: Rows) -> Recorded:
-    """How the launches in rows `at` were recorded; by ncu if the table does not say."""
+    """How the launches in rows `at` were recorded; by ncu if the table has no source."""
     if "source" not in table.column_names:
         return Recorded(by_ncu=True, on_cpu=False)
     codes, names = tables.codes(table, "source")
@@ -138,7 +138,7 @@ def measured_cpu() -> Machine | None:
 
 
 def sm_count(table: pa.Table, at: Rows, metrics: Sequence[str] = (SM_COUNT, LAUNCHED_SM_COUNT)) -> float | None:
-    """The SMs of the device of the launches `at`; None if the report does not say, or says several."""
+    """The SMs of the device of the launches `at`; None if the report has no number, or several."""
     for metric in metrics:
         counts = tables.floats(table, metric)[at]
         known = np.unique(counts[counts > 0])
@@ -148,9 +148,9 @@ def sm_count(table: pa.Table, at: Rows, metrics: Sequence[str] = (SM_COUNT, LAUN
 
 
 def board_of(device: Device, table: pa.Table, at: Rows) -> tuple[Machine | None, str]:
-    """The machine file of the device that the report names, if its number of SMs is the report's; and a note on it.
+    """The machine file of the device that the report names, if its number of SMs matches the report; and a note on it.
 
-    The note stands for files that know of another board with the same name.
+    The note is for files that list another board with the same name.
     """
     found = machine_of_device(device.name)
     if found is None:
@@ -167,7 +167,7 @@ def board_of(device: Device, table: pa.Table, at: Rows) -> tuple[Machine | None,
 
 
 def family_of(capability: str | None, sms: float | None) -> list[Machine]:
-    """The machines that stand for a compute capability, less those with another number of SMs than the report's."""
+    """The machines that represent a compute capability, except those whose number of SMs differs from the report."""
     stand = [machine for machine in machines_of_capability(capability) if machine.stands_for_compute_capability]
     return [machine for machine in stand if sms is None or machine.sm_count in (None, sms)]
 
@@ -187,7 +187,7 @@ def ids(family: Sequence[Machine]) -> str:
 
 
 def known_boards(capability: str | None, sms: float | None = None, but: Sequence[Machine] = ()) -> str:
-    """The ids of the machines of a compute capability and number of SMs, as text; the first of them if many."""
+    """The ids of the machines of a compute capability and number of SMs, as text; only the first ones if many."""
     found = [machine for machine in machines_of_capability(capability) if capability and machine not in but]
     found = [machine for machine in found if sms is None or machine.sm_count in (None, sms)]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
@@ -195,7 +195,7 @@ def known_boards(capability: str | None, sms: float | None = None, but: Sequence
 
 
 def taken_from_here(machine: Machine) -> str:
-    """The note on a CPU trace, which takes the ceilings of the CPU measured here."""
+    """The note on a CPU trace that uses the ceilings of the CPU measured here."""
     threads = f" with {counted(machine.threads, 'thread', 'threads')}" if machine.threads else ""
     found = f"the trace names no CPU: ceilings are those measured on this machine{threads} ({machine.id})"
     return f"{found}; say --machine NAME if it was recorded elsewhere"

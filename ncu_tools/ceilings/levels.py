@@ -1,7 +1,7 @@
 """Bytes of each launch at each memory level by one of two definitions, and the ceiling of shared memory.
 
-`traffic` counts reads and writes requested at L2 and L1: the columns `l2_bytes` and `l1_bytes`. `nvidia` counts what
-the levels returned to the SM, as NVIDIA's hierarchical charts do since 2023. Counters, factors and sources are in
+`traffic` counts reads and writes requested at L2 and L1: the columns `l2_bytes` and `l1_bytes`. `nvidia` counts bytes
+that the levels returned to the SM, as NVIDIA's hierarchical charts do since 2023. Counters, factors and sources are in
 `levels.toml`. Ceilings follow NVIDIA's definition in both (docs/numbers.md, section 4).
 """
 
@@ -51,7 +51,7 @@ def _bytes_of_level(table: pa.Table, level: str, definition: str) -> Floats:
 
 
 def _without_unused(table: pa.Table, amount: Floats) -> Floats:
-    """An amount of shared memory, 0 in launches that are known to have no instruction on it."""
+    """Bytes of shared memory, with 0 for launches known to have no instruction on it."""
     for entry in _facts()["unused_shared"]:
         is_unused = _holds(table, entry)
         for count in entry["counts"]:
@@ -64,7 +64,7 @@ def transactions_of(table: pa.Table, levels: Iterable[str]) -> dict[str, Floats]
     """Transactions of each launch at each level (float64); NaN where not collected.
 
     They are sectors of 32 bytes, requested there for reads and writes, and passes ("wavefronts") over shared memory.
-    The columns of bytes are counted sectors x 32 or count the same in bytes, so that dividing gives the sectors again.
+    The byte columns are sectors x 32 or an equivalent byte count, so dividing gives the sectors again.
     """
     columns = {DRAM: "dram_bytes", **COLUMNS}
     return {
@@ -76,7 +76,7 @@ def transactions_of(table: pa.Table, levels: Iterable[str]) -> dict[str, Floats]
 
 
 def transaction_bytes(level: str) -> int:
-    """The bytes that a transaction of a level moves at most."""
+    """The most bytes that a transaction of a level moves."""
     return WAVEFRONT_BYTES if level == "shared" else SECTOR_BYTES
 
 
@@ -92,13 +92,13 @@ def _total(table: pa.Table, counter: str) -> Floats:
 
 
 def _holds(table: pa.Table, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mask of the launches whose chip this counter is for; True where the chip is unknown."""
+    """Mask of the launches whose chip has this counter; True where the chip is unknown."""
     codes, capabilities = tables.codes(table, "compute_capability")
     return np.array([_is_for(entry, capability) for capability in capabilities], dtype=bool)[codes]
 
 
 def _is_for(entry: dict[str, Any], capability: str | None) -> bool:
-    """True if this counter is for the compute capability, or the capability is unknown."""
+    """True if the compute capability has this counter, or is unknown."""
     found = re.fullmatch(_VERSION, capability or "")
     lowest, highest = entry.get("since", 0.0), entry.get("until", np.inf)
     return found is None or bool(lowest <= float(found.group()) <= highest)
@@ -117,7 +117,7 @@ def byte_metrics(level: str, definition: str, runs: Iterable[pa.Table] = ()) -> 
 def ceiling_metrics(level: str, capability: str | None) -> list[str]:
     """The metrics that give the ceiling of a level on a chip: the peak per cycle, then its clock.
 
-    Of memory shared with the CPU, which has no such counter, the attributes of the board.
+    Memory shared with the CPU has no such counter; then the attributes of the board.
     """
     if level == DRAM and known.has_system_memory_alone(capability):
         return ["device__attribute_max_mem_frequency_khz", "device__attribute_global_memory_bus_width"]
@@ -152,7 +152,7 @@ def shared_memory_ceiling(table: pa.Table) -> Floats:
 
 
 def definition_titles(levels: Sequence[str], definition: str, dram: str) -> dict[str, str]:
-    """What the bytes of each level mean, in words; `dram` is the text for DRAM."""
+    """The meaning of each level's bytes, in words; `dram` is the text for DRAM."""
     titles = _facts()["titles"]
     of_level = {DRAM: dram, "shared": titles["shared"], **titles[definition]}
     return {level: of_level[level] for level in levels}

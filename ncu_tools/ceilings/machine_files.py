@@ -27,22 +27,22 @@ MEMORY_LEVELS = (DRAM, "l2", "l1")
 TRAFFIC, NVIDIA = "traffic", "nvidia"
 HOST_LINK, PEER_LINK = "host", "peer"
 LINK_ENDS = (HOST_LINK, PEER_LINK)
-"""What links of a GPU lead to: the memory of the host, and all other GPUs together."""
+"""Ends of a GPU's links: the memory of the host, and all other GPUs together."""
 BYTES_COUNTED = (TRAFFIC, NVIDIA)
 """The definitions of bytes at L2 and L1 (see `levels`)."""
 KINDS = ("gpu", "cpu", "accelerator")
 TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"
-"""What the rate of mma.sync in a machine file follows from."""
+"""Derivation of the mma.sync rate in a machine file."""
 SHIPPED = Path(__file__).with_name("machines")
 OF_GB = 2**30 / 1e9
-"""Bytes of memory for each that a data sheet prints: an MI300X of 192 GB has 206.1e9 by its driver, as PyTorch says."""
+"""Bytes per GB printed in a data sheet: an MI300X of 192 GB has 206.1e9 bytes by its driver, as PyTorch reports."""
 
 
 class Rate(NamedTuple):
     """The peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with its source.
 
-    `mma_sync` is the rate of the instruction mma.sync where the peak needs wgmma (Hopper). `clock_hz` is the SM clock
-    behind the peak where it is not the machine's `boost_clock_hz`.
+    `mma_sync` is the rate of the instruction mma.sync if the peak needs wgmma (Hopper). `clock_hz` is the SM clock of
+    the peak if it is not the machine's `boost_clock_hz`.
     """
 
     unit: str
@@ -71,9 +71,9 @@ class Machine:
     """One machine file. `rates` holds every peak and bandwidth by unit or level.
 
     `measured` rates were reached by `ncu-bench machines measure`, or `measured_quickly` by `ncu-bench profile`; the
-    others are data-sheet values. `links` are those of one GPU by `LINK_ENDS`, in one direction. `threads` is the number
-    of CPU threads they were measured with, None if the file does not say. `same_name` tells of another board to which
-    the driver gives the same name, and `short_names` are those of its family that mean this board, as "h100".
+    others are data-sheet values. `links` are one GPU's by `LINK_ENDS`, in one direction. `threads` is the number of CPU
+    threads of a measurement, None if not given. `same_name` describes another board with the same driver name, and
+    `short_names` are the family names that mean this board, such as "h100".
     """
 
     id: str
@@ -104,7 +104,7 @@ class Machine:
 
     @property
     def most_memory_bytes(self) -> float | None:
-        """What its memory can hold at most: data sheets print GB for 2^30 bytes each."""
+        """The capacity of its memory: data sheets print GB for 2^30 bytes each."""
         return None if self.memory_bytes is None else self.memory_bytes * OF_GB
 
     @property
@@ -127,7 +127,7 @@ def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str |
 
 
 def machines() -> MachineFiles:
-    """Every known machine, sorted by id; a valid file of the user's replaces a shipped one of the same id.
+    """Every known machine, sorted by id; a valid user file replaces a shipped one of the same id.
 
     Invalid files are skipped here; `machines --check` names them.
     """
@@ -135,9 +135,9 @@ def machines() -> MachineFiles:
 
 
 class MachineFiles(Mapping[str, Machine]):
-    """Machines by id, in order. A file is parsed when its machine is asked for: that takes a millisecond each.
+    """Machines by id, in order. A file is parsed on first access, which takes a millisecond.
 
-    `own` are valid files of the user's, which take the place of `shipped` ones.
+    `own` are valid user files, which replace `shipped` ones.
     """
 
     def __init__(self, shipped: Mapping[str, str], own: Mapping[str, str]) -> None:
@@ -157,9 +157,9 @@ class MachineFiles(Mapping[str, Machine]):
         return len(self._texts)
 
     def with_words(self, words: str) -> Iterator[Machine]:
-        """Those that may have these words, in any case and with any space, dash or underline between them.
+        """Machines whose file may contain these words, in any case and with any space, dash or underline between them.
 
-        They stand in a shipped file as they are; a file of the user's may write them in another way, as with escapes.
+        Shipped files contain them literally; a user's file may encode them, for example with escapes.
         """
         searched = re.compile(r"[\s_-]+".join(map(re.escape, _folded(words).split("-"))), re.IGNORECASE)
         return (self[one] for one, text in self._texts.items() if one in self._own or searched.search(text))
@@ -167,7 +167,7 @@ class MachineFiles(Mapping[str, Machine]):
 
 @lru_cache(maxsize=1)
 def machines_with(own: Path) -> MachineFiles:
-    """Every shipped machine and the valid ones of a folder, which take the place of shipped ones; sorted by id."""
+    """Every shipped machine and the valid ones of a folder, which replace shipped ones; sorted by id."""
     valid = {machine_id: text for machine_id, text in machine_files_in(own) if not problems(text)}
     return MachineFiles(dict(machine_files_in(SHIPPED)), valid)
 
@@ -223,7 +223,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
 
 
 def _rate(entry: dict[str, Any], data: dict[str, Any]) -> Rate:
-    """A peak, bandwidth or link of a machine file, whose source is that of the file unless it has its own."""
+    """A peak, bandwidth or link of a machine file, with its own source or else the file's."""
     more = {key: entry[key] for key in ("sparse", "note", "mma_sync", "clock_hz") if key in entry}
     unit = entry.get("unit") or entry.get("level") or entry["to"]
     return Rate(unit, entry["value"], entry.get("source", data["source"]), **more)
@@ -362,7 +362,7 @@ def find_machine(name: str) -> Machine:
 
 
 def which_board(name: str, machine: Machine) -> list[str]:
-    """The note on which board a name that `find_machine` took for the whole family means; [] for any other name."""
+    """The note on the board that `find_machine` chose for a family name; [] for any other name."""
     if _folded(name) not in machine.short_names:
         return []
     known = machines()
@@ -392,7 +392,7 @@ def measured_machines(device_name: str | None) -> list[Machine]:
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:
-    """The machines of a compute capability, those that may stand for it first."""
+    """The machines of a compute capability; the ones that may represent it come first."""
     every = machines().values() if compute_capability is None else machines().with_words(compute_capability)
     found = [one for one in every if one.compute_capability == compute_capability]
     return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)

@@ -1,9 +1,9 @@
 """The machine file (TOML text) of measured rates.
 
 DRAM is the best of copy, triad and read over arrays larger than any cache, L2 the best over arrays that fill at most
-half of it. Compute peaks are products of square matrices, or on a CPU convolutions of as many operations, by the
-fastest operator. The burst rate is the ceiling; the sustained one stands in the note. Implausible rates are left out,
-with a note.
+half of it. Compute peaks are products of square matrices, or on a CPU convolutions with as many operations, by the
+fastest operator. The burst rate is the ceiling; the note has the sustained rate. Implausible rates are left out, with a
+note.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def machine_id(found: dict[str, Any]) -> str:
 
 
 def bandwidths(found: dict[str, Any]) -> dict[str, Sample]:
-    """The best sample of each memory level that could be told apart: `dram`, and `l2` if its size is known."""
+    """The best sample of each distinguishable memory level: `dram`, and `l2` if its size is known."""
     samples: list[Sample] = found["memory"]
     caches: dict[str, int] = found["caches"]
     if not samples:
@@ -65,15 +65,15 @@ def peaks(found: dict[str, Any]) -> dict[str, Sample]:
 
 
 def unit_of_product(what: str) -> str:
-    """The unit whose rate a product of a data type shows, as in `GPU_UNITS`."""
+    """The unit whose rate a product of a data type measures, as in `GPU_UNITS`."""
     return GPU_UNITS.get(what, what)
 
 
 def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly: bool = False) -> Path:
-    """Write the machine file of what was measured, whole or not at all; returns its path.
+    """Write the machine file of a measurement, whole or not at all; returns its path.
 
     By default it is in the user's folder, named by device and threads, where it replaces an earlier one. Raises
-    `NcuBenchError` if what was measured is implausible, or if the file cannot be written.
+    `NcuBenchError` if the measurement is implausible, or if the file cannot be written.
     """
     from ncu_launch.files.atomic_files import write_bytes_atomically
 

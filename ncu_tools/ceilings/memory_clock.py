@@ -50,7 +50,7 @@ class MemoryClocks:
 
 
 def longest_launches(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Row indices of the longest launch of each report and device, among those that show their memory clock."""
+    """Row indices of the longest launch of each report and device, among launches that show their memory clock."""
     times, clocks = tables.floats(table, "duration_ns"), tables.floats(table, "dram_clock_hz")
     shown = np.flatnonzero((times >= LONG_ENOUGH_NS) & (clocks > 0))
     if not shown.size:
@@ -82,7 +82,7 @@ def _groups(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[Key]]:
 def run_clock(table: pa.Table) -> Floats:
     """The memory clock in Hz of each launch's run, NaN where unknown.
 
-    A batch of a file has it in the column `RUN_CLOCK`; any other table is taken for a whole run.
+    A batch of a file has it in the column `RUN_CLOCK`; any other table counts as a whole run.
     """
     if RUN_CLOCK in table.column_names:
         return tables.floats(table, RUN_CLOCK)

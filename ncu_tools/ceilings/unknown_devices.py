@@ -1,4 +1,4 @@
-"""What a note says of a device without ceilings: what is known that is like it, and how to get some."""
+"""Notes on a device without ceilings: similar known devices, and how to get ceilings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CHOOSE = "choose a machine with --machine NAME"
 
 
 def on_an_unknown(device: Device, sms: float | None, *, by_ncu: bool) -> str:
-    """A GPU, or a device that has a name."""
+    """The note on a GPU, or on a device with a name."""
     if device.name and not device.capability:  # it was not profiled by ncu
         alike = with_other_threads(device)
         threads = f"OMP_NUM_THREADS={device.threads} " if alike and device.threads else ""
@@ -22,7 +22,7 @@ def on_an_unknown(device: Device, sms: float | None, *, by_ncu: bool) -> str:
 
 
 def on_an_unnamed_cpu() -> str:
-    """A CPU of which a trace says nothing."""
+    """The note on a CPU that a trace does not name."""
     here = ", ".join(sorted(one.id for one in machines().values() if one.measured))
     measured = f" (measured on this machine: {here})" if here else ""
     return f"{measured}: {CHOOSE}, or measure the CPU where it is with ncu-bench machines measure"

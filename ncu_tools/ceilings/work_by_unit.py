@@ -1,7 +1,6 @@
 """FLOPs of each launch by unit: CUDA cores by precision, tensor cores by input type.
 
-Integer tensor operations are listed beside them and are not FLOPs. Constant moves that are counted as FP16 are not
-work.
+Integer tensor operations are listed too and are not FLOPs. Constant moves that are counted as FP16 are not work.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def work_by_unit(
 ) -> dict[str, Floats]:
     """Operations of each unit (float64, one per launch) in FLOP, OP for integers; NaN where unknown.
 
-    A unit that was not collected gets 0 where `flops` is complete (not `partial`) and equals the sum of the others.
+    A unit that was not collected gets 0 if `flops` is complete (not `partial`) and equals the sum of the others.
     `left_out` marks launches whose FP16 counts are constant moves.
     """
     counted = {
