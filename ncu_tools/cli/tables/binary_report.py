@@ -1,4 +1,4 @@
-"""The table of `parse --contents`: what a binary report holds."""
+"""The table of `parse --contents`: the contents of a binary report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def require_binary(source: Source) -> None:
 
 
 def contents_table(source: Source, output_format: str) -> Table:
-    """What one binary report holds. Raises `NcuBenchError` if it cannot be read."""
+    """The contents of one binary report. Raises `NcuBenchError` if it cannot be read."""
     require_binary(source)
     found = contents_of(source)
     rows = [
@@ -54,7 +54,7 @@ def contents_table(source: Source, output_format: str) -> Table:
 
 
 def _lines(found: Contents, most: int | None) -> Iterator[tuple[str, int, int | None, list[str]]]:
-    """Ten lines: what it is, how many, how many launches have it, and words on it, with `most` names at most."""
+    """Ten lines: title, count, number of launches with it, and words on it, with `most` names at most."""
     version = [f"ncu {found.tool_version}"] if found.tool_version else []
     parts = (
         (len(found.kernels), "kernel", "kernels"),

@@ -1,4 +1,4 @@
-"""The tables of `estimate RUN`: a measured run on other machines, and what was learnt from runs."""
+"""The tables of `estimate RUN`: a measured run on other machines, and times learnt from runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS = columns(
 )
 LEARNT = columns("machine dtype learnt_points error_before error_after")
 SLOWEST_SCALING = 0.7
-"""A kernel that gains less than this share of what most of the time gains is named as one that does not scale."""
+"""A kernel that gains less than this share of the usual gain is named as one that does not scale."""
 MOST_NAMED = 3
 NEEDS = ": a trace needs shapes (record_shapes=True), a report FLOPs and DRAM bytes"
 
@@ -54,7 +54,7 @@ def carried_table(
 
 
 def machine_of(run: Run, options: ExpectedOptions) -> Machine:
-    """The machine that a run was measured on. Raises `WrongUsage` where neither the run nor the user says it."""
+    """The machine that a run was measured on. Raises `WrongUsage` if neither the run nor the user names it."""
     if options.measured_on is not None:
         return find_machine(options.measured_on)
     table = run.table
@@ -70,7 +70,7 @@ def machine_of(run: Run, options: ExpectedOptions) -> Machine:
 
 
 def _notes(rows: Sequence[CarriedKernel]) -> list[str]:
-    """What a run takes there in all, what has no basis, and which kernels do not scale."""
+    """Notes on the total time of a run there, kernels without a basis, and kernels that do not scale."""
     notes = []
     for machine in dict.fromkeys(row.machine for row in rows):
         own = [row for row in rows if row.machine == machine]

@@ -1,4 +1,4 @@
-"""The table of `estimate --ops`: rows of operators as they were given, with their times on each machine."""
+"""The table of `estimate --ops`: rows of operators as given, with their times on each machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_REASONS = 3
 def operators_table(
     path: Path, options: ExpectedOptions, targets: Sequence[str], machines: Sequence[Machine], notes: Sequence[str]
 ) -> Table:
-    """The rows of a table of operators on machines. Raises `WrongUsage` for targets beside it, without a machine."""
+    """The rows of a table of operators on machines. Raises `WrongUsage` for other targets, or without a machine."""
     if targets:
         raise WrongUsage(f"{' '.join(targets)} and --ops cannot be estimated together.", advice="Give one of the two.")
     if not machines:
@@ -46,7 +46,7 @@ def operators_table(
 
 
 def learnt_times(options: ExpectedOptions) -> Learnt:
-    """What ships, with what the user's file has learnt in its place."""
+    """The shipped times, with the user's learnt ones in their place."""
     return shipped() if options.learnt is None else shipped().and_also(read_file(options.learnt))
 
 
@@ -55,7 +55,7 @@ def _kind(values: Sequence[Any]) -> str:
 
 
 def _cells(rows: OperatorRows, found: Sequence[ExpectedTimes]) -> list[dict[str, Any]]:
-    """A row for each operator and machine: what was given, as numbers where a whole column is one, and the times."""
+    """A row for each operator and machine: the given values, as numbers if a whole column is numeric, and the times."""
     given = {
         name: [int(text) if text else None for text in values] if _kind(values) == "int64" else values
         for name, values in rows.given.items()
@@ -68,7 +68,7 @@ def _cells(rows: OperatorRows, found: Sequence[ExpectedTimes]) -> list[dict[str,
 
 
 def _notes(found: Sequence[ExpectedTimes]) -> list[str]:
-    """What rows could not be estimated and why, and what their times stand on where none of the kind were measured."""
+    """Notes on rows that could not be estimated and why, and on the basis of times of kinds never measured."""
     notes = []
     for one in found:
         reasons = Counter(reason for reason in one.failed if reason is not None)

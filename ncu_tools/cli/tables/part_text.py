@@ -1,4 +1,4 @@
-"""Parts of a kernel or a timeline as text: a heading, and below it values flush right with what they stand against."""
+"""Parts of a kernel or a timeline as text: a heading, and below it right-aligned values with their references."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from ncu_tools.report.table import printable
 
 WIDTH = 80
-"""Columns where standard output is no terminal, and the most on a wide one: longer sentences are hard to read."""
+"""Width if standard output is no terminal, and the most on a wide one: longer sentences are hard to read."""
 TITLES, VALUES = 40, 14
-"""The most columns of titles and of values; longer titles are wrapped, longer values push what is behind them."""
+"""The most columns of titles and of values; longer titles are wrapped, longer values shift the rest of the line."""
 
 Row = Mapping[str, Any]
 
 
 def of_values(rows: Sequence[Row], width: int) -> list[str]:
-    """Rows of values: "title", "value", and behind them "against" and "spread"."""
+    """Rows of values: "title", "value", then "against" and "spread"."""
     titles = min(TITLES, max((len(str(row["title"])) for row in rows), default=0))
     values = min(VALUES, max((len(_text(row, "value")) for row in rows), default=0))
     lines = []
@@ -33,7 +33,7 @@ def of_values(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def of_sentences(rows: Sequence[Row], width: int) -> list[str]:
-    """Rows of sentences: "value" in front of the sentence "title", "against" below it."""
+    """Rows of sentences: "value", then the sentence "title", with "against" below it."""
     values = max((len(_text(row, "value")) for row in rows), default=0)
     lines = []
     for row in rows:
@@ -44,7 +44,7 @@ def of_sentences(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def paragraph(text: str, width: int) -> list[str]:
-    """A paragraph, wrapped, but for per cent signs, which stay with their numbers."""
+    """A wrapped paragraph; per cent signs stay with their numbers."""
     lines = wrap(printable(text).replace(" %", "\u00a0%"), width, break_on_hyphens=False)
     return [line.replace("\u00a0%", " %") for line in lines]
 
@@ -58,7 +58,7 @@ def _spread(row: Row) -> str:
 
 
 def hanging(head: str, text: str, width: int) -> list[str]:
-    """A head with a text behind it, whose further lines begin where it began."""
+    """A head followed by a text with a hanging indent."""
     if not text:
         return [head.rstrip()]
     indent = len(head) + 2

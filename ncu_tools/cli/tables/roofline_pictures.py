@@ -1,4 +1,4 @@
-"""Where the picture of a roofline goes: to a file by its suffix, or as text to the terminal."""
+"""Output of a roofline's picture: to a file by its suffix, or as text to the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ncu_tools.roofline.scene import Scene
 
 TEXT = "txt"
-"""The suffix of a file that gets the picture as text, in 80 columns and without colours."""
+"""The suffix of a file for the picture as text, in 80 columns and without colours."""
 NUMBER = column("number")
 
 
@@ -37,7 +37,7 @@ class Style:
 
 
 def check_style(style: Style) -> None:
-    """Raise `WrongUsage` for a suffix that is none of a picture's, and for a size that cannot be read."""
+    """Raise `WrongUsage` for a suffix that is no picture format, and for an invalid size."""
     from ncu_tools.report.plot.page_size import size_of
 
     format_of(style.output, TEXT)
@@ -90,12 +90,12 @@ def drawn_again(runs: Sequence[str], style: Style) -> bool:
 
 
 def is_drawn_here(style: Style, output_format: str) -> bool:
-    """Whether the picture goes to the terminal, in front of the table: nothing asks for a file, JSON or a pipe."""
+    """True if the picture goes to the terminal, above the table: no file, JSON or pipe was requested."""
     return style.output is None and output_format == "text" and width_of(sys.stdout) is not None
 
 
 def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = True) -> None:
-    """Write the picture to standard output as text, in the width, letters and colours that it has.
+    """Write the picture to standard output as text, in its width, letters and colours.
 
     The first `numbered` marks are numbered, as many as there are letters if None.
     """
@@ -107,7 +107,7 @@ def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = Tr
 
 
 def style_of_output() -> TextStyle:
-    """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
+    """The width of the terminal or 80, ASCII if the encoding has no braille, colours if a terminal shows them."""
     from ncu_tools.report.plot.text_roofline import TextStyle
 
     width = width_of(sys.stdout)

@@ -1,4 +1,4 @@
-"""Advice on a step as text: what bounds it, then each lever with what it saves, why, and what to do."""
+"""Advice on a step as text: what bounds it, then each lever with its saving, why, and what to do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def step_lines(found: StepAdvice, rows: Sequence[Row], width: int) -> Iterator[s
 
 
 def path_lines(found: StepAdvice, width: int) -> Iterator[str]:
-    """What is on the critical path, and how long the step would be on one side alone."""
+    """The contents of the critical path, and the step's length on one side alone."""
     kinds = ", ".join(f"{row['kind']} {percent(row['share'])}" for row in path_rows(found) if row["share"] >= 0.005)
     of_steps = "" if found.steps == 1 else f", the mean of {found.steps}"
     yield from paragraph(f"critical path of the {found.step}, {duration(found.step_ns)}{of_steps}: {kinds}", width)

@@ -1,4 +1,4 @@
-"""A timeline on standard output: parts below each other, or one of them as CSV, or all of them as JSON."""
+"""A timeline on standard output: parts one below the other, or one of them as CSV, or all of them as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = {
 
 
 def show_timeline(found: Timeline, parts: Sequence[str], top: int | None, output_format: str) -> None:
-    """Write the chosen parts, all if none are; CSV has one."""
+    """Write the chosen parts, all if none are chosen; CSV has one."""
     chosen = parts or tuple(PARTS_OF_TIMELINE)
     if output_format == "json":
         others = [name for name in chosen if name not in ("steps", "verdicts")]
@@ -67,7 +67,7 @@ def _rows(table: Table) -> list[dict[str, Any]]:
 
 
 def _headlines(found: Timeline) -> list[dict[str, Any]]:
-    """What is said first of each GPU: the verdict on its typical step, else on its whole time."""
+    """The headline of each GPU: the verdict on its typical step, else on its whole time."""
     return [
         {
             "gpu": one.gpu.device, "process": one.gpu.process, "name": one.step.name,
@@ -102,7 +102,7 @@ def _show_parts(
             click.echo("\n" + ("\n".join(lines) if is_text else "* " + " ".join(line.strip() for line in lines)))
     for name in chosen:
         if name == "verdicts" and name not in parts and not any(gpu.steps for gpu in found.gpus):
-            continue  # the verdicts on whole GPUs stand above
+            continue  # the verdicts on whole GPUs come first
         part = PARTS_OF_TIMELINE[name]
         table, hidden = _shown(part, found, rows_shown(top, output_format, ROWS[name]))
         notes += hidden
@@ -120,7 +120,7 @@ def _show_parts(
 
 
 def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Table, list[str]]:
-    """A part with as many rows as are shown, and the note on the others."""
+    """A part with at most this many rows, and the note on the others."""
     table = part.table(found, whole=False)
     hidden = 0 if most is None else len(table.rows) - most
     table.rows = table.rows[:most]
@@ -131,8 +131,8 @@ def _shown(part: PartOfTimeline, found: Timeline, most: int | None) -> tuple[Tab
 
 
 def head_of_timeline(found: Timeline) -> Head:
-    """What was recorded, and what could save most."""
-    of_part = found.activity.whole is not None  # then the next operations on either side were read, too
+    """The head of the table: what was recorded, and the largest possible saving."""
+    of_part = found.activity.whole is not None  # then neighbouring operations were read, too
     count = (
         sum(one.operations for gpu in found.gpus for one in gpu.streams) if of_part else len(found.activity.operations)
     )

@@ -1,1 +1,1 @@
-"""What `advise` shows: levers as text, and why kernels have none."""
+"""Output of `advise`: levers as text, and why kernels have none."""

@@ -1,4 +1,4 @@
-"""Advice as text: levers by the time that they save, those that stand apart, and kernels without one."""
+"""Advice as text: levers by saved time, levers listed separately, and kernels without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NUMBERS = 3
 
 
 def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequence[str], width: int) -> Iterator[str]:
-    """The lines below the head: a paragraph for each lever, then the kernels on which none counts."""
+    """The lines below the head: a paragraph for each lever, then the kernels without one."""
     names = _names([*levers, *silent])
     kept = [row for row in levers if not row["is_apart"]]
     apart = [row for row in levers if row["is_apart"]]
@@ -38,7 +38,7 @@ def advice_lines(levers: Sequence[Row], silent: Sequence[Row], together: Sequenc
 
 
 def _names(rows: Sequence[Row]) -> dict[str, str]:
-    """Readable names of kernels, told apart."""
+    """Readable, unique names of kernels."""
     every = list(dict.fromkeys(row["kernel"] for row in rows))
     read = distinct_names(every)
     fitted = fitted_names([read[name] for name in every], LONGEST_NAME)
@@ -46,7 +46,7 @@ def _names(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _lever(row: Row, names: Mapping[str, str], number: str, width: int) -> Iterator[str]:
-    """A lever: what to do to which kernel, what it saves, the numbers that say so, and the command that shows more."""
+    """A lever: what to do to which kernel, its saving, the evidence, and the command that shows more."""
     numbers = "; ".join(map(number_of, row["evidence"][:MOST_NUMBERS]))
     yield ""
     yield from hanging(f"{number:>3}", f"{row['title']}: {names[row['kernel']]}{_of_run(row)}", width)
@@ -70,7 +70,7 @@ def saves(row: Row) -> str:
 
 
 def number_of(evidence: Mapping[str, Any]) -> str:
-    """A number that a lever stands on, with its unit where its name does not hold it: "registers of a thread: 64"."""
+    """One number of a lever's evidence, with its unit unless the name has it: "registers of a thread: 64"."""
     value, unit = evidence["value"], evidence["unit"]
     named = "" if unit in evidence["quantity"] else unit
     shown = percent(value) if unit == "fraction" else f"{digits(value)} {named}".rstrip()
@@ -84,7 +84,7 @@ def _paragraphs(sentences: Sequence[str], width: int) -> Iterator[str]:
 
 
 def lever_lines(name: str, sure: Sequence[tuple[str, Confidence]], width: int) -> Iterator[str]:
-    """What --explain says of a lever: what to do, its model, its source, and how often such intervals held."""
+    """The text of --explain on a lever: what to do, its model, its source, and how often its intervals held."""
     told = told_of_levers()[name]
     yield from paragraph(f"{name}: {told['title']}", width)
     for title, text in (("what to do", told["remedy"]), ("model", told["model"]), ("source", told["source"])):

@@ -1,4 +1,4 @@
-"""What was pulled between two versions of kernels, what was said of it and what came: rows, text, rows of a history."""
+"""Levers pulled between two versions of kernels, with prediction and outcome: rows, text, rows of a history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE_SEEN = "no lever's sign changed much, as far as both reports tell"
 
 
 def rows_of_changes(changes: Sequence[KernelChangeAdvice]) -> list[dict[str, Any]]:
-    """A row for each lever that was pulled, or one for a kernel on which none is seen."""
+    """A row for each pulled lever, or one for a kernel without any."""
     rows = []
     for one in changes:
         rows += [_row(one, pulled) for pulled in one.pulled] or [_row(one, None)]
@@ -56,7 +56,7 @@ def _row(one: KernelChangeAdvice, pulled: PulledLever | None, *, is_harm: bool =
 
 
 def change_lines(changes: Sequence[KernelChangeAdvice], width: int) -> Iterator[str]:
-    """A paragraph for each kernel: what came, what was pulled and said, and what is next."""
+    """A paragraph for each kernel: the outcome, the pulled lever and its prediction, and what is next."""
     for one in changes:
         yield ""
         yield from paragraph(f"{title_of(one)}: {_times(one)} a launch, {brought(one)}", width)
@@ -70,7 +70,7 @@ def change_lines(changes: Sequence[KernelChangeAdvice], width: int) -> Iterator[
 
 
 def title_of(one: KernelChangeAdvice) -> str:
-    """The short name of a kernel, or both where it has another now."""
+    """The short name of a kernel, or both names if it was renamed."""
     names = [printable(short_title(each.kernel.name)) for each in (one.old, one.new)]
     return names[0] if names[0] == names[1] else " -> ".join(names)
 
@@ -80,7 +80,7 @@ def _times(one: KernelChangeAdvice) -> str:
 
 
 def brought(one: KernelChangeAdvice) -> str:
-    """What a change brought, in words."""
+    """The effect of a change, in words."""
     return f"{percent(one.brought)} saved" if one.brought >= 0 else f"{percent(-one.brought)} longer"
 
 
@@ -93,7 +93,7 @@ def _values(pulled: PulledLever) -> str:
 
 
 def said(one: KernelChangeAdvice, pulled: PulledLever) -> str:
-    """What had been said of a lever, and whether it came so."""
+    """The prediction for a lever, and whether it came true."""
     if pulled.said is None:
         return "not named before"
     low, middle, high = (100 * share for share in pulled.said.saves)

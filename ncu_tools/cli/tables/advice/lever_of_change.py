@@ -1,4 +1,4 @@
-"""The line of `compare` on the kernel whose time changed most: the lever pulled, what it brought, what is next."""
+"""The line of `compare` on the kernel whose time changed most: the lever pulled, its effect, what is next."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 from ncu_tools.runs.loading import load
 
 MOST_LAUNCHES = 20_000
-"""Runs with more are compared without a line on levers, which looks at every launch once more."""
+"""Runs with more launches get no line on levers, which needs another pass over every launch."""
 WORTH_SAYING = 0.02
 """Least change of a kernel's time."""
 
 
 def lever_of_change(base: str, new: str) -> list[str]:
-    """The line, by counters alone; [] where no lever is seen, or a run is no report of ncu."""
+    """The line, by counters alone; [] if no lever is found, or a run is not a report of ncu."""
     before, after = (_counted(name) for name in (base, new))
     if before is None or after is None:
         return []
@@ -31,7 +31,7 @@ def lever_of_change(base: str, new: str) -> list[str]:
 
 
 def _counted(name: str) -> Advice | None:
-    """The advice on a run of ncu; None for all others, which have been read by then."""
+    """The advice on a run of ncu; None for other runs, detected after reading."""
     if not Path(name).exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The levers of one kernel for the commands that show it whole: a sentence, and rows of JSON."""
+"""The levers of one kernel for the commands that show it in full: a sentence, and rows of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED = 3
 def advice_on_view(
     view: KernelView, launches: pa.Table, instructions: pa.Table | None, launch: int | None = None
 ) -> KernelAdvice | None:
-    """The levers of the kernel that a view is of, of its launches with most time; None where none ran."""
+    """The levers of a view's kernel, for its launches with the most time; None if none ran."""
     codes, names = tables.codes(launches, "kernel_name")
     wanted = np.array([name == view.kernel_name for name in names])[codes]
     if launch is not None:
@@ -27,7 +27,7 @@ def advice_on_view(
 
 
 def levers_in_words(advice: KernelAdvice | None) -> list[str]:
-    """The sentence on the levers that keep the kernel and save most; [] where none counts."""
+    """The sentence on the levers that keep the kernel and save most; [] if there are none."""
     worth = [one for one in advice.levers if one.is_worth_it and not one.is_apart][:NAMED] if advice else []
     if not worth:
         return []

@@ -1,4 +1,4 @@
-"""NVIDIA's rules with an estimate beside our levers, as text and as rows of JSON."""
+"""NVIDIA's rules with an estimate, compared with our levers, as text and as rows of JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULES_SHOWN = 5
 
 
 def rule_lines(answered: Sequence[AnsweredRule], width: int) -> Iterator[str]:
-    """A sentence for each of the first rules: what NVIDIA estimates, and what ours is to it."""
+    """A sentence for each of the first rules: NVIDIA's estimate, and how ours relates to it."""
     if answered:
         yield from ["", "NVIDIA's rules that estimate 10 % or more, and ours to each:"]
     for one in answered[:RULES_SHOWN]:
@@ -38,7 +38,7 @@ def _ours(one: AnsweredRule) -> str:
 
 
 def rows_of_rules(answered: Sequence[AnsweredRule]) -> list[dict[str, Any]]:
-    """Every rule with its estimate, and ours to it."""
+    """Every rule with its estimate, and our corresponding lever."""
     return [
         {
             "kernel": one.rule.kernel,

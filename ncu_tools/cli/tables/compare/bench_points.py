@@ -1,4 +1,4 @@
-"""Measured points compared as a table: a line for each side of a point, those of one point below each other."""
+"""Measured points compared as a table: a line for each side of a point, sides of one point one below the other."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _side(row: Row, label: str) -> dict[str, Any]:
 
 
 def _place(point: ComparedPoint) -> dict[str, Any]:
-    """The settings of a missing side: those of the other side, except for compared dimensions."""
+    """The settings of a missing side: copied from the other side, except for compared dimensions."""
     return {
         ASKED_COLUMNS[name].name: point.new_label if point.across == (name,) else in_words(point.row, name)
         for name in ASKED if name not in point.across or point.across == (name,)

@@ -52,7 +52,7 @@ from ncu_tools.runs.varied_run import Values, by_point, in_words, is_varied
 
 Known = TypeVar("Known", bound=SignatureSums | LayerSums)
 Lines = tuple[list[dict[str, Any]], dict[str, Any]]
-"""The cells of what is compared, and those of the sum over all of it."""
+"""The cells of the compared items, and of the sum over all of them."""
 
 ORDER = "change"
 KERNELS = columns("kernel was")
@@ -78,9 +78,9 @@ MEANS = columns(
 
 @dataclass(frozen=True)
 class _Side(Generic[Known]):
-    """One run, or one point of a run: sums of its launches, its conditions, notes on reading it, and what was varied.
+    """One run, or one point of a run: sums of its launches, its conditions, notes on reading it, and varied values.
 
-    `of` is the run that a point is of.
+    `of` is the run of a point.
     """
 
     name: str
@@ -116,7 +116,7 @@ def compared_kernels(request: CompareRequest) -> Compared:
 def compared_layers(request: CompareRequest) -> Compared:
     """Compare each new run with the base, layer by layer and phase by phase, or by category of kernels.
 
-    Raises as `compared_kernels` does.
+    Raises as `compared_kernels`.
     """
     from ncu_tools.compare.compare_layers import compare_categories, compare_layers, ordered
 
@@ -166,7 +166,7 @@ def _heads(
     found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
     request: CompareRequest,
 ) -> list[Head]:
-    """A line for each run, the base first; layers are means, so the lines of theirs have no sums."""
+    """A head line for each run, the base first; layers are means, so their head lines have no sums."""
     runs: dict[str, Head] = {}
     only = request.only.title if request.only is not None else ""
     for ours, theirs in sides:
@@ -182,7 +182,7 @@ def _heads(
 
 
 def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison], request: CompareRequest) -> list[str]:
-    """A sentence for each new run that did not do the work of the base."""
+    """A sentence for each new run whose work differs from the base's."""
     several = len(found) > 1
     anyway = ", compared anyway" if request.how.anyway else ""
     what = "all launches" if request.how.group in (LAYER, CATEGORY) else "all kernels"
@@ -196,7 +196,7 @@ def _other_work(found: Mapping[str, Comparison] | Mapping[str, LayerComparison],
 
 
 def _pairs(request: CompareRequest, read: Callable[[Run], Known]) -> list[tuple[_Side[Known], _Side[Known]]]:
-    """The base with each new run, once they are known to be comparable; of runs of several points, point by point."""
+    """The base with each new run, once they are known to be comparable; runs of several points are paired by point."""
     only = request.only
     with engine_of(request.dask) as engine, progress("Reading") as reading:
         found = ((path, load(path, reading=reading, engine=engine)) for path in request.runs)
@@ -254,7 +254,7 @@ def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
 
 
 def _calls(found: Run) -> SignatureSums:
-    """A trace, summed by its calls of operators; all of its launches are in memory for that."""
+    """A trace, summed by its calls of operators; needs all of its launches in memory."""
     table = found.table
     if not knows_operators(table):
         raise NcuBenchError(
@@ -284,8 +284,8 @@ def _table(
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden.
 
-    `columns` are all columns for machines; for people those of the comparison are appended. What was varied has
-    columns of its own; people then see the run only where there are several.
+    `columns` are all columns for machines; for people the comparison's are appended. Varied values have extra columns;
+    people then see the run only if there are several.
     """
     what, time = request.how.group, _time_title(sides)
     taken = {RUN.name, *(column.name for column in columns), *_names_of_cells(lines)}

@@ -32,7 +32,7 @@ MACHINE_READABLE = columns("share_change")
 def compared_places(request: CompareRequest) -> Compared:
     """Compare the hottest kernel of two runs, or the one that --kernel names in both, place by place.
 
-    Raises `WrongUsage` for more than two runs or what goes with kernels, and `NcuBenchError` without instructions.
+    Raises `WrongUsage` for more than two runs or options for kernels, and `NcuBenchError` without instructions.
     """
     by = request.how.group
     others = request.how.across or request.how.pairs or request.gated

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 RUN = column("run")
 KERNEL, LAYER, OPERATOR, CATEGORY = "kernel", "layer", "operator", "category"
-"""What a row of compared launches can be."""
+"""Possible rows of compared launches."""
 PLACES = ("line", "opcode", "function")
-"""What --by compares the inside of a kernel by."""
+"""Values of --by for comparing inside a kernel."""
 LONG_BEGINNING = 12
 """A common beginning of run names longer than this is cut in narrow columns."""
 
@@ -31,7 +31,7 @@ LONG_BEGINNING = 12
 class CompareOptions:
     """How to compare: layers down to `depth`, points `across` dimensions, kernels by `pairs`.
 
-    `group` is what a row is, `order` that of the rows, of which `top` are shown; `layers` and `operators` are flags for
+    `group` is the kind of rows, `order` their order, of which `top` are shown; `layers` and `operators` are flags for
     two groups. `anyway` compares what is otherwise refused.
     """
 
@@ -99,7 +99,7 @@ def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, A
 
 
 def told_apart(heads: Sequence[Head]) -> list[Head]:
-    """The lines of runs with longer names where several runs have the same, as reports in two folders."""
+    """The lines of runs, with longer names if several have the same, such as reports in two folders."""
     from ncu_tools.report.head import short_run
 
     runs = [head.runs[0] for head in heads]
@@ -110,7 +110,7 @@ def told_apart(heads: Sequence[Head]) -> list[Head]:
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest different ends of paths, without a long beginning that all share."""
+    """The shortest different ends of paths, without a long common beginning."""
     parts = {path: path.rstrip("/").split("/") for path in paths}
     for count in range(1, 1 + max(map(len, parts.values()))):
         names = {path: "/".join(each[-count:]) for path, each in parts.items()}

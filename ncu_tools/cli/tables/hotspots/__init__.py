@@ -1,1 +1,1 @@
-"""The tables of `hotspots` beside that of kernels: metrics as columns, and NVIDIA's rules."""
+"""Further tables of `hotspots`: metrics as columns, and NVIDIA's rules."""

@@ -1,4 +1,4 @@
-"""Beside kernels that torch.compile generated: the operators and lines of the model that they are made of."""
+"""Operators and model lines of kernels that torch.compile generated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MADE_OF = column("made_of")
 
 
 def with_sources(table: Table, inductor: str) -> Table:
-    """The table with a column of what generated kernels are made of, as the folder or file `inductor` says.
+    """The table with a column on the origin of generated kernels, from the folder or file `inductor`.
 
     JSON has their operators and lines under "compiled".
     """

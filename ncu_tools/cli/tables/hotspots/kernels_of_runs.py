@@ -1,4 +1,4 @@
-"""What every table of kernels begins with: the launches of the runs, the line above the table, notes on the runs."""
+"""The common part of all tables of kernels: the launches of the runs, the head line, notes on the runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load_runs(
 
 
 def head_of_kernels(runs: Sequence[str], result: Hotspots, only: Selection | None = None, group: str = "name") -> Head:
-    """The line above the table, and the kernel that costs most."""
+    """The head line, and the most expensive kernel."""
     from ncu_tools.kernels.kernel_row import run_total
     from ncu_tools.report.first_sentences import first_kernel
     from ncu_tools.report.head import head_of
@@ -68,7 +68,7 @@ def notes_on_runs(runs: Sequence[str], only: Selection | None) -> list[str]:
 
 
 def note_on_pooling(runs: Sequence[str]) -> list[str]:
-    """The note that the launches of several runs are taken together; [] for one run."""
+    """The note that the launches of several runs are pooled; [] for one run."""
     if len(runs) == 1:
         return []
     return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]

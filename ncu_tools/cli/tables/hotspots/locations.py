@@ -13,15 +13,15 @@ from ncu_tools.report.table import Table
 LOCATION = "location"
 """The grouping, and the title of its rows."""
 OF_LOCATIONS = columns("kernels~0 hottest_kernel")
-"""The columns that rows by location have beyond those of kernels."""
+"""The additional columns of rows by location."""
 
 _FOLDERS = re.compile(r"[^\s,()]*/(?=[^/\s,()]+\.py\b)")
 
 
 def with_short_paths(table: Table, width: int | None) -> Table:
-    """The table for a terminal of `width` columns with files without their folders, where that leaves rows different.
+    """The table for a terminal of `width` columns, with file names without folders if rows stay distinct.
 
-    A name that is too long is cut at its end, where the line is. None for `width` changes nothing.
+    A name that is too long is cut before the line number. None for `width` changes nothing.
     """
     if width is None:
         return table

@@ -25,15 +25,15 @@ KINDS = {
     "%": "percent", "ns": "time", "FLOP": "flop", "OP": "op", "FLOP/s": "flop/s", "byte": "byte", "byte/s": "byte/s",
     "hz": "hz",
 }  # fmt: skip
-"""Unit of a metric in a report -> how its values are written."""
+"""Unit of a metric in a report -> its number format."""
 BESIDE = {"kernel": None, "device": 1, "report": 1, "launches": 3, "time_total_ns": 2, "time_share": 1}
-"""Columns that stay beside those asked for -> how early they go where there is no room."""
+"""Columns kept beside the requested ones -> the order in which they are dropped if space is short."""
 WIDEST_TITLE = 20
 SAMPLES = "sampled_samples"
 """The column that every run with sampled activity has."""
 TOO_SHORT = "every launch is too short for it; ncu-bench timeline RUN --part samples --by name has means over many"
 LIKE_A_METRIC = 0.85
-"""How alike the name of a metric must be to one that a report lacks, to be named beside it."""
+"""Least similarity of a metric name to a missing one for being suggested."""
 
 
 def columns_option(function: Function) -> Function:
@@ -45,7 +45,7 @@ def columns_option(function: Function) -> Function:
 
 
 def _completions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What the last name behind a comma may be: a set, a short name, or a metric by its full name."""
+    """Completions of the last name after a comma: sets, short names, and full names of metrics."""
     from ncu_tools.kernels.view.columns.column_names import FROM_NAMES, sets, short_names
 
     before, comma, begun = incomplete.rpartition(",")
@@ -60,19 +60,19 @@ def _completions(context: click.Context, parameter: click.Parameter, incomplete:
 
 @dataclass
 class KernelsWithColumns(Table):
-    """A table that shows every column that was `asked` for by name, even if no kernel has a value in it."""
+    """A table that shows every requested (`asked`) column, even if no kernel has a value in it."""
 
     asked: Collection[str] = ()
 
     def shown_columns(self) -> list[Column]:
-        """The columns with any value, and those that were asked for."""
+        """The columns with any value, and the requested ones."""
         kept = {column.name for column in super().shown_columns()}.union(self.asked)
         return [column for column in self.columns if column.name in kept]
 
 
 @dataclass
 class MetricColumns:
-    """The columns that were asked for, in order, with cells by `Hotspot.key`, notes, and what JSON says of each."""
+    """The requested columns, in order, with cells by `Hotspot.key`, notes, and JSON metadata of each."""
 
     columns: list[Column]
     cells: dict[str, dict[str, Any]]
@@ -80,7 +80,7 @@ class MetricColumns:
     described: list[dict[str, Any]]
 
     def beside(self, table: Table, *, machine_readable: bool) -> Table:
-        """The table of kernels with these columns: instead of its own for people, behind them for programs."""
+        """The table of kernels with these columns: replacing its own for people, appended for programs."""
         from ncu_tools.kernels.kernel_row import row_key
 
         names = {column.name for column in self.columns}
@@ -99,9 +99,9 @@ class MetricColumns:
 
 
 def metric_columns(run: Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:
-    """The columns that `wanted` names for the kernels of a run; those of `own` are passed through.
+    """The columns that `wanted` names for the kernels of a run; columns in `own` are passed through.
 
-    Raises `WrongUsage` for a name that is none.
+    Raises `WrongUsage` for an unknown name.
     """
     from ncu_parsers.schema.vendors import VENDOR_COLUMN, why_no_ncu_for
 
@@ -149,7 +149,7 @@ def _unit(one: ChosenColumn, sums: ColumnSums) -> str:
 
 
 def _titles(columns: Sequence[ChosenColumn]) -> dict[str, str]:
-    """The title of each column by its name: its heading, or its name, cut where no other one is the same."""
+    """The title of each column by its name: its heading, or its name, cut if it stays unique."""
     if terminal_width() is None:
         return {one.name: one.name for one in columns}
     fitted = fitted_names([one.name for one in columns], WIDEST_TITLE)
@@ -181,7 +181,7 @@ def combined_note(asked: Sequence[dict[str, Any]]) -> str:
 
 
 def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str], why_no_ncu: str) -> list[str]:
-    """The notes on columns that the report has no metric for, with what collects them; [] if there are none."""
+    """Notes on columns whose metric is missing from the report, with what collects them; [] if there are none."""
     from ncu_launch.counters.metric_groups import doubt_of
 
     from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near

@@ -1,4 +1,4 @@
-"""Where the launches of a row come from: columns of device and report, where the rows of a table differ in them."""
+"""Columns of device and report, if the rows of a table differ in them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ REPORT = column("report", spare=1)
 PLACES = (DEVICE, REPORT)
 SEVERAL = "several"
 WIDTHS = (20, 28, 40, 60)
-"""To how many letters names of places are cut, in their middle: the first of these that tells all apart."""
+"""Widths in letters to which names are cut in the middle: the first one that keeps all distinct is used."""
 
 
 def places_told(rows: Sequence[Mapping[str, Any]], group: str) -> list[Column]:
-    """The columns of places in which rows differ, without the one that rows are grouped by."""
+    """The device and report columns in which rows differ, without the grouping column."""
     return [one for one in PLACES if one.name != group and len({row[one.name] for row in rows}) > 1]
 
 
 def for_people(rows: Sequence[Mapping[str, Any]], group: str) -> list[dict[str, Any]]:
-    """The rows with short names of reports and devices; a row may be of several reports."""
+    """The rows with short names of reports and devices; a row may cover several reports."""
     result = [{**row, REPORT.name: row.get(REPORT.name) or SEVERAL} for row in rows]
     for place in PLACES:
         name = "kernel" if group == place.name else place.name
@@ -34,14 +34,14 @@ def for_people(rows: Sequence[Mapping[str, Any]], group: str) -> list[dict[str, 
 
 
 def short_devices(devices: Sequence[str]) -> dict[str, str]:
-    """Names of devices without the maker's, cut in the middle where they are long."""
+    """Names of devices without the vendor, cut in the middle if long."""
     names = list(dict.fromkeys(devices))
     short = [name.removeprefix("NVIDIA ").replace("compute capability", "CC") for name in names]
     return dict(zip(names, _cut_alike(short), strict=True))
 
 
 def short_names(reports: Sequence[str]) -> dict[str, str]:
-    """The end of each path that tells it from the others, cut in the middle where it is long."""
+    """The distinguishing end of each path, cut in the middle if long."""
     paths = list(dict.fromkeys(reports))
     deepest = max((len(PurePath(path).parts) for path in paths), default=0)
     for depth in range(1, deepest + 1):
@@ -54,12 +54,12 @@ def short_names(reports: Sequence[str]) -> dict[str, str]:
 
 
 def _cut_alike(names: Sequence[str]) -> Sequence[str]:
-    """The names cut to the first of `WIDTHS` that leaves them different."""
+    """The names cut to the first of `WIDTHS` that keeps them distinct."""
     every = ([_cut(name, width) for name in names] for width in WIDTHS)
     return next((cut for cut in every if len(set(cut)) == len(set(names))), names)
 
 
 def _cut(text: str, width: int) -> str:
-    """The text with its middle left out where it is longer than `width`."""
+    """The text cut in its middle if longer than `width`."""
     end = width // 2
     return text if len(text) <= width else f"{text[: width - end - 1]}…{text[-end:]}"

@@ -1,1 +1,1 @@
-"""What `kernel` shows as text, and its comparison and explanation."""
+"""Text output of `kernel`, its comparison and its explanations."""

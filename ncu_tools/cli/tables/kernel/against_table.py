@@ -1,4 +1,4 @@
-"""A kernel of one run beside that of another: `ncu-bench kernel BASE --against NEW`."""
+"""A kernel of one run compared with another run's: `ncu-bench kernel BASE --against NEW`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ncu_tools.runs.run import Run
 
 NEAR_NAMES, NAMED = 5, 6
 NUMBER = 13
-"""Columns of a number in text."""
+"""Width of a number in text."""
 
 COLUMNS = (*columns("part title"), column("base", kind="text"), column("new", kind="text"), column("change"))
 MACHINE_READABLE = columns("part key title value.unit base new base_least base_most new_least new_most growth changed")
@@ -44,7 +44,7 @@ Patterns = tuple[re.Pattern[str], ...]
 def compared(
     runs: tuple[Run, Run], patterns: Patterns, pair: str | None, launch: int | None, machine: Machine | None
 ) -> KernelChange:
-    """The kernel of the base and the one of the new run that is the same by name, or by `pair` ("OLD=NEW").
+    """The kernel of the base and the matching one of the new run, by name or by `pair` ("OLD=NEW").
 
     Raises `NcuBenchError` if the new run has no such kernel, or several.
     """
@@ -104,7 +104,7 @@ def show_against(
     output_format: str,
     heads: Sequence[Head],
 ) -> None:
-    """Write what changed of these parts of a kernel in two runs, called `names`, below the lines of both."""
+    """Write the changes in these parts of a kernel between two runs, called `names`, below the head lines of both."""
     echo_heads(heads, output_format, widest=WIDTH)
     every = [*_notes(change, names), *notes]
     if output_format in MACHINE_FORMATS:
@@ -140,7 +140,7 @@ def _title(change: KernelChange) -> str:
 
 
 def _rows_of(change: KernelChange, part: str) -> list[Row]:
-    """What changed of a part."""
+    """The changes in a part."""
     rows = [_row(one) for one in change.values if one.part == part and one.changed]
     return [*rows, *(_cause_row(one) for one in change.causes if one.changed)] if part == "verdict" else rows
 
@@ -168,7 +168,7 @@ def _row(one: ValueChange) -> Row:
 
 
 def _rows(change: KernelChange, parts: Sequence[str]) -> Iterator[Row]:
-    """The rows of Markdown; the name of a part stands in its first row."""
+    """The rows of Markdown; the name of a part is in its first row."""
     for part in (part for part in PARTS if part in parts):
         for place, row in enumerate(_rows_of(change, part)):
             yield {**row, "part": PARTS[part] if place == 0 else None}

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def show_explanation(view: KernelView, found: ExplainedName, notes: list[str], output_format: str) -> None:
-    """Write what a name means and what it is for the kernel."""
+    """Write the meaning of a name and its value for the kernel."""
     about = [name_of_view(view), _headline(found), *_endings(found)]
     rows = [_row(one) for one in found.numbers]
     if output_format in MACHINE_FORMATS:
