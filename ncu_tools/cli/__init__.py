@@ -52,15 +52,14 @@ FOLDERS = {
 }  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
 OLD = ("completion",)
-"""Commands that work for one release and are not listed."""
+"""Unlisted commands that work for one more release."""
 
 
 STOPPED, TERMINATED = 130, 143
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Imports and tables have almost no reference cycles. With Python's own threshold, garbage collection takes 7 % of the
-time in which the plain reader reads a report of 10 MB (0.4 s), and less than 15 ms with the compiled reader.
-"""
+time in which the plain reader reads a report of 10 MB (0.4 s), and less than 15 ms with the compiled reader."""
 
 MEMORY_RAN_OUT = (
     "Memory ran out. The system gives this program less than it needs, or less than --memory-limit lets it take. Read "
@@ -69,7 +68,7 @@ MEMORY_RAN_OUT = (
 
 
 class ReaderLeft(Exception):
-    """The reader of our output is gone, as `head` is when it has its lines. click would make exit code 1 of it."""
+    """The reader of our output has closed the pipe, as `head` does. click would exit with code 1."""
 
 
 @contextmanager
@@ -90,7 +89,7 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def _is_unread(stream: TextIO) -> bool:
-    """True if a stream is a pipe without a reader, and where the system cannot tell."""
+    """True if a stream is a pipe without a reader, or if the system cannot tell."""
     import select
 
     if not hasattr(select, "poll"):
@@ -107,12 +106,12 @@ class LazyGroup(click.Group):
     """A group that imports a command's module only when the command runs, so that --help is fast."""
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
-        """As in click, but a reader that left is no failure."""
+        """As in click, but a reader that left is not a failure."""
         with reader_may_leave():
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As in click, but a reader that left is no failure."""
+        """As in click, but a reader that left is not a failure."""
         with reader_may_leave():
             return super().invoke(ctx)
 
@@ -135,7 +134,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click, but an old name is the new command, and an unknown one is answered with the most similar."""
+        """As in click, but an old name runs the new command, and the error for an unknown one names the most
+        similar."""
         if args[0] in OLD_NAMES:
             words = in_new_words(args[0], args[1:], self.get_command(ctx, OLD_NAMES[args[0]].command))
             if not ctx.resilient_parsing:
@@ -216,9 +216,9 @@ def _end_at_once(codes: list[int]) -> None:
 
 
 def _end_as_by_interrupt() -> list[int]:
-    """Let SIGTERM, as schedulers send it, end every command as Ctrl-C does: partial work is kept or cleaned up.
+    """Make SIGTERM, as schedulers send it, end every command like Ctrl-C: partial work is kept or cleaned up.
 
-    The returned list is filled when the signal came. If the parent process ignores SIGTERM, so does this one.
+    The returned list is filled when the signal arrives. If the parent process ignores SIGTERM, so does this one.
     """
     came: list[int] = []
 
@@ -281,9 +281,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts: str) -> int:
-    """Tell an error as one paragraph on stderr, and as JSON on stdout where JSON was asked for; returns its exit code.
+    """Report an error as one paragraph on stderr, and as JSON on stdout if JSON was requested; returns its exit code.
 
-    `parts` are what happened, the cause and what to type, where the error knows them.
+    `parts` are what happened, the cause and what to type, if the error has them.
     """
     click.echo(f"Error: {_printable(paragraph)}", err=True)
     from ncu_tools.cli.shell.error_json import asks_for_json, error_json
@@ -295,7 +295,7 @@ def _tell(arguments: list[str], asked: Asked, code: int, paragraph: str, *parts:
 
 
 def _paragraph(error: click.ClickException) -> str:
-    """click's message, which repeats arguments unescaped, as one paragraph with what to type."""
+    """click's message, which repeats arguments unescaped, as one paragraph with advice."""
     text = " ".join(error.format_message().split()) + _near_choice(error)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         stop = "" if text[-1:] in ".?!" else "."
@@ -304,7 +304,7 @@ def _paragraph(error: click.ClickException) -> str:
 
 
 def _near_choice(error: click.ClickException) -> str:
-    """The choice most like the one that an option does not have, as a question; "" for every other error."""
+    """The valid choice most similar to an option's invalid value, as a question; "" for every other error."""
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
     given = re.match("'(.*?)' is not one of", error.message)
     if not isinstance(kind, click.Choice) or given is None:
@@ -316,7 +316,7 @@ def _near_choice(error: click.ClickException) -> str:
 
 
 def _trouble(error: OSError) -> str:
-    """The message for an operating system error that was not handled before."""
+    """The message for an unhandled operating system error."""
     if isinstance(error, PermissionError) and error.filename:
         import shlex
 

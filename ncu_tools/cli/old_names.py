@@ -1,6 +1,6 @@
-"""Names that commands had before their tables became views of others. They work for one release, and say the new one.
+"""Earlier command names, now views of other commands. They work for one release, and print the new words.
 
-`ncu-bench layers run --depth 1` does what `ncu-bench hotspots run --depth 1 --by layer` does, which stderr names.
+`ncu-bench layers run --depth 1` runs `ncu-bench hotspots run --depth 1 --by layer`, which stderr names.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ncu_tools.cli.views import Typed, Verb
 
 
 class NewName(NamedTuple):
-    """What a command of an old name is now.
+    """The new form of an old command.
 
-    `words` stand behind what was typed, unless their option is there. `renamed` are options that have other words.
-    Each argument gets the option of its place in `options` in front, and those beyond the last one the last.
+    `words` are appended to the typed words, unless their option was given. `renamed` maps options to new words. Each
+    argument is preceded by the option at its position in `options`; further arguments by the last one.
     """
 
     command: str
@@ -43,7 +43,7 @@ OLD_NAMES = {
 
 
 def in_new_words(name: str, typed: Sequence[str], verb: click.Command | None) -> list[str]:
-    """The command and the words that are typed today for `name` with the words `typed`. `verb` is its new command."""
+    """Today's command and words for an old `name` with the words `typed`. `verb` is the new command."""
     new = OLD_NAMES[name]
     assert isinstance(verb, Verb)  # each has views  # noqa: S101
     places = list(Typed(typed, verb.every_parameter).places_of_arguments())

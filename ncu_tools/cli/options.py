@@ -35,13 +35,13 @@ Function = TypeVar("Function", bound=Callable[..., None])
 FORMATS = ("text", "json", "csv", "markdown")
 ROWS_SHOWN = 20
 HEADS_SHOWN = 5
-"""If more runs stand in one table, the others have no line above it."""
+"""With more runs in one table, only this many have a head line."""
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
 FILE, FOLDER = (click.Path(dir_okay=is_folder, file_okay=not is_folder, path_type=Path) for is_folder in (False, True))
 """Types of options that name a file or folder to write."""
 WIDTH = "COLUMNS"
-"""Environment variable: how many columns lines have, as shells and terminals say it."""
+"""Environment variable with the width of lines, as set by shells and terminals."""
 NARROWEST_TERMINAL, WIDTH_OF_PIPES = 40, 120
 BAR_WIDTH = 20
 PARQUET = b"PAR1"
@@ -82,7 +82,7 @@ def _machine(context: click.Context, parameter: click.Parameter, name: str | Non
 
 
 def machine_option(function: Function) -> Function:
-    """--machine: ceilings of a named machine, which the command gets as a `Machine`."""
+    """--machine: ceilings of a named machine, passed to the command as a `Machine`."""
     return click.option(
         "--machine", callback=_machine, metavar="NAME",
         help="Take ceilings that the report lacks from this machine (see ncu-bench machines).",
@@ -90,7 +90,7 @@ def machine_option(function: Function) -> Function:
 
 
 def argument_option(function: Function) -> Function:
-    """--arg: the values of a user's function's arguments."""
+    """--arg: argument values of a user's function."""
     return click.option(
         "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
         help="An argument of FILE.py:FUNCTION, or of make_inputs beside it, by its type: n=4096, dtype=fp16. Repeated.",
@@ -107,7 +107,7 @@ def vary_option(function: Function) -> Function:
 
 
 def settings_options(command: Function) -> Function:
-    """--formulas and --capture: files that are read with traces, which the command gets as `Settings`."""
+    """--formulas and --capture: files that are read with traces, passed to the command as `Settings`."""
 
     @wraps(command)
     def told(**values: Any) -> None:
@@ -132,7 +132,7 @@ def settings_options(command: Function) -> Function:
 
 
 def inductor_option(command: Function) -> Function:
-    """--inductor: what torch.compile wrote of its kernels; else what the only run keeps of them, "" if nothing."""
+    """--inductor: torch.compile's records of its kernels; default: the file kept by the only run, "" if none."""
 
     @wraps(command)
     def told(**values: Any) -> None:
@@ -160,7 +160,7 @@ def _kept_beside(runs: Sequence[str]) -> str:
     """The file of generated kernels in the folder of the only run; "" without one."""
     path = Path(runs[0]) if len(runs) == 1 else None
     kept = None if path is None else (path if path.is_dir() else path.parent) / INDUCTOR
-    with suppress(OSError):  # a folder that is closed to the user; reading the run says so
+    with suppress(OSError):  # an inaccessible folder; reading the run reports it
         return str(kept) if kept is not None and kept.is_file() else ""
     return ""
 
@@ -181,7 +181,7 @@ def top_option(rows: str, default: int = ROWS_SHOWN, least: int = 1) -> Callable
 
 
 def rows_shown(top: int | None, output_format: str, default: int = ROWS_SHOWN) -> int | None:
-    """The most rows of a table: --top, else a number for people; None for all."""
+    """The most rows of a table: --top, else a default for people; None for all."""
     return default if top is None and output_format not in MACHINE_FORMATS else top
 
 
@@ -228,7 +228,7 @@ def echo_head(head: Head, output_format: str, *, widest: int | None = None) -> N
 def echo_heads(
     heads: Sequence[Head], output_format: str, first: str | None = None, *, widest: int | None = None
 ) -> None:
-    """Write the lines of several runs above their table, and the sentence on what changed `first`; of many, a few."""
+    """Write the lines of several runs above their table (a few, if many), and the sentence on what changed `first`."""
     if output_format in MACHINE_FORMATS or not heads:
         return
     width = terminal_width()
@@ -248,7 +248,7 @@ def echo_text(table: Table, *, full_names: bool = False) -> None:
 
 
 def echo_markdown(table: Table) -> None:
-    """Write a table as Markdown, with the names that were asked for."""
+    """Write a table as Markdown, with the requested names."""
     click.echo(to_markdown(table, full_names=program_options().full_names, wide=program_options().wide))
 
 
@@ -266,13 +266,13 @@ def _write(pieces: Iterable[str]) -> None:
 def terminal_width() -> int | None:
     """The most columns of a line on standard output; None with --wide.
 
-    Pipes and files are read by people too: they have `WIDTH_OF_PIPES` where nothing says another width.
+    Pipes and files are read by people too: they get `WIDTH_OF_PIPES` if no width is set.
     """
     return None if program_options().wide else width_of(sys.stdout) or WIDTH_OF_PIPES
 
 
 def width_of(stream: TextIO) -> int | None:
-    """The width that `WIDTH` names, or of the terminal that a stream is; None for other pipes and files."""
+    """The width from `WIDTH`, or of a terminal stream; None for other pipes and files."""
     named = os.environ.get(WIDTH, "")
     if named.isdecimal():
         return max(int(named), NARROWEST_TERMINAL)
@@ -284,12 +284,12 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether a stream is a terminal with colours, which NO_COLOR and TERM=dumb switch off (https://no-color.org)."""
+    """True if a stream is a terminal with colours, which NO_COLOR and TERM=dumb switch off (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def echo_notes(notes: Sequence[str]) -> None:
-    """Print the weightiest notes on standard error, in a few lines; all of them with --notes."""
+    """Print the most important notes on standard error, in a few lines; all of them with --notes."""
     from ncu_tools.cli.terminal_notes import fitted_notes
 
     every = program_options().notes
@@ -318,7 +318,7 @@ def require_parquet_output(output: Path) -> None:
 
 @contextmanager
 def progress(task: str) -> Iterator[Callable[[Source], None]]:
-    """Show on standard error which source is being read, of several with a bar; silent if that is no terminal."""
+    """Show on standard error which source is being read, with a bar if there are several; silent unless a terminal."""
     if not sys.stderr.isatty():  # rich is slow to import
         yield lambda source: None
         return
@@ -330,7 +330,7 @@ def progress(task: str) -> Iterator[Callable[[Source], None]]:
 
 
 def _read_so_far(task: str, source: Source) -> RenderableType:
-    """The name of a source's file, without its folder; of several sources, how many and a bar before it."""
+    """The file name of a source, without its folder; with several sources, preceded by their number and a bar."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table as Grid
     from rich.text import Text
@@ -349,7 +349,8 @@ def _read_so_far(task: str, source: Source) -> RenderableType:
 
 @contextmanager
 def status_and_lines(task: str = "") -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
-    """Yield what replaces a status, which only a terminal shows, and what prints a line above it, on standard error."""
+    """Yield a function that replaces the status (on a terminal only), and one that prints a line above it: on
+    stderr."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,6 +1,6 @@
-"""Options that every command takes, before its name or behind: --debug, --notes, --wide, --full-names, --memory-limit.
+"""Options of every command, before its name or after: --debug, --notes, --wide, --full-names, --memory-limit.
 
---help imports this and nothing that reads or shows reports.
+--help imports this module and no module that reads or shows reports.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import click
 
 @dataclass
 class Asked:
-    """What the options of the program asked for, in the context's `obj` of the program and its command.
+    """Values of the program's options, in the context's `obj` of the program and its command.
 
-    `told` is set once a command has written JSON: an error after that is told on stderr alone.
+    `told` is set once a command has written JSON: a later error goes to stderr alone.
     """
 
     debug: bool = False
@@ -25,20 +25,20 @@ class Asked:
 
 
 def program_options() -> Asked:
-    """What the options of the program asked for, nothing where no command runs."""
+    """Values of the program's options; defaults if no command is running."""
     context = click.get_current_context(silent=True)
     found = context.find_object(Asked) if context is not None else None
     return found or Asked()
 
 
 def _asked(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """Note in the context that a flag was given, under its name in `Asked`."""
+    """Store a flag in the context, under its name in `Asked`."""
     if given:
         setattr(context.ensure_object(Asked), parameter.name or "", True)
 
 
 def _memory_limit(context: click.Context, parameter: click.Parameter, size: str | None) -> None:
-    """Set the limit until the command ends. Raises `WrongUsage` for a text that is no size."""
+    """Set the limit until the command ends. Raises `WrongUsage` for an invalid size."""
     if size is not None:
         from ncu_parsers.sources.memory import limited_to
 
@@ -70,6 +70,6 @@ PROGRAM_OPTIONS: tuple[click.Parameter, ...] = (
 
 
 def with_program_options(command: click.Command) -> click.Command:
-    """The command, which takes the options of the program too, after its own in the help."""
+    """The command with the program's options added, listed after its own in the help."""
     command.params += [option for option in PROGRAM_OPTIONS if option not in command.params]
     return command

@@ -1,4 +1,4 @@
-"""Notes for people: a few lines, the most important notes first, and how many there are besides."""
+"""Notes for people: a few lines, the most important notes first, and the number of the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TWO_LINES = 2
 
 
 class MoreToSee(Note):
-    """A note on what else could be shown, as rows beyond --top: less important than what the numbers are."""
+    """A note on further content, such as rows beyond --top: less important than notes on the numbers."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ def picture_written(picture: bytes, output: Path) -> WrittenFile:
 def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:
     """The lines to print, as "note: ...", by `shown_notes`: all if `width` is None, else `LINES` lines of that width.
 
-    A note that does not fit gives way to shorter ones behind it; the first one is cut instead.
+    A note that does not fit is skipped for shorter ones after it; the first one is cut instead.
     """
     ordered = shown_notes(notes)
     texts = [BEFORE + printable(note) for note in ordered]
@@ -72,5 +72,5 @@ def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:
 
 
 def _lines(text: str, width: int) -> int:
-    """How many lines of a terminal a text takes."""
+    """The number of terminal lines that a text takes."""
     return max(1, -(-text_width(text) // width))

@@ -1,7 +1,7 @@
-"""Verbs that show further tables, each a view: `hotspots RUN --by layer` is the tree of layers, `bench SWEEP` its fits.
+"""Views of commands: `hotspots RUN --by layer` is the tree of layers, `bench SWEEP` its fits.
 
-A view is a command of its own file with its own options. Which one is meant is said by an option with a value, or by
-what else is typed; all is in `VIEWS`. Its help is below that of its verb, and whole behind the words that choose it.
+A view is a command in its own file with its own options. An option with a value, or other typed words, choose it; all
+views are in `VIEWS`. Its help is below that of its verb, and in full after the words that choose it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ncu_tools.cli.program_options import PROGRAM_OPTIONS, with_program_options
 EXPORTED_ENDINGS = {
     ".speedscope.json": "speedscope", ".perfetto.json": "perfetto", ".perfetto": "perfetto", ".csv": "csv",
 }  # fmt: skip
-"""How a file ends that `report` writes for another program -> the format."""
+"""File ending that `report` writes for another program -> the format."""
 DIGEST_ENDINGS = (".md", ".json")
 
 
 class Typed:
-    """The words behind a verb. `known` gives the parameters by which options with values are told from flags."""
+    """The words after a verb. `known` gives the parameters, which distinguish options with values from flags."""
 
     def __init__(self, words: Sequence[str], known: Callable[[], Iterable[click.Parameter]] = tuple) -> None:
         self.words = tuple(words)
@@ -33,7 +33,7 @@ class Typed:
         self._options = self.words[: self.words.index("--")] if "--" in self.words else self.words
 
     def has(self, *options: str) -> bool:
-        """Whether one of these options stands there."""
+        """True if one of these options was typed."""
         return any(_name_of(word) in options for word in self._options)
 
     def last(self, *options: str) -> str | None:
@@ -42,7 +42,7 @@ class Typed:
         return found[-1] if found else None
 
     def without(self, option: str, value: str) -> list[str] | None:
-        """The words without this option of this value; None where it does not stand there."""
+        """The words without this option of this value; None if it was not typed."""
         for at, (word, behind) in enumerate(self._with_next()):
             if _name_of(word) == option and behind == value:
                 return [*self.words[:at], *self.words[at + (1 if "=" in word else 2) :]]
@@ -54,7 +54,7 @@ class Typed:
         return [self.words[at] for at in self.places_of_arguments()]
 
     def places_of_arguments(self) -> Iterator[int]:
-        """Where the arguments stand among the words."""
+        """Indices of the arguments among the words."""
         options = [one for one in self._known() if isinstance(one, click.Option) and not one.is_flag]
         with_value = {name for one in options for name in one.opts}
         is_value = False
@@ -66,21 +66,21 @@ class Typed:
         yield from range(len(self._options) + 1, len(self.words))
 
     def _with_next(self) -> Iterator[tuple[str, str]]:
-        """Each word with the value that it has as an option: behind =, behind the letter of -x, or the next word."""
+        """Each word with its value as an option: after =, after the letter of -x, or the next word."""
         for word, after in zip(self._options, (*self._options, "")[1:], strict=True):
             is_short = word[:1] == "-" != word[1:2] and len(word) > 2
             yield word, word[2:] if is_short else word.partition("=")[2] if "=" in word else after
 
 
 def _name_of(word: str) -> str:
-    """The option that a word is or begins with: --by of --by=layer, -x of -xn."""
+    """The option in a word: --by in --by=layer, -x in -xn."""
     return word.partition("=")[0] if word.startswith("--") else word[:2]
 
 
 class View(NamedTuple):
-    """A table beside that of a verb: what chooses it as people type it, the module of its command, and its name.
+    """An alternative table of a verb: the typed words that choose it, the module of its command, and its name.
 
-    The name is that of its JSON. Without `is_meant` the two words of `typed` choose it, and are gone for its own
+    The name is used in its JSON. Without `is_meant` the two words of `typed` choose it, and are removed for its own
     command, which does not need them.
     """
 
@@ -90,7 +90,7 @@ class View(NamedTuple):
     is_meant: Callable[[Typed], bool] | None = None
 
     def words_for(self, typed: Typed) -> list[str] | None:
-        """The words for the command of this view; None if it is not meant."""
+        """The words for the command of this view; None if it was not chosen."""
         if self.is_meant is not None:
             return list(typed.words) if self.is_meant(typed) else None
         option, value = self.typed.split()
@@ -98,7 +98,7 @@ class View(NamedTuple):
 
     @property
     def command(self) -> click.Command:
-        """Its command, imported now."""
+        """Its command, imported on demand."""
         found = load(self.module)
         found.name = self.name
         if self.is_meant is None:
@@ -107,7 +107,7 @@ class View(NamedTuple):
 
 
 class Verb(click.Command):
-    """A command with views, which its name chooses from `VIEWS`."""
+    """A command with views, found by its name in `VIEWS`."""
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -117,7 +117,7 @@ class Verb(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """The context of the view that is meant, else of the verb itself."""
+        """The context of the chosen view, else of the verb itself."""
         typed = Typed(args, self.every_parameter)
         chosen = next((one for one in self.views if one.words_for(typed) is not None), None)
         try:
@@ -142,7 +142,7 @@ class Verb(click.Command):
             yield from command.params
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Name each view below the options, with those that it has more."""
+        """List the views below the options, with the additional options of each."""
         own = {name for one in self.params for name in one.opts}
         for view in self.views:
             command = view.command
@@ -155,7 +155,7 @@ class Verb(click.Command):
                     formatter.write_dl(rows)
 
     def _where_it_is(self, option: str, chosen: View | None) -> str:
-        """Which other table of this verb has an option that the chosen one has not; "" if none has."""
+        """The other table of this verb that has an option missing from the chosen one; "" if none."""
         having = [one.typed for one in self.views if one is not chosen and _has(one.command, option)]
         if chosen is not None and _has(self, option):
             return f"It does not go with {chosen.typed}."
@@ -175,7 +175,7 @@ def load(module: str) -> click.Command:
 
 
 def are_runs(words: Sequence[str]) -> bool:
-    """Whether the arguments of `bench` are runs and not models: a path is a run, a name a model.
+    """True if the arguments of `bench` are runs, not models: a path is a run, a name a model.
 
     Raises `WrongUsage` for a name that is both here, and for runs together with models.
     """
@@ -204,7 +204,7 @@ def _is_run(word: str) -> bool:
 
 
 def _is_model(word: str) -> bool:
-    """Whether a model, or a suite of kernels of known work, has this name."""
+    """True if a model, or a suite of reference kernels, has this name."""
     from ncu_launch.targets.model_name_check import torchvision_names_unloaded
     from ncu_launch.targets.reference_kernels import SUITES
 
@@ -220,7 +220,7 @@ def _of_sweeps(typed: Typed) -> bool:
 
 
 def _of_ranks(typed: Typed) -> bool:
-    """Several recordings, or the folder of a run of several ranks of which nothing is asked that one recording has."""
+    """Several recordings, or the folder of a run of several ranks without options that only one recording has."""
     if typed.has("--part", "--step", "--trim", "--machine"):
         return False
     runs = typed.arguments
@@ -245,7 +245,7 @@ def _is_digest(typed: Typed) -> bool:
 
 
 def _of_steps(typed: Typed) -> bool:
-    """Whether `advise` is asked of the steps of a recording: one file or folder, and no kernels of it chosen."""
+    """True if `advise` is about steps of a recording: one file or folder, and no kernels of it chosen."""
     if typed.has("--what-if"):
         return True
     if typed.has("--explain", "--against", "--kernel", "--id", "--phase", "--layer", "--device", "--rank", "--point"):
@@ -295,4 +295,4 @@ VIEWS = {
         View("skew", "RANKS...", "reading.skew", _of_ranks),
     ),
 }  # fmt: skip
-"""Verb -> its views, the first that is meant is taken."""
+"""Verb -> its views; the first one that is chosen is used."""

@@ -1,1 +1,1 @@
-"""Two runs compared or joined, and gates on what changed."""
+"""Comparison of two runs, and gates on the changes."""

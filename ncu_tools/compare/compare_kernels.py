@@ -1,7 +1,7 @@
 """What changed between two runs, kernel by kernel: launches and FLOPs exactly, times and bytes with their noise.
 
 Samples of a kernel are launches, so times, FLOPs and bytes are compared per launch (`ncu_tools.compare.per_launch`),
-and the number of launches is a measure of its own. Sums over all kernels are compared if both runs did the same work
+and the number of launches is a separate measure. Sums over all kernels are compared if both runs did the same work
 (`ncu_tools.compare.same_work`). A change of times or bytes has a 95 % interval (`ncu_tools.numbers.statistics`). If
 that includes 1, no change was shown. Runs of different GPUs, sources or clock modes are compared only with --anyway.
 """
@@ -69,13 +69,12 @@ MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
 """Measure that scatters from launch to launch -> its column."""
 MOST_RENAMED = 3
-"""Sources of launches that are recordings of a program, with gaps between its kernels."""
+"""Most renamed kernels that a note lists."""
 JITTER_NS = 160.0
-"""What two launches of one short kernel differ by in 95 of 100 pairs, in five ticks of the clock: 154 ns of 2.4 us on a
-V100, 146 ns of 2.8 us on an H100. ncu's times are multiples of 32 ns, from Volta to Hopper.
-"""
+"""Time by which two launches of one short kernel differ in 95 of 100 pairs, in five ticks of the clock: 154 ns of 2.4
+us on a V100, 146 ns of 2.8 us on an H100. ncu's times are multiples of 32 ns, from Volta to Hopper."""
 LITTLE = 0.01
-"""Share of a run that kernels launched once may take for its sum to have an interval all the same."""
+"""Largest share of a run taken by kernels launched once for which its sum still gets an interval."""
 
 COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
 HAS_LEFT = "has left the new run, perhaps under another name"
@@ -90,8 +89,8 @@ NOT_OF_LAUNCHES = {
 class ComparedKernel:
     """A kernel of both runs, or of one of them (the other is None), with the change of each of `MEASURES`.
 
-    The change of `launches` is that of their number; the others are per launch, except in the total of all kernels,
-    where they are sums.
+    The change of `launches` is of their number; the others are per launch, except in the total of all kernels, where
+    they are sums.
     """
 
     pair: Pair
@@ -114,8 +113,8 @@ class ComparedKernel:
 class Comparison:
     """Two runs compared: every kernel, the total, differences of conditions, and notes.
 
-    Kernels are sorted by how much the change of their time changed that of the run. `other_work` lists the kernels in
-    which the runs did not do the same work; with `sums_anyway` their sums are compared nevertheless.
+    Kernels are sorted by their contribution to the change of the run's time. `other_work` lists the kernels in which
+    the runs did not do the same work; with `sums_anyway` their sums are compared nevertheless.
     """
 
     kernels: list[ComparedKernel]
@@ -212,7 +211,7 @@ def _hotspots(side: SignatureSums, pairs: Codes) -> dict[int, Hotspot]:
 def _kernels(
     pairing: Pairing, hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], mix: Mix
 ) -> list[ComparedKernel]:
-    """All pairs with their changes. A kernel that only one run has takes 0 in the other."""
+    """All pairs with their changes. A kernel of only one run takes 0 in the other."""
     means = {measure: mix.means(measure) for measure in MEASURES if measure != "launches"}
     intervals = {measure: mix.intervals(measure, column) for measure, column in VALUES.items()}
     of_many = 1 - (1 - CONFIDENCE) / max(1, sum(len(rows) for rows in intervals.values()))
@@ -308,10 +307,7 @@ def _interval_of_runs(
 
 
 def _sum_of_run(moments: Moments) -> Estimate:
-    """The sum of a run with its variance, NaN if launches without others like them take more than `LITTLE` of it.
-
-    The scatter of those is not known, so that each has a standard deviation as large as itself.
-    """
+    """The sum of a run with its variance, NaN if single launches of their kind take more than `LITTLE` of it."""
     lone = moments.size == 1
     alone = moments.total[lone]
     if alone.sum() > LITTLE * moments.total.sum():

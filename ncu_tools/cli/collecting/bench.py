@@ -64,9 +64,9 @@ SIZE = click.IntRange(min=1)
 NOT_SHOWN = ("samples_ns", "process_means_ns", "notes", "language_facts")
 UTILISATION = tuple(column for column in COLUMNS if column.name in ("mfu", "mbu", "of_the_roof"))
 AT = [column.name for column in COLUMNS].index("latency_mean_ns")
-"""Where the columns of arguments are: behind the sizes."""
+"""Position of argument columns: after the sizes."""
 POWER_AT = [column.name for column in COLUMNS].index("self_cpu_time_ns")
-"""Where the columns of what was sampled are: behind the counters."""
+"""Position of columns with sampled values: after the counters."""
 Row = dict[str, Any]
 
 
@@ -88,7 +88,7 @@ class SweepOptions:
     language: LanguageOptions
 
     def of(self, targets: tuple[str, ...]) -> Sweep:
-        """The sweep of these models. Raises `WrongUsage` for an argument or a variation that is not written as such."""
+        """The sweep of these models. Raises `WrongUsage` for a malformed argument or variation."""
         self.language.require_causal(targets)
         options = asdict(self) | {"arguments": (split(self.arguments),), "variants": variants_of(self.variants)}
         del options["language"]
@@ -260,7 +260,7 @@ def command(
 
 
 def _of(number: int, points: int) -> str:
-    """The start of a sentence, as "1 of 3 points is"."""
+    """The start of a sentence, such as "1 of 3 points is"."""
     return f"{number} of {counted(points, 'point', 'points')} {'is' if number == 1 else 'are'}"
 
 
@@ -358,7 +358,7 @@ def _measured(
 
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], Callable[[Row], None]]]:
-    """Yield callbacks for the stage of a point and for a finished row: lines, and on a terminal a status."""
+    """Yield callbacks for the stage of a point and for a finished row: they print lines, and on a terminal a status."""
     began, done = time.monotonic(), 0
     with status_and_lines() as (status, line):
 

@@ -31,7 +31,7 @@ COLUMNS = columns(
     "ratio~0 low~0 high~0 verdict~0 max_abs max_rel reason"
 )
 VARIED = ("dtype", "phase")
-"""Columns of text that are shown where their values differ."""
+"""Text columns that are shown if their values differ."""
 FURTHER = columns("reference point device device_name mode outcome agrees tolerance rounds processes torch")
 WITHIN = "intervals hold the scatter within a process; --processes 3 measures that between processes too"
 SPEEDUP = (
@@ -47,7 +47,7 @@ class AgainstOptions:
     tolerance: float | None
 
     def check(self, *, resume: bool, dask: str | None, metrics: tuple[str, ...], power: bool) -> None:
-        """Raise `WrongUsage` for options that do not go together."""
+        """Raise `WrongUsage` for options that exclude each other."""
         if self.tolerance is not None and self.against is None:
             raise WrongUsage("--agree-within goes with --against.", advice="Name a reference with --against.")
         others = {"--resume": resume, "--dask": dask, "--metrics": metrics, "--power": power}

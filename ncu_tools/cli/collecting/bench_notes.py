@@ -1,4 +1,4 @@
-"""What `bench` notes below its table: points that scatter, clocks that were held down, where all samples are."""
+"""Notes below the table of `bench`: points that scatter, throttled clocks, where all samples are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plus_minus(row: Row) -> float | None:
 
 
 def _notes_of_points(rows: list[Row]) -> list[str]:
-    """The notes of the points; one that several have, whatever their arguments, once."""
+    """The notes of the points; a note on several points, whatever their arguments, appears once."""
     having: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         for note in row["notes"] or []:
@@ -38,7 +38,7 @@ def _notes_of_points(rows: list[Row]) -> list[str]:
 
 
 def notes_on_cpu(rows: list[Row]) -> list[str]:
-    """The CPUs that points were measured on, with PyTorch's threads; [] without any."""
+    """The CPUs of measured points, with PyTorch's threads; [] without any."""
     machines = sorted({row["device_name"] for row in rows if row.get("device") == "cpu" and row.get("device_name")})
     threads = sorted({row["threads"] for row in rows if row.get("threads")})
     on_cpu = f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}"

@@ -19,7 +19,7 @@ COLUMNS = columns("check status found advice")
 
 
 def check_loops(*, is_compiled: bool) -> Check:
-    """The check whether big reports are read by compiled loops."""
+    """The check that big reports are read by compiled loops."""
     from ncu_launch.profile.doctor import OK, Check
 
     if is_compiled:

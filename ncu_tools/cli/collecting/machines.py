@@ -104,7 +104,7 @@ def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, 
 
 
 def _rate_text(unit: str) -> str:
-    """The unit of a rate for people, as B/s."""
+    """The unit of a rate for people, such as B/s."""
     return rate_unit(unit).replace("byte", "B")
 
 

@@ -94,7 +94,7 @@ def _capability(chip: Chip) -> str:
 
 
 def _of_groups(chip: Chip | None, version: Version | None, dtype: str | None) -> Table:
-    """Every group with its numbers of metrics and passes."""
+    """Every group with its number of metrics and passes."""
     rows = [
         {"group": group, "meaning": group_meaning(group), **_takes(_alone(group, chip, version, dtype), chip)}
         for group in group_names()

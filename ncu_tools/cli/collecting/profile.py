@@ -70,7 +70,7 @@ class WorkloadOptions:
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """The options on what is collected, and by which tool."""
+    """The options on the tool and what it collects."""
 
     metrics: tuple[str, ...]
     plan: str
@@ -118,14 +118,14 @@ class RunsOptions:
 
 @dataclass(frozen=True)
 class VariedOptions:
-    """The options on the points of a profile of several."""
+    """The options on the points of a varied profile."""
 
     variants: tuple[str, ...]
     resume: bool
     retry_failed: bool
 
     def check(self) -> None:
-        """Raise `WrongUsage` for options that do not go together."""
+        """Raise `WrongUsage` for options that exclude each other."""
         if self.resume and not self.variants:
             raise WrongUsage("--resume goes with --vary.", "One point is profiled whole.", "Leave --resume out.")
         if self.retry_failed and not self.resume:

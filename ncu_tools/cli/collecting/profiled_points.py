@@ -43,7 +43,7 @@ def profile_varied(
 ) -> None:
     """Profile a target at every point of --vary and show a row per point; with `dry_run` print the commands.
 
-    Raises `WrongUsage` for a program or ranks, which have no points, and `NcuBenchError` if no point gave anything.
+    Raises `WrongUsage` for a program or ranks, which have no points, and `NcuBenchError` if no point gave a result.
     """
     import shlex
 
@@ -85,7 +85,7 @@ def profile_varied(
 
 
 def counting_notes(rows: list[Row]) -> list[str]:
-    """What the columns of counters are from, and why some are empty; [] if nothing was profiled."""
+    """Notes on the source of counter columns, and why some are empty; [] if nothing was profiled."""
     notes = [BY_FORMULA] if any(row["profiled_by"] == "operators" for row in rows) else []
     if any(row["profiled_by"] for row in rows):
         notes.append("columns profiled_* (counted, profiled) are of a run under the profiler; all others are not")
@@ -94,7 +94,7 @@ def counting_notes(rows: list[Row]) -> list[str]:
 
 
 def count(folder: Path, points: list[Any], metrics: tuple[str, ...], arguments: list[str]) -> None:
-    """Count `metrics` of every measured point of a sweep; see `count_measured`."""
+    """Count `metrics` of every measured point of a sweep, as `count_measured`."""
     from ncu_launch.profile.plan import Request
 
     from ncu_tools.cli.collecting.terminal_listener import Terminal
@@ -121,4 +121,4 @@ NOT_PROFILED = (
     "latency_", "iterations", "warmup_", "samples_ns", "process_", "throughput", "memory_", "parameter", "self_",
     "expected_", "gpu_", "throttling", "host", "notes",
 )  # fmt: skip
-"""Beginnings of the columns of a sweep that a profile does not fill."""
+"""Prefixes of sweep columns that a profile does not fill."""

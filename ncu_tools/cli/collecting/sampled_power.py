@@ -1,4 +1,4 @@
-"""What `bench --power` shows: energy, power and activity of a GPU, sampled after the timing of each point."""
+"""Columns and note of `bench --power`: energy, power and activity of a GPU, sampled after the timing of each point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def power_notes(rows: Sequence[Row]) -> list[str]:
-    """The note on what was sampled: how often, for how long and by what; [] if nothing was."""
+    """The note on sampling: rate, time and source; [] if nothing was sampled."""
     sampled = [row for row in rows if row.get("sampled_s")]
     if not sampled:
         return []

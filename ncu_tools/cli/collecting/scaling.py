@@ -37,7 +37,7 @@ IDENTITY = (
     *columns("dtype mode phase varied~0 batch_size input_size sequence_length points smallest largest exponent~0"),
 )
 AT = 9
-"""Where the columns of arguments are: behind the sizes."""
+"""Position of argument columns: after the sizes."""
 FOR_PEOPLE = columns("interval")
 FOR_MACHINES = columns("exponent_low exponent_high r_squared weighted")
 VERDICTS = columns(

@@ -1,1 +1,1 @@
-"""The commands that set runs, ranks or points of a sweep beside each other, a file for each."""
+"""The commands that compare runs, ranks or points of a sweep, a file for each."""

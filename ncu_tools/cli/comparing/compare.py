@@ -177,7 +177,7 @@ def command(
 
 
 def _lever_pulled(runs: tuple[str, ...]) -> list[str]:
-    """The line on the lever that was pulled between two reports of ncu; [] for all other runs."""
+    """The line on the lever pulled between two reports of ncu; [] for all other runs."""
     from ncu_tools.cli.tables.advice.lever_of_change import lever_of_change
 
     base, *new = runs
@@ -185,7 +185,7 @@ def _lever_pulled(runs: tuple[str, ...]) -> list[str]:
 
 
 def _same_runs(runs: tuple[str, ...]) -> list[str]:
-    """The note on runs that are the base itself, by another name or the same; [] if none is."""
+    """The note on runs that equal the base, by another name or the same; [] if none does."""
     base, *new = runs
     same = [name for name in new if name.rstrip("/") == base.rstrip("/") or _is_one_file(Path(name), Path(base))]
     return [f"{', '.join(same)} is the base itself: no change can show"] if same else []
@@ -235,7 +235,7 @@ def _compared(request: CompareRequest) -> Compared:
 
 
 def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_format: str) -> None:
-    """Write the comparison and the outcomes of gates: in the JSON, below text, above Markdown, beside CSV."""
+    """Write the comparison and the outcomes of gates: inside JSON, below text, above Markdown, on stderr for CSV."""
     rows = [
         {RUN.name: run, "gate": one.gate.text, "outcome": one.outcome, "reason": one.reason}
         for run, ones in outcomes.items()

@@ -203,7 +203,7 @@ def _cells(row: Row) -> dict[str, object]:
 def _notes(comparison: ExpectedComparison, rows: list[Row]) -> list[str]:
     """The notes of the comparison, then the causes of the rows that have any, the model first, equal ones once.
 
-    Why the others do not fit is in a note only where none fits, and always in machine-readable tables.
+    A note explains the other rows only if none has a cause; machine-readable tables always do.
     """
     from ncu_tools.model.expected.measured_vs_expected import title
 

@@ -61,9 +61,9 @@ class GenerationTable:
 def generation_of(
     run: str, table: pa.Table, workload: Workload | None, ran: WhatRan, phases: tuple[str, ...]
 ) -> GenerationTable | None:
-    """Prefill and decode of a run, or of a report of which the user says what ran; None if it is neither.
+    """Prefill and decode of a run, or of a report whose options describe the run; None if it is neither.
 
-    Raises `WrongUsage` where a language model is named and nothing says which phase the launches are of.
+    Raises `WrongUsage` if a language model is named and nothing shows the phase of the launches.
     """
     if set(tables.words(table, "source")) <= BY_OPERATOR:
         return None
@@ -107,7 +107,7 @@ def _may_generate(workload: Workload, phases: tuple[str, ...]) -> bool:
 
 
 def _of_our_run(run: str, table: pa.Table, ran: WhatRan, phases: tuple[str, ...]) -> GenerationTable | None:
-    """Of a run folder whose facts are those of a language model, as profile wrote them."""
+    """Prefill and decode of a run folder of a language model, as profile writes it."""
     try:
         facts = facts_in(json.loads((folder_of(run) / FACTS).read_text("utf-8")))
         dtype = str(read_manifest(folder_of(run)).workload.get("dtype"))
@@ -156,7 +156,7 @@ def _said(step: EngineStep | None) -> list[str]:
 
 
 def _machine(table: pa.Table, ran: WhatRan) -> Machine | None:
-    """The machine that the user names, else that of the launches' only device."""
+    """The machine that the user names, else the launches' only device."""
     if ran.machine is not None:
         return ran.machine
     devices = list(devices_of(table))
@@ -169,6 +169,6 @@ def _iterations(table: pa.Table) -> int:
 
 
 def _has_counters(table: pa.Table) -> bool:
-    """True if DRAM bytes or FLOPs were counted, rather than taken from shapes."""
+    """True if DRAM bytes or FLOPs were counted, not derived from shapes."""
     counted = tables.floats(table, "dram_bytes")
     return bool((~np.isnan(counted)).any()) or "ncu" in set(tables.words(table, "source"))

@@ -1,4 +1,4 @@
-"""The table of `compare --with formulas` for a program with ranges of its user."""
+"""The table of `compare --with formulas` for a program with user ranges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BY_SHAPES = "FLOPs and bytes were not measured: they are those of operators, fro
 
 
 def show_ranges(table: pa.Table, passes: list[Pass], notes: list[str], output_format: str, head: Head) -> None:
-    """Print what was measured in every range beside its formula, below the head of the run."""
+    """Print the measurements of every range beside its formula, below the head of the run."""
     rows = [asdict(row) for row in compare_ranges(table, passes)]
     by_operators = set(tables.words(table, "source")) <= BY_OPERATOR
     if by_operators:

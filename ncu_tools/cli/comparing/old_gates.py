@@ -1,4 +1,4 @@
-"""The file of gates that an earlier command wrote is gone once the next command begins, however that one ends."""
+"""Delete an earlier command's file of gates when the next command begins, however that one ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ncu_tools.cli.views import Verb
 
 
 class RemovesOldGates(Verb):
-    """A command with --junit, which removes the file of gates that is there before it reads its own arguments.
+    """A command with --junit, which deletes the existing file of gates before it parses its own arguments.
 
-    A command that ends with a wrong option writes no gates, and CI would take those of an earlier command for its own.
+    A command that fails on a wrong option writes no gates, and CI would mistake the earlier file for its result.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remove the file, then parse as any command; nothing is removed to complete a word or to show the help."""
+        """Delete the file, then parse as any command; nothing is deleted for completion or help."""
         if not ctx.resilient_parsing and not set(ctx.help_option_names) & set(args):
             from ncu_tools.report.export.junit import remove_old_gates
 
@@ -27,7 +27,7 @@ class RemovesOldGates(Verb):
 
 
 def _named(args: Sequence[str]) -> Iterator[Path]:
-    """The files behind --junit."""
+    """The files given to --junit."""
     for place, word in enumerate(args):
         option, is_whole, value = word.partition("=")
         if option == "--junit" and (is_whole or place + 1 < len(args)):

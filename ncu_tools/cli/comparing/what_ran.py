@@ -1,4 +1,4 @@
-"""The options of `compare --with formulas` on what ran, for a report that does not know it."""
+"""The options of `compare --with formulas` that describe the run, for a report that does not."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WhatRan:
-    """The options on what ran, for a report that does not know. `tokens_per_step` and `machine` need no target.
+    """The options that describe the run. `tokens_per_step` and `machine` need no target.
 
-    `nvtx` is a pattern in the names of the ranges that launches have to be in.
+    `nvtx` is a pattern for names of ranges that must enclose the launches.
     """
 
     target: str | None
@@ -37,7 +37,7 @@ class WhatRan:
     def workload(self, phases: tuple[str, ...]) -> Workload | None:
         """The workload that the user describes; None without a target.
 
-        Raises `WrongUsage` for a misspelt one, and for sizes without one.
+        Raises `WrongUsage` for a misspelt target, and for sizes without a target.
         """
         if self.target is None:
             self.language.require_causal(())

@@ -1,1 +1,1 @@
-"""Kinds of options that commands share: lists, rows and order, what is selected, language models."""
+"""Options that several commands share: lists, rows and order, selection, language models."""

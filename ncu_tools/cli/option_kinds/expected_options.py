@@ -16,7 +16,7 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class ExpectedOptions:
-    """The table of operators whose times are expected, and a file of what was learnt from runs."""
+    """The table of operators whose times are expected, and a file of times learnt from runs."""
 
     operators: Path | None
     learnt: Path | None

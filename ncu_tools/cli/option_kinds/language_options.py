@@ -32,7 +32,7 @@ LENGTH = click.IntRange(min=1)
 
 @dataclass(frozen=True)
 class LanguageOptions:
-    """The options on a language model's run. Each may have several values, of which every combination is meant."""
+    """The options on a language model's run. Each may have several values; every combination is run."""
 
     prompt_lengths: tuple[int, ...]
     context_lengths: tuple[int, ...]
@@ -43,7 +43,7 @@ class LanguageOptions:
     fields: tuple[str, ...]
 
     def combinations(self) -> tuple[Arguments, ...]:
-        """The arguments of a workload for each combination; one group of none where nothing was given."""
+        """The arguments of a workload for each combination; one empty group if nothing was given."""
         axes = [
             [(name, str(value)) for value in values]
             for name, values in (

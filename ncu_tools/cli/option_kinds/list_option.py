@@ -27,12 +27,12 @@ class ListOption(click.Option):
         return super().type_cast_value(ctx, values)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete what stands behind the last comma."""
+        """Complete the text after the last comma."""
         before, comma, last = incomplete.rpartition(",")
         found = super().shell_complete(ctx, last)
         return [CompletionItem(before + comma + str(one.value), one.type, one.help) for one in found]
 
 
 def list_option(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """As `click.option`, of a list; `default` is a tuple."""
+    """As `click.option`, for a list; `default` is a tuple."""
     return click.option(*names, cls=ListOption, multiple=True, **settings)

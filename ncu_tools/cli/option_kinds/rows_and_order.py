@@ -1,6 +1,6 @@
-"""The grammar of tables: `--by` says what the rows are, `--sort` what they are ordered by, on every command.
+"""The grammar of tables on every command: `--by` chooses the rows, `--sort` their order.
 
-Before there was `--sort`, orders were given to `--by`, and groupings to `--group`; both are still taken.
+Before `--sort` existed, orders were given to `--by`, and groupings to `--group`; both still work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ncu_launch.errors import WrongUsage
 
 @dataclass(frozen=True)
 class Words:
-    """The words that --by or --sort takes on a command, what is said of them, and the one that is meant without it."""
+    """The words that --by or --sort takes on a command, their help, and the default."""
 
     words: tuple[str, ...] = ()
     means: str = ""
@@ -35,7 +35,7 @@ KERNEL_ROWS = Words(
     "a category of kernels, as GEMM, a place in a Python program, a report or a device. Rows are of one device each.",
     "name",
 )
-"""What launches are grouped by: the words of `kernel_row.GROUPS`, which cannot be imported without tables."""
+"""Words that launches are grouped by, as in `kernel_row.GROUPS`, which cannot be imported without tables."""
 KERNEL_ORDER = Words(
     ("time", "headroom", "flops", "dram"),
     "What rows are ordered by; headroom is the time that reaching its roof would save.",
@@ -44,19 +44,19 @@ KERNEL_ORDER = Words(
 
 
 class RowsChoice(click.Choice[str]):
-    """The words of --by, which takes those of --sort too."""
+    """The words of --by, which also accepts words of --sort."""
 
     def __init__(self, rows: Words, orders: Words) -> None:
         super().__init__(rows.words or orders.words)
         self.orders = orders.words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word. Raises `click.BadParameter`, with the words that say what rows are, for any other."""
+        """The word. Raises `click.BadParameter`, which lists the words for rows, for any other text."""
         return value if value in self.orders else super().convert(value, param, ctx)
 
 
 def rows_and_order(rows: Words = NONE, orders: Words = NONE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command --by and --sort, which it gets as `group` and `order`; one of the two may be missing.
+    """Give a command --by and --sort, passed as `group` and `order`; one of the two may be missing.
 
     Raises `WrongUsage` when the command runs, for two different words of one kind.
     """

@@ -40,7 +40,7 @@ NAMES = "--kernel, --id, --phase, --layer, --device, --rank and --point"
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that select launches, which it gets together as `only`."""
+    """Give a command the options that select launches, passed together as `only`."""
 
     @wraps(command)
     def selected(*arguments: Any, **options: Any) -> Any:
@@ -61,7 +61,7 @@ def _selection(
     ranks: tuple[int, ...],
     at_points: tuple[str, ...],
 ) -> Selection:
-    """The selection by these options, whose modules are only imported for one."""
+    """The selection of these options; its modules are imported only if there is one."""
     from ncu_tools.kernels.names.kernel_ids import require_ids
     from ncu_tools.runs.selection import Selection, pattern_of, point_of
 
@@ -71,7 +71,7 @@ def _selection(
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:
-    """Raise `WrongUsage` for --dask with a selection, which is read in this process."""
+    """Raise `WrongUsage` for --dask with a selection, which only this process can read."""
     if only is not None and dask is not None:
         from ncu_launch.errors import WrongUsage
 

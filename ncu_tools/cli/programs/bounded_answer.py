@@ -9,17 +9,17 @@ from typing import Any
 from ncu_tools.kernels.kernel_row import names_shown
 
 MOST_CHARACTERS = 24_000
-"""Of one answer: some 6,000 tokens."""
+"""Characters of one answer: about 6,000 tokens."""
 LONGEST_TEXT = 2_000
-"""Of one text in it; kernel names of templates have up to 20,000 characters, and an id beside them."""
+"""Characters of one text in an answer; kernel names of templates have up to 20,000, and an id beside them."""
 
 
 def bounded(answer: dict[str, Any], cursor: int = 0, most: int = MOST_CHARACTERS) -> dict[str, Any]:
-    """The rows of an answer from the one numbered `cursor` on, and with the first ones all that is beside the rows.
+    """The rows of an answer from number `cursor` on; the first page also has everything beside the rows.
 
-    `next_cursor` is None on the last page. Texts are cut to `LONGEST_TEXT` with an ellipsis. What has no room by itself
-    is replaced by a sentence with its length: a row from half an answer on, parts beside the rows beyond that. Rows of
-    kernels, which have an id, begin with a short name that no other row's kernel has.
+    `next_cursor` is None on the last page. Texts are cut to `LONGEST_TEXT` with an ellipsis. A part that is too long by
+    itself is replaced by a sentence with its length: a row from half an answer on, other parts if the answer would
+    exceed it. Rows of kernels, which have an id, begin with a unique short name.
     """
     rows = [_fitted(_with_short_texts(row), most // 2) for row in _with_short_names(answer.get("rows", ()))]
     found: dict[str, Any] = {}
@@ -45,7 +45,7 @@ def _with_short_names(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _beside(answer: dict[str, Any]) -> dict[str, Any]:
-    """All but the rows; of the columns the units of those that have one."""
+    """Everything except the rows; for columns, only units."""
     found = {key: value for key, value in answer.items() if key not in ("rows", "columns")}
     units = {name: unit for name, unit in answer.get("columns", {}).items() if unit}
     return {**found, "units": units} if units else found
@@ -71,7 +71,7 @@ def _with_short_texts(value: Any) -> Any:
 
 
 def bounded_text(text: str, cursor: int = 0, most: int = MOST_CHARACTERS) -> dict[str, Any]:
-    """A text from the character numbered `cursor` on, up to the end of a line where one is near."""
+    """A text from character `cursor` on, up to a nearby line end if there is one."""
     part = text[cursor : cursor + most]
     if cursor + most < len(text) and "\n" in part[most // 2 :]:
         part = part[: part.rindex("\n") + 1]

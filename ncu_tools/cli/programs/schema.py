@@ -1,8 +1,8 @@
-"""ncu-bench mcp --schema: the JSON Schema of what each command prints with --format json.
+"""ncu-bench mcp --schema: the JSON Schema of each command's --format json output.
 
-Columns of rows are those of the command's tables, as the registry describes them. All other keys, and which columns are
-always there, are in `json_keys.txt`: a key a line, below the key that holds it, with * if it is always there, [] if it
-holds a list, its types with ? if it may be null, and its unit. A column of the registry has the type that it has there.
+Columns of rows belong to the command's tables, as the registry describes them. All other keys, and the columns that are
+always present, are in `json_keys.txt`: a key per line, below its parent key, with * if it is always present, [] if it
+holds a list, its types with ? if it may be null, and its unit. Columns of the registry have the registry's type.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def schema_of(command: str) -> Schema:
 
 
 def columns_in(modules: Iterable[str]) -> Iterator[Column]:
-    """The columns of the registry that tables of modules of `ncu_tools` have, as often as they have them."""
+    """The registry columns used by tables of these modules of `ncu_tools`, with repeats."""
     for module in modules:
         for value in vars(import_module(f"ncu_tools.{module}")).values():
             yield from (one for one in _columns_of(value) if one.key)
@@ -139,9 +139,9 @@ def _columns_of(value: Any) -> Iterator[Column]:
 
 
 def _described(found: Iterable[Column], listed: dict[str, Schema]) -> dict[str, Schema]:
-    """The columns as properties of a row; `listed` are those whose types the list of keys has.
+    """The columns as properties of a row; `listed` are the ones with types in the list of keys.
 
-    One that has several units has none: the `columns` of each answer say which.
+    A column with several units has none: the `columns` of each answer give them.
     """
     result: dict[str, Schema] = {}
     for one in found:
@@ -153,7 +153,7 @@ def _described(found: Iterable[Column], listed: dict[str, Schema]) -> dict[str, 
 
 
 def schema_of_column(known: Entry) -> Schema:
-    """The schema of a column's values. Lists and truth values are null only where the list of keys says so."""
+    """The schema of a column's values. Lists and booleans are nullable only if the list of keys says so."""
     types = known.json_type if known.json_type in ("array", "boolean") else ["null", known.json_type]
     unit = {"unit": known.unit} if known.unit else {}
     return {"type": types, "title": known.title, "description": known.meaning, **unit}
@@ -171,7 +171,7 @@ def _add_columns_of_points(rows: dict[str, Schema]) -> None:
 
 
 def listed_keys(text: str) -> dict[str, Schema]:
-    """The schemas of answers that a list of keys describes, by command."""
+    """The schemas of answers described by a list of keys, by command."""
     root: Schema = {}
     path = [root]
     for line in text.splitlines():
@@ -197,7 +197,7 @@ def listed_keys(text: str) -> dict[str, Schema]:
 
 
 def _types(words: str) -> Schema:
-    """The types of "number|string?"; {} for "any", and for a column of the registry, which has none in the list."""
+    """The types of "number|string?"; {} for "any", and for a registry column, which has none in the list."""
     names = [*words.removesuffix("?").split("|"), *(["null"] if words.endswith("?") else [])]
     if names in ([""], ["any"]):
         return {}

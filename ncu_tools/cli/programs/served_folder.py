@@ -1,4 +1,4 @@
-"""The folder that the server reads: no path leads out of it, by dots, links or addresses."""
+"""The folder that the server may read: dots, links and absolute paths cannot lead out of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from ncu_launch.errors import WrongUsage
 
 MOST_ENTRIES = 20_000
-"""Entries of a folder that are looked at for links; a larger one is refused, as it may hold any."""
+"""Most folder entries that are checked for links; a larger folder is refused."""
 
 
 class ServedFolder:
@@ -22,7 +22,7 @@ class ServedFolder:
     def path_of(self, name: str) -> Path:
         """The file or folder in the root that `name` means, with links resolved.
 
-        Raises `WrongUsage` for what is not there, and for what leads out of the root, also by a link in a folder.
+        Raises `WrongUsage` for a missing path, and for one that leads out of the root, also by a link in a folder.
         """
         found = (self.root / name).resolve()
         if not self._holds(found) or "\0" in name or "://" in name:
@@ -38,7 +38,7 @@ class ServedFolder:
         return found
 
     def name_of(self, path: Path) -> str:
-        """A path below the root as the tools take it."""
+        """A path below the root, in the form that the tools accept."""
         return os.fspath(path.relative_to(self.root)) or "."
 
     def _holds(self, path: Path) -> bool:

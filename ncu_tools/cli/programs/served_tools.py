@@ -1,7 +1,7 @@
-"""The tools of the server: each is a command of ncu-bench in a process of its own, with a bounded answer.
+"""The tools of the server: each runs a command of ncu-bench in a separate process and bounds its answer.
 
-A process that reads a hostile report cannot harm the server, nor another call beside it. It finds no programs of its
-own to start: nsys and nvdisasm are looked for on the PATH, and it has none.
+A process that reads a hostile report can harm neither the server nor another call. It finds no programs to start: nsys
+and nvdisasm are searched on the PATH, which is empty.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ RUN_CODE = "from ncu_tools.cli import program; program()"
 
 
 class Commands:
-    """Runs commands of ncu-bench on what lies in the served folder."""
+    """Runs commands of ncu-bench on files of the served folder."""
 
     def __init__(self, folder: ServedFolder) -> None:
         self.folder = folder
         self._room = asyncio.Semaphore(AT_ONCE)
 
     def path(self, name: str) -> str:
-        """The absolute path of a run; raises `ToolError` for one that the server does not read."""
+        """The absolute path of a run; raises `ToolError` for one that the server must not read."""
         try:
             return os.fspath(self.folder.path_of(name))
         except NcuBenchError as error:
             raise ToolError(error.paragraph) from error
 
     async def output(self, *words: str, programs: bool = False) -> str:
-        """What a command writes to standard output. Raises `ToolError` with its message if it fails.
+        """The standard output of a command. Raises `ToolError` with its message if it fails.
 
-        With `programs` it may start others that are on the PATH.
+        With `programs` it may start other programs on the PATH.
         """
         environment = {**os.environ, "NO_COLOR": "1", memory.SETTING: str(memory.limit())}
         environment |= {} if programs else {"PATH": ""}
@@ -80,13 +80,13 @@ class Commands:
         return self._without_root(out.decode("utf-8", "replace"))
 
     async def answer(self, cursor: int, command: str, *operands: str, options: Sequence[str] = ()) -> dict[str, Any]:
-        """The JSON of a command, bounded. No operand is taken for an option."""
+        """The JSON of a command, bounded. Operands are never parsed as options."""
         if cursor < 0:
             raise ToolError("cursor counts from 0.")
         return bounded(json.loads(await self.output(command, *options, "--format", "json", "--", *operands)), cursor)
 
     def _without_root(self, text: str) -> str:
-        """An answer in which paths are relative to the root, as the tools take them."""
+        """An answer with paths relative to the root, as the tools accept them."""
         return text.replace(f"{self.folder.root}{os.sep}", "")
 
 
@@ -101,7 +101,7 @@ def _message(out: bytes, err: bytes) -> str:
 
 
 def server_of(folder: ServedFolder, *, allow_profile: bool = False) -> MCPServer[Any]:
-    """The server with its tools; with `allow_profile` also the one that runs programs."""
+    """The server with its tools; with `allow_profile` also the tool that runs programs."""
     server: MCPServer[Any] = MCPServer("ncu-bench", instructions=INSTRUCTIONS, version=VERSION, log_level="ERROR")
     commands = Commands(folder)
     tools: list[Callable[..., Any]] = [*_looking(commands), *_inside(commands), *_between(commands)]
@@ -111,7 +111,7 @@ def server_of(folder: ServedFolder, *, allow_profile: bool = False) -> MCPServer
 
 
 def _looking(commands: Commands) -> Sequence[Callable[..., Any]]:
-    """What is there, and what a run is."""
+    """Tools that list and describe runs."""
 
     async def runs(folder: str = ".", cursor: int = 0) -> dict[str, Any]:
         """Reports, run folders and tables in a folder below the root and in the folders in it, by kind."""
@@ -155,7 +155,7 @@ def _looking(commands: Commands) -> Sequence[Callable[..., Any]]:
 
 
 def _inside(commands: Commands) -> Sequence[Callable[..., Any]]:
-    """One kernel."""
+    """Tools on one kernel."""
 
     async def kernel(
         run: str, kernel_id: str | None = None, against: str | None = None, cursor: int = 0
@@ -191,7 +191,7 @@ def _inside(commands: Commands) -> Sequence[Callable[..., Any]]:
 
 
 def _between(commands: Commands) -> Sequence[Callable[..., Any]]:
-    """Two runs, and questions in SQL."""
+    """Tools on two runs, and on SQL."""
 
     async def compare(base: str, new: str, top: int = 20, cursor: int = 0) -> dict[str, Any]:
         """What changed from the run `base` to the run `new`, kernel by kernel, with 95 % intervals of times."""

@@ -142,9 +142,9 @@ def _of_change(
     *,
     anyway: bool,
 ) -> Digest:
-    """What changed between two runs, or of a kernel in both.
+    """The digest of a change between two runs, or of a kernel in both.
 
-    Raises `NcuBenchError` for runs in conditions that no comparison makes sense across, unless `anyway`.
+    Raises `NcuBenchError` for runs under incomparable conditions, unless `anyway`.
     """
     from ncu_tools.cli.tables.kernel.against_table import compared
     from ncu_tools.compare.compare_kernels import compare, require_comparable
@@ -178,7 +178,7 @@ def _wanted(run: Run, patterns: tuple[re.Pattern[str], ...], identity: str | Non
 
 
 def manifest_of(run: str) -> Manifest | None:
-    """The manifest of a run folder, or of the folder that launches.parquet lies in; None for reports."""
+    """The manifest of a run folder, or of the folder that contains launches.parquet; None for reports."""
     from ncu_launch.files.manifest import folder_of, manifest_in
 
     belongs = Path(run).is_dir() or Path(run).name == "launches.parquet"

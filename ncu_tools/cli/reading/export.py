@@ -125,7 +125,7 @@ def command(
 
 
 def _require_used(form: str, of: str | None, depth: int | None, machine: Machine | None) -> None:
-    """Raise `WrongUsage` for options that what is written does not use."""
+    """Raise `WrongUsage` for options that the output format does not use."""
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
     if depth is not None and (form == "sections" or (form == "csv" and of != "layers")):
@@ -141,7 +141,7 @@ def _require_used(form: str, of: str | None, depth: int | None, machine: Machine
 
 
 def _written(output: Path, form: str, text: str, rows: int, notes: list[str], output_format: str) -> None:
-    """Write the file, and show what was written."""
+    """Write the file, and show a line on it."""
     from ncu_launch.files.atomic_files import write_bytes_atomically
 
     write_bytes_atomically(output, text.encode("utf-8", "replace"))
@@ -150,7 +150,7 @@ def _written(output: Path, form: str, text: str, rows: int, notes: list[str], ou
 
 
 def _require_lanes(form: str, depth: int | None, only: Selection | None) -> None:
-    """Raise `WrongUsage` for what lanes cannot be written with."""
+    """Raise `WrongUsage` for options that exclude lanes."""
     if form != "perfetto":
         raise WrongUsage(f"--lanes does not go with --as {form}.", advice="Use --as perfetto.")
     if depth is not None or only is not None:
@@ -161,7 +161,7 @@ def _require_lanes(form: str, depth: int | None, only: Selection | None) -> None
 
 
 def _lanes(run: str) -> tuple[str, int, list[str]]:
-    """A recording as lanes, how many slices it has, and notes."""
+    """A recording as lanes, its number of slices, and notes."""
     from ncu_tools.report.export.timeline_lanes import to_lanes
     from ncu_tools.timeline.load_activity import load_activity
     from ncu_tools.timeline.timeline import timeline
@@ -173,7 +173,7 @@ def _lanes(run: str) -> tuple[str, int, list[str]]:
 
 
 def _require_points(run: str, form: str, of: str | None, only: Selection | None) -> None:
-    """Raise `WrongUsage` for what a table of points cannot be written as."""
+    """Raise `WrongUsage` for formats that a table of points does not have."""
     if form != "csv" or of not in (None, "points") or only is not None:
         raise WrongUsage(
             f"{run} is written as a table of its points.",

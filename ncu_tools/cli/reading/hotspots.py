@@ -70,7 +70,7 @@ BESIDE_DIAGNOSES = (
 )
 BASIS = column("flops_basis", spare=2, wide=True)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": BasisMark.NO_PACKED, "tensor_lower_bound": BasisMark.SOME_TYPES}
-"""Lower bound of a unit -> the mark that says it."""
+"""Lower bound of a unit -> its mark."""
 IS_TOTAL = column("is_total")
 ROWS = Words(
     (*KERNEL_ROWS.words, "layer"),
@@ -78,19 +78,19 @@ ROWS = Words(
     KERNEL_ROWS.default,
 )
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
-"""Order -> its column, which stays on narrow terminals; that of time stays anyway."""
+"""Order -> its column, which stays on narrow terminals; the time column always stays."""
 
 
 @dataclass(frozen=True)
 class AskedTable:
-    """What the rows of the table say: --units, --diagnose and --columns."""
+    """Options on the columns of the table: --units, --diagnose and --columns."""
 
     units: bool
     diagnose: bool
     columns: tuple[str, ...]
 
     def needs_ranges(self, group: str, only: Selection | None) -> bool:
-        """True if NVTX ranges, or what follows from them, are shown or select launches."""
+        """True if NVTX ranges, or columns derived from them, are shown or select launches."""
         from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
 
         selects = only is not None and (only.phases or only.layers)
@@ -202,14 +202,14 @@ def command(
 
 
 def _id_of(row: dict[str, Any], group: str) -> str | None:
-    """The key of a row's kernel, which --id takes; None for rows that are not one kernel by its full name."""
+    """The key of a row's kernel, which --id takes; None for rows other than single kernels by full name."""
     from ncu_tools.kernels.names.kernel_ids import kernel_id
 
     return kernel_id(row["kernel"]) if group == "name" and not row.get(IS_TOTAL.name) else None
 
 
 def _varied(row: Hotspot) -> dict[str, Any]:
-    """What was varied at the point of a row, by column."""
+    """The varied values at the point of a row, by column."""
     own = {column.name for column in (*COLUMNS, *MACHINE_READABLE, DIAGNOSIS, *OF_LOCATIONS)}
     return values_apart(row.point, own.union(one.name for one in fields(row)))
 
@@ -236,7 +236,7 @@ def _columns(
 
 
 def _first_column(group: str) -> Column:
-    """The column of names: of kernels, or of what else they are grouped by."""
+    """The column of names: of kernels, or of whatever the rows are grouped by."""
     from ncu_tools.kernels.kernel_row import GROUPS, NAMES_OF_KERNELS
 
     first = COLUMNS[0]._replace(title=GROUPS[group])
@@ -266,7 +266,7 @@ def _kernels(
 
 
 def _unused(rows: Sequence[Hotspot]) -> set[str]:
-    """The columns that say nothing: bytes that are not known while others are, times that are each of one launch."""
+    """Uninformative columns: unknown bytes if other bytes are known, and per-launch times of single launches."""
     estimated = any(row.least_bytes is not None or row.least_bytes_per_s is not None for row in rows)
     counted = any(row.dram_bytes is not None or row.dram_bytes_per_s is not None for row in rows)
     unused = set() if estimated else {"least_bytes", "least_bytes_per_s"}
@@ -290,7 +290,7 @@ def _by_unit(
 ) -> tuple[Sequence[Column], list[dict[str, Any]]]:
     """The columns and rows of --units: operations of each used unit, share of the FLOPs, and a last row for the run.
 
-    All `columns` of the table stay `for_machines`.
+    All `columns` of the table stay if `for_machines`.
     """
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS

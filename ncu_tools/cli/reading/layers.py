@@ -152,7 +152,7 @@ def _ordered(layers: Sequence[Layer], order: str) -> list[Layer]:
 
 
 def _head(run: str, loaded: Run, clocks: Collection[str], only: Selection | None, iterations: int) -> Head:
-    """The line above the table, with the number of iterations that the numbers are means over."""
+    """The line above the table, with the number of iterations in the means."""
     from ncu_tools.kernels.operator_times import time_title
     from ncu_tools.report.head import head_of
 

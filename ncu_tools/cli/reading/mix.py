@@ -79,9 +79,9 @@ def command(
 
 
 def mix_table(found: Run, kernels: list[Hotspot], top: int | None, *, is_for_people: bool) -> Table:
-    """What the instructions of each kernel do, the kernels in the order of the other tables.
+    """The instruction mix of each kernel, with kernels in the order of the other tables.
 
-    For people, kinds that no kernel has are left out, and places in which kernels do not differ.
+    For people, kinds that no kernel has are left out, and columns of places in which kernels do not differ.
     """
     from ncu_tools.kernels.grouping import with_keys_for_names
     from ncu_tools.kernels.source.instruction_mix import COLUMNS as COUNTS

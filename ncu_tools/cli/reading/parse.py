@@ -126,7 +126,7 @@ def command(
 
 
 def _look(reports: tuple[str, ...], output: str | None, output_format: str) -> None:
-    """Say what binary reports hold."""
+    """Show the contents of binary reports."""
     from ncu_tools.cli.tables.binary_report import contents_table
 
     if output is not None:
@@ -197,9 +197,9 @@ def _into_dataset(output: str, sources: list[Source], run: str, dask: str | None
 
 
 def _write_instructions(output: Path, sources: list[Source], parsed: Parsed) -> list[str]:
-    """Write the instructions that the reports hold beside the launches; returns the note on it.
+    """Write the instructions in the reports beside the launches; returns the note on it.
 
-    A report that was refused because it has instructions and no launches is refused no more.
+    A report that was refused for having instructions but no launches is no longer refused.
     """
     from ncu_parsers.ncu.instructions.read import read_instructions
     from ncu_parsers.parquet.writer import write_table
@@ -256,7 +256,7 @@ def _extra(parsed: Parsed, output: str) -> dict[str, Any]:
 
 
 def _raise_refusals(parsed: Parsed) -> None:
-    """Name the refused reports and fail, even if everything else was read and written."""
+    """Name the refused reports and fail, even if all other reports were read and written."""
     if not parsed.refused:
         return
     *others, last = parsed.refused.values()

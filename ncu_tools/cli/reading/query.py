@@ -71,7 +71,7 @@ def command(run: str, sql: str, machine: Machine | None, output_format: str, onl
 
 
 def _of_launches(run: str, machine: Machine | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
-    """The tables of a run of launches, or of some of them, and notes on reading it."""
+    """The tables of a run of launches, or of selected launches, and notes on reading it."""
     from ncu_tools.runs.loading import load
 
     with progress("Reading") as reading:
@@ -142,7 +142,7 @@ def _rules(run: Run) -> QueryTable:
 
 
 def _metrics(launches: QueryTable) -> QueryTable:
-    """What is known of the metrics of a run and of others, made when a query needs it."""
+    """Known facts on the metrics of a run and others, created when a query needs them."""
     from ncu_tools.runs.sql_query import QueryTable
 
     def table() -> pa.Table:

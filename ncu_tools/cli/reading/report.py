@@ -1,4 +1,4 @@
-"""ncu-bench report: runs as one HTML file that opens anywhere; other endings are views of their own."""
+"""ncu-bench report: runs as one HTML file that opens anywhere; other file endings select other views."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".html", ".htm")
 OF_SOME = "this page is of some launches, and what was expected is of the whole run"
 LAUNCHES_WITH_LANES = 1_000_000
-"""Of longer recordings a page shows no timeline: it is analysed in memory, and on a page little could be told apart."""
+"""For longer recordings a page shows no timeline: it is analysed in memory, and its lanes would be too dense."""
 FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operator formulas themselves"
 
 
@@ -123,7 +123,7 @@ def _reported(
     name: str, loaded: tuple[Run, Inside, bool], only: Selection | None, source_root: Path | None,
     steps: re.Pattern[str] | None, machine: Machine | None,
 ) -> ReportedRun:  # fmt: skip
-    """A run, or the launches that `only` selects, with its manifest, expected operators, inside and timeline."""
+    """A run, or the launches selected by `only`, with its manifest, expected operators, kernel details and timeline."""
     from ncu_tools.report.html.html_content import ReportedRun
     from ncu_tools.runs.loading import points_summed
 
@@ -139,9 +139,9 @@ def _reported(
 def _timeline(
     name: str, run: Run, only: Selection | None, steps: re.Pattern[str] | None, machine: Machine | None
 ) -> tuple[Timeline | None, list[str]]:
-    """Where the time of a recording goes; None for other runs, and with a note where it cannot be shown.
+    """The time analysis of a recording; None for other runs, and with a note if it cannot be shown.
 
-    Where `steps` are asked for, raises `NcuBenchError` if they cannot be shown.
+    If `steps` are requested, raises `NcuBenchError` if they cannot be shown.
     """
     from ncu_parsers.parse.file_kinds import TIMELINES
     from ncu_parsers.schema import tables
@@ -171,10 +171,10 @@ def _timeline(
 def _with_inside(
     name: str, only: Selection | None, reading: Callable[[Source], None], settings: Settings
 ) -> tuple[Run, Inside, bool]:
-    """A run, what it holds of the inside of its kernels, and whether it has more of launches than source pages have.
+    """A run, its kernel details, and whether it has more on launches than source pages have.
 
-    Raises as `load_only` does, unless it has source pages. That a source page holds no launches is no note
-    where its instructions are shown.
+    Raises as `load_only`, unless it has source pages. If their instructions are shown, there is no note on missing
+    launches.
     """
     from ncu_parsers.report_data.refusals import NotAReport
 

@@ -75,7 +75,7 @@ BARE_MACHINE_READABLE = columns("device unit instruction roof.sparse value value
 
 @dataclass(frozen=True)
 class DrawnOptions:
-    """What is drawn of a roofline: kinds and units of ceilings, labels of runs, arrows between runs."""
+    """Options on the drawing of a roofline: kinds and units of ceilings, labels of runs, arrows between runs."""
 
     ceilings: str
     units: tuple[str, ...]
@@ -85,7 +85,7 @@ class DrawnOptions:
 
 @dataclass(frozen=True)
 class PointOptions:
-    """What the points are, and which bytes give their positions."""
+    """Options on the points, and on the bytes that give their positions."""
 
     points: str
     group: str
@@ -264,7 +264,7 @@ def _heads(
     by_name: bool = True,
     time_title: str = "time",
 ) -> list[Head]:
-    """A line for each run; of a single one with its kernel that costs most."""
+    """A head line for each run; for a single run, with its most expensive kernel."""
     from ncu_tools.cli.tables.compare.shared import told_apart
     from ncu_tools.report.first_sentences import first_kernel
     from ncu_tools.report.head import head_of
@@ -372,7 +372,7 @@ def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
 def _table(
     result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str, look: Look, *, here: bool
 ) -> Table:
-    """A row for each point; `here` if the picture stands above the table."""
+    """A row for each point; `here` if the picture is printed above the table."""
     from ncu_tools.kernels.kernel_row import NAMES_OF_KERNELS
     from ncu_tools.roofline.scene_builder import names_of
 
@@ -456,7 +456,7 @@ def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
 
 
 def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool) -> list[str]:
-    """The ceilings as notes beside CSV, and their sources beside the picture in a terminal."""
+    """The ceilings as notes for CSV, and their sources for a picture in a terminal."""
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.roofline.roofline import others_beside
 
@@ -465,7 +465,7 @@ def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool
         for ceiling in result.ceilings:
             sources.setdefault(ceiling.device, {})[ceiling.source] = None
         return [Note(f"ceilings of {device}: {'; '.join(found)}", NoteKind.METHOD) for device, found in sources.items()]
-    if output_format != "csv":  # JSON has them, and text and Markdown a table of them
+    if output_format != "csv":  # JSON has them, and text and Markdown print a table of them
         return []
     ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
     notes = []

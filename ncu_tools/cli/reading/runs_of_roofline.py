@@ -1,4 +1,4 @@
-"""The runs of a roofline: every run that is named, and of sweeps and varied profiles each point as a run of its own."""
+"""The runs of a roofline: every named run, and each point of sweeps and varied profiles as a run of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Sele
 
 
 def _profiled_points(path: str, title: str, only: Selection | None) -> list[Loaded]:
-    """Each point of a profile of several as a run of its own."""
+    """Each point of a varied profile as a run of its own."""
     run = loading.load(path)
     model = model_of(path)
     points = by_point(run if only is None else only.of(run))

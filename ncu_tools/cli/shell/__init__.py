@@ -1,4 +1,4 @@
-"""What the shell sees of the program itself: completion of words, errors as JSON, and what is in the folder."""
+"""Interface to the shell: completion of words, errors as JSON, and the overview of a folder."""
 
 COMPLETE = "_NCU_BENCH_COMPLETE"
-"""The variable by which a shell asks click for completions."""
+"""The variable by which a shell requests completions from click."""

@@ -1,4 +1,4 @@
-"""Completion in bash, which splits words at `:` and `=`, so that `hf:be` arrives as three."""
+"""Completion in bash, which splits words at `:` and `=`, so that `hf:be` arrives as three words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BashWords(BashComplete):
         return joined[:-1], joined[-1]
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        """The completions, each without what stands before a `:` already, because bash keeps that."""
+        """The completions without any part up to a `:`, which bash keeps."""
         items = super().get_completions(args, incomplete)
         kept = incomplete.rpartition("=")[2].rpartition(":")
         before = kept[0] + kept[1]
@@ -27,7 +27,7 @@ class BashWords(BashComplete):
 
 
 def rejoined(words: list[str]) -> list[str]:
-    """Words as they were typed, from those that bash split at `SPLIT_AT`."""
+    """The typed words, rejoined from bash's pieces split at `SPLIT_AT`."""
     found: list[str] = []
     open_end = False
     for word in words:
@@ -41,5 +41,5 @@ def rejoined(words: list[str]) -> list[str]:
 
 
 def use_bash_words() -> None:
-    """Let click complete for bash by this class."""
+    """Make click use this class for bash."""
     add_completion_class(BashWords)

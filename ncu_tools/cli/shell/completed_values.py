@@ -1,7 +1,7 @@
-"""What values of options and arguments can be, for completion: machines, chips, groups, models, kernels, files.
+"""Values of options and arguments for completion: machines, chips, groups, models, kernels, files.
 
-The values are the same for an option on every command that has it. Nothing heavy is imported and no report is read:
-kernels are completed from a run that is in Parquet already, which stands earlier in the line.
+An option has the same values on every command. No heavy module is imported and no report is read: kernels are completed
+from a Parquet run named earlier in the line.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import click
 from click.shell_completion import CompletionItem
 
 Values = Callable[[click.Context], Iterable[str]]
-"""What finds values; of a mapping, they are its keys, each with a description."""
+"""A function that finds values; a mapping has values as keys, each with a description."""
 
 LARGEST_RUN = 200_000_000
-"""Bytes of the biggest Parquet file whose kernels are read for a completion: it has to take no second."""
+"""Bytes of the biggest Parquet file whose kernels are read for a completion, so that it takes less than a second."""
 
 PLAIN = re.compile(r"[\w.:/@%-]+")
-"""Names that a shell takes as they are; others, which would need quotes, are not completed."""
+"""Names that need no quotes in a shell; other names are not completed."""
 
 
 def _machines(context: click.Context) -> Iterable[str]:
@@ -47,7 +47,7 @@ def _groups(context: click.Context) -> Iterable[str]:
 
 
 def _models(context: click.Context) -> Iterable[str]:
-    """Models that can be built by a name, found in the sources of the libraries, which are not imported."""
+    """Names of models that can be built, found in the libraries' sources, which are not imported."""
     from ncu_launch.targets.model_name_check import torchvision_names_unloaded
     from ncu_launch.targets.models import HF_CONFIGURATIONS
     from ncu_launch.targets.reference_kernels import SUITES
@@ -94,9 +94,9 @@ def _engines(context: click.Context) -> Iterable[str]:
 
 
 def _kernels(context: click.Context) -> Iterable[str]:
-    """Functions of the kernels of the runs that stand before in the line, if those are in Parquet.
+    """Functions of the kernels in the runs named earlier in the line, if these are Parquet.
 
-    Each is described by what its kernels do.
+    Each is described by its kernels' purpose.
     """
     import numpy as np
     from ncu_parsers.parquet.reader import read_launches
@@ -116,7 +116,7 @@ def _kernels(context: click.Context) -> Iterable[str]:
 
 
 def _parquet_of(context: click.Context) -> Iterable[Path]:
-    """The files of launches that the arguments in the line name."""
+    """The files of launches named by the arguments in the line."""
     from ncu_launch.files.run_files import LAUNCHES
 
     for name in _arguments(context):
@@ -127,7 +127,7 @@ def _parquet_of(context: click.Context) -> Iterable[Path]:
 
 
 def _arguments(context: click.Context) -> list[str]:
-    """The arguments of a line that is not complete: behind an option without its value, click leaves them unparsed."""
+    """The arguments of an incomplete line: after an option without its value, click leaves them unparsed."""
     found: list[Any] = list(context.args)
     for one in context.command.params:
         value = context.params.get(one.name or "") if isinstance(one, click.Argument) else None
@@ -145,10 +145,10 @@ VALUES: dict[str, Values] = {
     "--dtype": _types, "--mode": _modes, "--phase": _phases, "--on": _devices,
     "--dask": _engines,
 }  # fmt: skip
-"""Option, or command and argument -> its values. Choices of click know theirs, and every other argument is a file."""
+"""Option, or command and argument -> its values. click's choices have their own, and every other argument is a file."""
 
 NO_PATHS = ("query sql",)
-"""Arguments that are neither files nor one of some values."""
+"""Arguments that are neither files nor from a list."""
 
 TEXTS = (type(click.STRING), type(click.UNPROCESSED))
 PATHS = ("PATH", "FILE", "DIR", "TRACE", "FILE.toml")
@@ -156,13 +156,13 @@ PATHS = ("PATH", "FILE", "DIR", "TRACE", "FILE.toml")
 
 
 class Completed(click.types.StringParamType):
-    """A text that is completed from `values`, or as a file if None. Behind a comma the next of a list is completed."""
+    """A text completed from `values`, or as a file if None. After a comma the next list item is completed."""
 
     def __init__(self, values: Values | None) -> None:
         self.values = values
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-        """The values that begin with what stands there; none where they cannot be found."""
+        """The values that begin with the typed text; none if they cannot be found."""
         if self.values is None:
             return [CompletionItem(incomplete, type="file")]
         before, comma, begun = incomplete.rpartition(",")
@@ -170,7 +170,7 @@ class Completed(click.types.StringParamType):
         try:
             known = self.values(ctx)
             values = [value for value in known if value.lower().startswith(begun.lower())]
-        except Exception:  # a line being typed: whatever is wrong with it, the command will say
+        except Exception:  # an incomplete line: the command itself will report what is wrong
             return []
         about = known if isinstance(known, Mapping) else {}
         return [
@@ -181,7 +181,7 @@ class Completed(click.types.StringParamType):
 
 
 def with_completed_values(command: click.Command, name: str) -> click.Command:
-    """The command called `name`, whose options and arguments complete their values.
+    """The command called `name`, with completion for its options and arguments.
 
     Only for completion, because it replaces their types.
     """

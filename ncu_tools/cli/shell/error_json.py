@@ -14,7 +14,7 @@ KINDS = {2: WRONG_USAGE}
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
-    """True if a command line asks for JSON on standard output, whether or not it can be understood."""
+    """True if a command line requests JSON on standard output, even if it is invalid."""
     return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
 
 

@@ -1,7 +1,7 @@
-"""What ncu-bench alone says: which reports, runs and tables are in this folder, and what to type next.
+"""The output of ncu-bench alone: reports, runs and tables in this folder, and what to type next.
 
-This folder and those in it are looked at, by names and by the first bytes of files (of Parquet the last), and never
-more than some hundred of them: the answer comes at once in any folder.
+It examines this folder and its subfolders, by names and by the first bytes of files (for Parquet the last), and only
+some hundred of them: the answer comes at once in any folder.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST_ENTRIES, MOST_FILES = 1000, 300
 HEAD = 1 << 16
 LARGEST_FOOTER = 1 << 22
 OF_LAUNCHES = (b"launch_id", b"duration_ns")
-"""Columns that only a table of launches has both of."""
+"""Columns that only tables of launches contain together."""
 NAMED = 3
-"""How many of a kind are named, the newest first."""
+"""Names shown per kind, newest first."""
 
 RUN, SWEEP, DATASET, LAUNCHES_FILE = "run", "sweep", "dataset", "launches"
 NCU, SOURCE, NSYS, TRACE, OPERATORS = "ncu", "source", "nsys", "trace", "operators"
@@ -45,7 +45,7 @@ TITLES = {
 }
 """Every kind, in the order in which they are listed."""
 LAUNCHES_OF = (RUN, LAUNCHES_FILE, NCU, NSYS, TRACE, OTHER_TIMELINE, OPERATORS, DATASET)
-"""The kinds that hold launches, those to look at first in front."""
+"""The kinds that hold launches, in order of preference."""
 
 BEGINNINGS = (
     ("ncu-bench profile resnet18", "a model, also without a GPU (pip install '.[models]')"),
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 @dataclass
 class FolderLook:
-    """One look at a folder: what was found, how much may still be looked at, and what could not be read."""
+    """One look at a folder: what was found, how much may still be examined, and what could not be read."""
 
     found: list[Found] = field(default_factory=list)
     entries: int = MOST_ENTRIES
@@ -73,7 +73,7 @@ class FolderLook:
 
     @property
     def is_cut(self) -> bool:
-        """Whether more is there than was looked at."""
+        """True if some entries were not examined."""
         return self.entries < 0 or self.files < 0
 
     def newest(self, *kinds: str) -> list[Path]:
@@ -83,7 +83,7 @@ class FolderLook:
 
 
 def overview(folder: Path) -> Iterator[str]:
-    """The lines to print on a folder: what is in it, by kind, and two to four commands that fit."""
+    """The lines to print on a folder: its contents by kind, and two to four suitable commands."""
     look = looked_at(folder)
     if look.found:
         yield "Here and in the folders below:"
@@ -107,7 +107,7 @@ def overview(folder: Path) -> Iterator[str]:
 
 
 def looked_at(folder: Path, look: FolderLook | None = None) -> FolderLook:
-    """What is in a folder and in the folders in it, added to `look`."""
+    """The contents of a folder and its subfolders, added to `look`."""
     look = look or FolderLook()
     for path in _listed(folder, look):
         if not path.is_dir():
@@ -122,7 +122,7 @@ def looked_at(folder: Path, look: FolderLook | None = None) -> FolderLook:
 
 
 def next_commands(look: FolderLook) -> list[tuple[str, str]]:
-    """Two to four commands that fit what was found, each with what it shows."""
+    """Two to four commands for the contents found, each with a description of its output."""
     commands = []
     runs, sweeps, launches = (look.newest(*kinds) for kinds in ((RUN,), (SWEEP,), LAUNCHES_OF))
     if launches:
@@ -154,7 +154,7 @@ def next_commands(look: FolderLook) -> list[tuple[str, str]]:
 
 
 def _listed(folder: Path, look: FolderLook) -> list[Path]:
-    """The entries of a folder by name, as many as may still be looked at."""
+    """The entries of a folder by name, as many as may still be examined."""
     names = []
     try:
         with os.scandir(folder) as entries:
@@ -169,7 +169,7 @@ def _listed(folder: Path, look: FolderLook) -> list[Path]:
 
 
 def _take_folder(folder: Path, look: FolderLook) -> bool:
-    """Note a run folder, a sweep or a dataset; False for any other folder."""
+    """Add a run folder, a sweep or a dataset; False for any other folder."""
     kinds = {RUN: (folder / LAUNCHES,), SWEEP: (folder / BENCH_FILE,)}
     for kind, files in kinds.items():
         if any(file.is_file() for file in files):
@@ -179,11 +179,11 @@ def _take_folder(folder: Path, look: FolderLook) -> bool:
         if not any(one.kind == DATASET and one.path == folder.parent for one in look.found):
             look.found.append(Found(DATASET, folder.parent, _changed(folder)))
         return True
-    return (folder / MANIFEST).is_file()  # a run that has given nothing yet
+    return (folder / MANIFEST).is_file()  # a run without results so far
 
 
 def _take_file(file: Path, look: FolderLook) -> None:
-    """Note a file that commands read."""
+    """Add a file that commands read."""
     is_parquet = file.suffix.lower() == ".parquet"
     if file.name == EXPECTED or not (is_parquet or has_report_suffix(file)):
         return
@@ -215,7 +215,7 @@ def _kind_of_parquet(file: Path) -> str | None:
 
 
 def _kind_of_report(source: Source) -> str | None:
-    """What a file is by its first bytes, or its first lines; None for one that no command reads."""
+    """The kind of a file by its first bytes, or its first lines; None if no command reads it."""
     kind = kind_of(source)
     head = source.head(HEAD)
     if kind is None:
@@ -223,12 +223,12 @@ def _kind_of_report(source: Source) -> str | None:
     if kind.magic == (SQLITE,):
         return NSYS if b"StringIds" in head else None  # a table of every export
     if kind.words and not kind.has_words(head):
-        return None  # another file with the name of this kind
+        return None  # another file with a name of this kind
     return {"": NCU, "nsys": NSYS, "kineto": TRACE}.get(kind.origin, OTHER_TIMELINE)
 
 
 def _kind_of_text(head: bytes) -> str | None:
-    """The kind of the first page of launches or instructions that the beginning of a text opens."""
+    """The kind of the first page of launches or instructions at the beginning of a text."""
     from ncu_parsers.detect.text_reader import open_page
     from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage
 
@@ -236,7 +236,7 @@ def _kind_of_text(head: bytes) -> str | None:
         page = open_page(line, None)
         if isinstance(page, SourcePage):
             return SOURCE
-        if page is not None and not isinstance(page, SessionPage):  # that one has no launches
+        if page is not None and not isinstance(page, SessionPage):  # a session page has no launches
             module = type(page).__module__.rpartition(".")[2]
             return {"nsys_stats": NSYS, "operator_records": OPERATORS}.get(module, NCU)
     return None
@@ -251,7 +251,7 @@ def _shown(path: Path) -> str:
 
 
 def _quoted(path: Path) -> str:
-    """A path as a shell takes it, and no option whatever its name."""
+    """A path quoted for a shell, and never parsed as an option."""
     text = _shown(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 

@@ -30,9 +30,9 @@ MACHINE_READABLE = columns("instructions")
 
 @dataclass(frozen=True)
 class InstructionsOf:
-    """What an instruction roofline is made of: memory levels, machine, launches, and the grouping of kernels.
+    """Input of an instruction roofline: memory levels, machine, launches, and the grouping of kernels.
 
-    `inductor` says the lines of generated kernels; "" where nothing does.
+    `inductor` names the file with lines of generated kernels; "" for none.
     """
 
     levels: tuple[str, ...]
@@ -43,7 +43,7 @@ class InstructionsOf:
 
 
 def require_kernels(runs: Sequence[str], options: Mapping[str, bool]) -> None:
-    """Raise `WrongUsage` for options that were given and mean nothing here, and for what has no counters."""
+    """Raise `WrongUsage` for options without a meaning here, and for runs without counters."""
     given = [name for name, is_given in options.items() if is_given]
     if given:
         raise WrongUsage(

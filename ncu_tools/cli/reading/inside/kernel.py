@@ -1,4 +1,4 @@
-"""ncu-bench kernel: one kernel seen whole, in seven parts."""
+"""ncu-bench kernel: everything on one kernel, in seven parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """What --explain takes, for tab completion."""
+    """The names that --explain takes, for tab completion."""
     from ncu_tools.kernels.view.explain import names
 
     return [name for name in names() if name.startswith(incomplete.lower().replace("_", "-").replace(" ", "-"))]
@@ -152,7 +152,7 @@ def command(
 
 
 def _conditions(run: str, launches: pa.Table) -> dict[str, str]:
-    """How clocks and caches were controlled, by the manifest of a run folder or the session of a report."""
+    """Clock and cache control, from the manifest of a run folder or the session of a report."""
     from ncu_launch.files.manifest import folder_of, manifest_in
 
     from ncu_tools.compare.run_conditions import conditions_of_run
@@ -200,7 +200,7 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 def _show_text(
     view: KernelView, parts: Sequence[str], steps: list[Row], levers: KernelAdvice | None, notes: list[str]
 ) -> None:
-    """The seven parts below each other, in the width of the terminal, at most that of a page."""
+    """Print the seven parts one below the other, in the width of the terminal, but at most a page's."""
     from ncu_tools.cli.tables.advice.levers_of_kernel import levers_in_words
     from ncu_tools.cli.tables.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
@@ -226,7 +226,7 @@ def _show_text(
 
 
 def _step_rows(step: NextStep | None) -> list[Row]:
-    """The next command, behind the one that collects what it needs; nothing in a command is wrapped."""
+    """The next command, after the command that collects its input; commands are never wrapped."""
     if step is None:
         return []
     commands = [step.collect, step.command] if step.collect else [step.command]
@@ -234,7 +234,7 @@ def _step_rows(step: NextStep | None) -> list[Row]:
 
 
 def _rows(view: KernelView, parts: Sequence[str], steps: list[Row], levers: KernelAdvice | None) -> Iterator[Row]:
-    """The rows of all parts as a table; the name of a part stands in its first row."""
+    """The rows of all parts as a table; the name of a part is in its first row."""
     from ncu_tools.cli.tables.advice.levers_of_kernel import levers_in_words
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part, verdict_of
 

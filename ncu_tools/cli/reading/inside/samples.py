@@ -34,7 +34,7 @@ SERIES = columns("times_ns values")
 
 
 class _Series(NamedTuple):
-    """Every series of a run, those of the launches that are left by phase, layer, device and rank, and notes on it."""
+    """Every series of a run, the ones selected by phase, layer, device and rank, and notes on the run."""
 
     every: list[TimeSeries]
     left: list[TimeSeries]
@@ -42,7 +42,7 @@ class _Series(NamedTuple):
 
 
 def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """RUN, NAME, --launch and what selects launches, of which the command gets NAME as a further --kernel.
+    """Add RUN, NAME, --launch and the selection options; the command gets NAME as a further --kernel.
 
     Raises `WrongUsage` for a timeline, whose samples are of whole GPUs.
     """
@@ -100,7 +100,7 @@ def command(run: str, launch: int | None, output_format: str, only: Selection | 
 
 
 def head_of_launch(run: str, launch: Sequence[str], only: Selection | None) -> Head:
-    """The line above the table: the run, the kernel and what is known of the launch."""
+    """The line above the table: the run, the kernel and the known facts of the launch."""
     from ncu_tools.report.head import head_of
 
     kernel, *facts = launch
@@ -108,7 +108,7 @@ def head_of_launch(run: str, launch: Sequence[str], only: Selection | None) -> H
 
 
 def _series(run: str, only: Selection | None, reading: Callable[[Source], None]) -> _Series:
-    """The series of a run, and those of the launches that a selection leaves, whatever their kernel."""
+    """The series of a run, and the ones of selected launches, whatever their kernel."""
     from ncu_parsers.ncu_rep.instructions.time_series import time_series
     from ncu_parsers.parse.report_files import find_sources
 
@@ -127,7 +127,7 @@ def _series(run: str, only: Selection | None, reading: Callable[[Source], None])
 
 
 def _chosen(series: _Series, only: Selection | None, launch: int | None, run: str) -> list[TimeSeries]:
-    """The series of one launch: the longest of those that are left by name and number."""
+    """The series of one launch: the longest of the launches that match name and number."""
     if not series.every:
         from ncu_tools.runs.loading import why_no_ncu_in
 
