@@ -14,6 +14,7 @@ and proves nothing: it is a unit test.
 from __future__ import annotations
 
 import argparse
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -261,6 +262,7 @@ def main() -> None:
 
 
 def _print_replays(found: Sequence[tuple[str, Activity]]) -> None:
+    lacking = list[str]()
     print(f"{'recording':44} {'ms':>9} {'starts':>7} {'one step':>9} {'end off':>9} {'within 1 %':>10}  believed")
     for name, recorded in found:
         graph = step_graph(recorded)
@@ -270,6 +272,10 @@ def _print_replays(found: Sequence[tuple[str, Activity]]) -> None:
             f"{name:44} {graph.length / 1e6:9.1f} {len(recorded.operations):7,} {100 * one_step(recorded):7.1f} % "
             f"{100 * off:+7.2f} % {100 * within:8.1f} %  {known.level}"
         )
+        if known.why:
+            lacking += ["", *textwrap.wrap(f"{name}: {known.why}", 120, initial_indent="  ", subsequent_indent="    ")]
+    print("\nWhat recordings lack whose savings are not sound")
+    print("\n".join(lacking))
 
 
 def _print_exchanges(cuts: Mapping[str, Mapping[int, Sequence[Activity]]]) -> None:

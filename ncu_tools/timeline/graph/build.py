@@ -30,6 +30,7 @@ from ncu_tools.timeline.graph.step_graph import (
     numbered,
 )
 from ncu_tools.timeline.graph.stream_order import StreamOrder
+from ncu_tools.timeline.graph.stream_waits import StreamWaits
 from ncu_tools.timeline.graph.waits import CallWaits, call_waits
 from ncu_tools.timeline.launch_links import launching_calls
 
@@ -84,7 +85,9 @@ class _Builder:
         tables = (operations, calls, activity.ranges)
         self.origin = min(int(table.start.min()) for table in tables if len(table))
         self.waits = self._kept(call_waits(activity, call, self.order))
-        self.across_lanes = self._across_lanes()
+        self.streams = StreamWaits.of(activity, self.call, self.order)
+        nothing = np.zeros(0, np.int64)
+        self.across_lanes = (nothing, nothing) if STREAM_ORDER in without else self.streams.across_lanes()
         self.delays = self._delays()
         self.at_end = self._launched_at_the_end()
         ends = np.unique(np.concatenate([self.waits.call, self.waits.unmatched, self.call[self.at_end]]))
@@ -165,7 +168,8 @@ class _Builder:
                 self._blocking(found),
                 self._handing_over(found),
                 self._of_collectives(found),
-                self._between_streams(STREAM_ORDER, *self.across_lanes),
+                self._between_streams(STREAM_ORDER, *self.across_lanes, self.delays.gap[self.across_lanes[1]]),
+                self._recorded_events(),
             ]
         )
         found = replace(found, edges=edges)
@@ -305,88 +309,32 @@ class _Builder:
                      offset, np.zeros(len(sources), np.bool_))  # fmt: skip
 
     def _events(self, found: StepGraph) -> Edges:
-        """Edges that are inferred: an operation behind a wait for an event starts as one of another stream ends.
-
-        That one is the last of its stream before some event was recorded. Nodes of a graph wait for each other without
-        a call.
-        """
-        order, limits = self.order, graph_facts()["event"]
+        """Edges that are inferred, of operations that start late behind a wait for an event."""
         if EVENT in self.without:
             return _no_edges()
-        late = np.flatnonzero(found.time[self.entry] - expected(found)[self.entry] > limits["least_ns"])
-        late = late[self._behind_a_wait(late)]
-        ends = np.argsort(order.end, kind="stable")
-        at = np.searchsorted(order.end[ends], order.start[late] + limits["ahead_ns"], side="right") - 1
-        before = np.full(len(late), NONE)
-        for _ in range(limits["nearest"]):
-            one = ends[np.maximum(at, 0)]
-            fits = (at >= 0) & (before < 0) & self._may_wait_for(found, late, one)
-            before[fits] = one[fits]
-            at -= 1
-        late, before = late[before >= 0], before[before >= 0]
-        return self._between_streams(EVENT, before, late)
+        late = found.time[self.entry] - expected(found)[self.entry] > graph_facts()["event"]["least_ns"]
+        before, place = self.streams.inferred(np.flatnonzero(late))
+        offset = self.order.start[place] - self.order.end[before]
+        usual = np.full(len(place), np.median(offset) if self.constants_only and len(place) else np.inf)
+        return self._between_streams(EVENT, before, place, usual)
 
-    def _may_wait_for(self, found: StepGraph, places: Integers, before: Integers) -> Mask:
-        """Whether each operation may start by an event behind another one, which ends near to its start."""
-        order, operations, limits = self.order, self.activity.operations, graph_facts()["event"]
-        row, other = order.row[places], order.row[before]
-        fits: Mask = order.start[places] - order.end[before] <= limits["within_ns"]
-        fits &= order.start[before] < order.start[places]
-        fits &= operations.process[row] == operations.process[other]
-        fits &= found.chain[self.node[before]] != found.chain[self.entry[places]]
-        fits &= order.launched[before] <= order.launched[places]
-        by_graph = (operations.graph_node[row] != MISSING) | (self.call[places] < 0)
-        fits &= by_graph | self._ends_before_a_record(before, order.launched[places])
-        return fits
+    def _recorded_events(self) -> Edges:
+        """Edges of events that the recording names, as long after the end as a quarter of those that held a stream."""
+        if EVENT in self.without:
+            return _no_edges()
+        before, place = self.streams.by_recorded_events()
+        limits = graph_facts()
+        offset = self.order.start[place] - self.order.end[before]
+        held = offset[offset <= limits["event"]["within_ns"]]
+        usual = np.quantile(held, limits["stream"]["latency_quantile"]) if len(held) else limits["stream"]["gap_ns"]
+        return self._between_streams(EVENT, before, place, np.full(len(place), usual))
 
-    def _ends_before_a_record(self, before: Integers, until: Numbers) -> Mask:
-        """Whether some event was recorded between an operation's launch and the next one of its stream, till a moment.
-
-        True where the recording has no such calls.
-        """
-        order, calls = self.order, self.activity.calls
-        records = calls.start[calls_named(calls, graph_facts()["event"]["record"])]
-        if not len(records):
-            return np.ones(len(before), np.bool_)
-        last = np.isin(before + 1, order.bounds)
-        behind = np.where(last, np.inf, np.append(order.launched, np.inf)[before + 1])
-        first = np.searchsorted(records, order.launched[before])
-        found: Mask = np.searchsorted(records, np.minimum(behind, until), side="right") > first
-        return found
-
-    def _between_streams(self, kind: int, before: Integers, places: Integers) -> Edges:
-        """Edges from ends of operations to starts of others, with the recorded time between them."""
-        offset = self.order.start[places] - self.order.end[before]
-        if self.constants_only and len(offset):
-            offset = np.full(len(offset), np.median(offset))
-        return Edges(np.full(len(places), kind, np.int8), self.node[before].astype(np.int32),
-                     self.entry[places].astype(np.int32), offset, np.ones(len(places), np.bool_))  # fmt: skip
-
-    def _across_lanes(self) -> tuple[Integers, Integers]:
-        """Pairs of what earlier calls launched last on a stream, and the first operation of a call on another lane.
-
-        A stream in lanes is still one: a graph waits for all before it, and what follows for all of the graph.
-        """
-        order, operations = self.order, self.activity.operations
-        first = np.ones(len(order), np.bool_)
-        first[1:] = order.launched[1:] != order.launched[:-1]
-        first[order.bounds[:-1]] = True
-        keys = [column[order.row] for column in (operations.process, operations.device, operations.context)]
-        _, stream = numbered(*keys, operations.stream[order.row])
-        lane = np.repeat(np.arange(len(order.bounds) - 1), np.diff(order.bounds))
-        lanes = np.bincount(stream[order.bounds[:-1]], minlength=int(stream.max()) + 1)
-        befores, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        split = np.flatnonzero((lanes > 1)[stream] & (STREAM_ORDER not in self.without))
-        for rows in np.split(split, np.flatnonzero(np.diff(stream[split])) + 1) if len(split) else []:
-            rows = rows[np.argsort(order.launched[rows], kind="stable")]
-            last = rows[_places_of_maxima(order.end[rows])]
-            at = np.searchsorted(order.launched[rows], order.launched[rows]) - 1
-            before = last[np.maximum(at, 0)]
-            kept = (at >= 0) & first[rows] & (lane[before] != lane[rows]) & (order.launched[rows] > -np.inf)
-            kept &= order.end[before] <= order.start[rows] + graph_facts()["event"]["ahead_ns"]
-            befores.append(before[kept])
-            places.append(rows[kept])
-        return np.concatenate(befores), np.concatenate(places)
+    def _between_streams(self, kind: int, before: Integers, place: Integers, usual: Numbers) -> Edges:
+        """Edges from ends of operations to starts of others, which are the usual time later, or less if recorded."""
+        recorded = self.order.start[place] - self.order.end[before]
+        offset = usual if self.constants_only else np.minimum(recorded, usual)
+        return Edges(np.full(len(place), kind, np.int8), self.node[before].astype(np.int32),
+                     self.entry[place].astype(np.int32), offset, np.ones(len(place), np.bool_))  # fmt: skip
 
     def _release(self, found: StepGraph) -> None:
         """Hold streams that ran work from before the recording until their first operation starts.
@@ -403,24 +351,6 @@ class _Builder:
             begun, ended = operations.start[same_gpu], operations.end[same_gpu]
             if not ((begun < order.start[place]) & (ended > self.called[place])).any():
                 found.rest[self.entry[place]] = found.time[self.entry[place]]
-
-    def _behind_a_wait(self, places: Integers) -> Mask:
-        """Which operations may have waited for an event: behind a call for it, a graph's nodes, or of unknown calls."""
-        order, calls = self.order, self.activity.calls
-        previous = np.concatenate([[NONE], self.call[:-1]])
-        previous[order.bounds[:-1]] = NONE
-        found: Mask = (self.call[places] >= 0) & (self.activity.operations.graph_node[order.row[places]] != MISSING)
-        if len(calls):
-            found |= self.call[places] < 0  # launched before the recording, or by a call that was lost
-        waits = np.flatnonzero(calls_named(calls, graph_facts()["event"]["wait"]))
-        by = self.call[places]
-        for thread in np.unique(calls.thread[waits]).tolist():
-            moments = calls.start[waits[calls.thread[waits] == thread]]
-            mine = (by >= 0) & (np.append(calls.thread, MISSING)[by] == thread)
-            begun = np.append(calls.start, 0)[by]
-            since = np.where(previous[places] >= 0, np.append(calls.start, 0)[previous[places]], self.origin)
-            found |= mine & (np.searchsorted(moments, begun) > np.searchsorted(moments, since))
-        return found
 
 
 def _typical(gaps: Numbers) -> float:
@@ -444,13 +374,6 @@ def expected(graph: StepGraph) -> Numbers:
     ready = graph.time[edges.source] + np.where(edges.from_end, graph.work[edges.source], 0) + edges.offset
     np.maximum.at(found, edges.target, ready)
     return found
-
-
-def _places_of_maxima(values: Numbers) -> Integers:
-    """For each value the place of the greatest one so far."""
-    greatest = np.maximum.accumulate(values)
-    new = np.concatenate([[True], greatest[1:] > greatest[:-1]])
-    return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
 
 
 def _no_edges() -> Edges:

@@ -42,11 +42,13 @@ class Stretch:
 class CriticalPath:
     """The time of each kind on the path in ns (one per `PATH_KINDS`), which together are the length of the recording.
 
-    `work` is the time on the path of each operation, by its row in the recording. `stretches` are in order of time.
+    `work` is the time on the path of each operation, by its row in the recording, `waited` the unexplained time there
+    before it. `stretches` are in order of time.
     """
 
     by_kind: Numbers
     work: Numbers
+    waited: Numbers
     stretches: tuple[Stretch, ...]
 
     @property
@@ -74,7 +76,7 @@ def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None 
     walk = _Walk(graph, graph.time if reached is None else reached, graph.lag if reached is None else None)
     by_kind = np.zeros(len(PATH_KINDS))
     kinds = operation_kinds(activity)
-    work = np.zeros(len(activity.operations))
+    work, waited_before = np.zeros(len(activity.operations)), np.zeros(len(activity.operations))
     stretches = []
     node, is_end = walk.last, True
     while node >= 0:
@@ -90,10 +92,12 @@ def critical_path(graph: StepGraph, activity: Activity, reached: Numbers | None 
         worked = nodes if is_end else nodes[:-1]
         if not graph.chains[graph.chain[node]].is_host:
             np.add.at(work, graph.row[worked], graph.work[worked])
+            np.add.at(waited_before, graph.row[nodes], walk.lag[nodes])
+            waited_before[graph.row[first]] += graph.rest[first] if source is None else 0.0
         end = walk.time[node] + (graph.work[node] if is_end else 0)
         stretches.append(Stretch(int(graph.chain[node]), float(walk.time[first]), float(end), int(spent.argmax())))
         node, is_end = (-1, False) if source is None else (source, from_end)
-    return CriticalPath(by_kind, work, tuple(reversed(stretches)))
+    return CriticalPath(by_kind, work, waited_before, tuple(reversed(stretches)))
 
 
 class _Walk:

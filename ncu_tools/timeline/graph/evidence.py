@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from ncu_parsers.timelines.activity.activity import Activity
 from ncu_tools.numbers.number_format import counted, duration, percent
 from ncu_tools.timeline.graph.critical_path import COMMUNICATION, WAITS, CriticalPath, operation_kinds
 from ncu_tools.timeline.graph.step_graph import COLLECTIVE, StepGraph, graph_facts
+from ncu_tools.timeline.intervals import IntervalSet
 
 SOUND, BOUNDS_ONLY, REFUSED = "sound", "bounds only", "refused"
 
@@ -55,7 +57,9 @@ def evidence(graph: StepGraph, activity: Activity, path: CriticalPath, lost: int
         level = BOUNDS_ONLY
     operations = len(activity.operations)
     found = GraphEvidence(explained, unexplained, alone, share, graph.no_launch, operations, level, "")
-    return found if level == SOUND else replace(found, why=_why(graph, found, length, waited, lost))
+    if level == SOUND:
+        return found
+    return replace(found, why=_why(graph, found, length, lost, list(_lacks(graph, activity, path, waited, explained))))
 
 
 def _alone_on_path(graph: StepGraph, activity: Activity, path: CriticalPath) -> float:
@@ -79,8 +83,8 @@ def _unmatched_on_path(graph: StepGraph, activity: Activity, path: CriticalPath)
     return found
 
 
-def _why(graph: StepGraph, found: GraphEvidence, length: float, waited: float, lost: int) -> str:
-    """The sentence on what limits savings; `waited`: ns of waiting calls on the path whose operation is not known."""
+def _why(graph: StepGraph, found: GraphEvidence, length: float, lost: int, lacks: Sequence[str]) -> str:
+    """The sentence on what limits savings; `lacks` is what the recording does not hold."""
     limits, parts = graph_facts()["evidence"], []
     if found.unexplained_ns > limits["bounds_only"] * length:
         share = percent(found.unexplained_ns / length)
@@ -92,16 +96,52 @@ def _why(graph: StepGraph, found: GraphEvidence, length: float, waited: float, l
         )
     if found.explained < limits["least_explained"]:
         parts.append(f"only {percent(found.explained)} of the operations start when something recorded lets them")
-    missing = []
     if lost:
         parts.append(f"what {counted(lost, 'launch', 'launches')} ran was not recorded")
-    if graph.no_launch:
-        of_all = counted(found.operations, "operation", "operations")
-        missing.append(f"the calls that launched {graph.no_launch:,} of {of_all}")
-    if waited:
-        missing.append(f"what {counted(len(graph.unmatched), 'waiting call', 'waiting calls')} waited for")
-    if found.unexplained_ns > waited and not graph.no_launch:
-        missing.append("events that streams wait for, or work launched before the recording")
-    lacks = f"; the recording lacks {' and '.join(missing)}" if missing else ""
+    lacking = f"; the recording lacks {' and '.join(lacks)}" if lacks else ""
     said = "no saving is given" if found.level == REFUSED else "savings are bounds only"
-    return f"{' and '.join(parts)}{lacks}: {said}"
+    return f"{' and '.join(parts)}{lacking}: {said}"
+
+
+def _lacks(
+    graph: StepGraph, activity: Activity, path: CriticalPath, in_calls: float, explained: float
+) -> Iterator[str]:
+    """What the recording does not hold; `in_calls`: ns of waiting calls on the path whose operation is not known."""
+    if graph.no_launch:
+        of_all = counted(len(activity.operations), "operation", "operations")
+        yield f"the calls that launched {graph.no_launch:,} of {of_all}"
+    if in_calls:
+        yield f"what {counted(len(graph.unmatched), 'waiting call', 'waiting calls')} waited for"
+    if graph.no_launch == len(activity.operations):
+        return
+    gaps = np.setdiff1d(np.flatnonzero(~graph.is_host), graph.first_of_streams)
+    apart = float(graph.rest[gaps].max(initial=0.0))
+    if explained < graph_facts()["evidence"]["least_explained"] and apart > graph_facts()["evidence"]["filtered_ns"]:
+        yield f"what ran between operations in line, which are {duration(apart)} apart, as in a filtered trace"
+    if path.by_kind[WAITS] <= graph_facts()["evidence"]["bounds_only"] * path.length_ns:
+        return
+    waits = _waits_by_cause(graph, activity, path)
+    for cause, waited in sorted(waits.items(), key=lambda one: -one[1]):
+        if waited > graph_facts()["evidence"]["named"] * max(sum(waits.values()), 1.0):
+            yield f"{cause} ({duration(waited)})"
+
+
+def _waits_by_cause(graph: StepGraph, activity: Activity, path: CriticalPath) -> dict[str, float]:
+    """Unexplained ns on the path before operations, by what may have held them."""
+    operations, found = activity.operations, dict[str, float]()
+    for process, device in operations.gpus():
+        mine = np.flatnonzero((operations.process == process) & (operations.device == device) & (path.waited > 0))
+        own = (operations.process == process) & (operations.device == device)
+        busy = IntervalSet.union_of(operations.start[own], operations.end[own])
+        until = operations.start[mine]
+        waited = path.waited[mine]
+        beside = 2 * busy.within(until - waited.astype(np.int64), until) > waited
+        early = graph.launch[graph.entry_node[mine]] < 0
+        early |= (graph.rest == graph.time)[graph.entry_node[mine]] & (waited > 0) & ~beside
+        for cause, rows in (
+            ("work launched before it", early & ~beside),
+            ("when kernels of other streams left room on the GPU, or their events", beside),
+            ("events that streams wait for", ~early & ~beside),
+        ):
+            found[cause] = found.get(cause, 0.0) + float(waited[rows].sum())
+    return found

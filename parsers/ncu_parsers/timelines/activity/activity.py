@@ -254,6 +254,23 @@ class Overheads(_Columns):
     end: Integers
 
 
+@dataclass(frozen=True)
+class EventWaits(_Columns):
+    """Streams that waited for an event, in order of the calls that made them wait.
+
+    From the call with `correlation` on, `stream` of a context of a process waits for what was launched on stream
+    `source` before the call with the correlation id `record` recorded the event; `MISSING` where these are not known.
+    """
+
+    start: Integers
+    process: Integers
+    context: Integers
+    stream: Integers
+    correlation: Integers
+    source: Integers
+    record: Integers
+
+
 class Window(NamedTuple):
     """A time span of a recording, [start, end), in ns."""
 
@@ -340,6 +357,7 @@ class Activity:
     session: Mapping[str, str] = field(default_factory=dict)
     rank: int | None = None
     recorded_with: str = ""
+    event_waits: EventWaits = field(default_factory=lambda: empty(EventWaits))
     sampled: SampledActivity = field(default_factory=SampledActivity)
 
 

@@ -138,22 +138,27 @@ class Recording:
 
 
 def launching_call(operations: GpuOperations, calls: ApiCalls) -> Integers:
-    """Index of the call that launched each operation: the earliest of its process with its number; -1 for none.
+    """The place of the call that launched each operation, by `called_as`."""
+    return called_as(operations.process, operations.correlation, calls)
 
-    Operations without a process belong to the only process that made calls.
+
+def called_as(process: Integers, correlation: Integers, calls: ApiCalls) -> Integers:
+    """The place of the earliest call of each process with each correlation id; -1 for none.
+
+    What has no process belongs to the only one that called.
     """
-    found = np.full(len(operations), -1)
+    found = np.full(len(correlation), -1)
     processes = np.unique([calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()]).astype(np.int64)
-    for process in processes.tolist():
-        called = np.flatnonzero(calls.of_process(process) & (calls.correlation != MISSING))
+    for one in processes.tolist():
+        called = np.flatnonzero(calls.of_process(one) & (calls.correlation != MISSING))
         called = called[np.argsort(calls.correlation[called], kind="stable")]
         numbers = calls.correlation[called]
-        own = operations.process == process
+        own = process == one
         if len(processes) == 1:
-            own |= operations.process == MISSING
-        rows = np.flatnonzero(own & (operations.correlation != MISSING))
+            own |= process == MISSING
+        rows = np.flatnonzero(own & (correlation != MISSING))
         if len(called):
-            wanted = operations.correlation[rows]
+            wanted = correlation[rows]
             at = np.minimum(np.searchsorted(numbers, wanted), len(called) - 1)
             found[rows] = np.where(numbers[at] == wanted, called[at], -1)
     return found

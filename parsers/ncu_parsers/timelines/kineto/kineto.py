@@ -26,12 +26,14 @@ from ncu_parsers.timelines.activity.activity import (
     Activity,
     ApiCalls,
     CollectiveArguments,
+    EventWaits,
     GpuOperations,
     HostRanges,
     Integers,
     Overheads,
     Owner,
     columns_of,
+    empty,
 )
 from ncu_parsers.timelines.activity.operation_times import broken_note, lost_note
 from ncu_parsers.timelines.activity.samples import SampledActivity
@@ -110,7 +112,7 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
         session={key: str(value) for key, value in header.items() if isinstance(value, str | int | float)},
         rank=event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31),
         recorded_with=RECORDED_WITH if {one.vendor for one in devices.values()} <= {None, Vendor.NVIDIA} else "",
-        sampled=_sampled(events, operations, calls, ranges),
+        sampled=_sampled(events, operations, calls, ranges), event_waits=_event_waits(events, calls),
     )  # fmt: skip
 
 
@@ -168,6 +170,17 @@ def _copied(one: Launched) -> tuple[int, int, int]:
     word, *ends = found.groups() if found else ("", "", "")
     source, destination = (MEMORY_WORDS.get(end or "", activity.UNKNOWN_MEMORY) for end in ends)
     return COPY_WORDS.get(word, activity.OTHER_DIRECTION), source, destination
+
+
+def _event_waits(events: TracedEvents, calls: ApiCalls) -> EventWaits:
+    """Waits for events; of a trace of several processes none, as the trace does not say whose they are."""
+    columns = _in_ns(events.event_waits)
+    process = {calls.owners[owner][0] for owner in np.unique(calls.owner).tolist()}
+    if len(process) != 1:
+        return empty(EventWaits)
+    return columns_of(EventWaits, {**columns, "process": np.full(len(columns["start"]), *process)}).at(
+        np.argsort(columns["start"], kind="stable")
+    )
 
 
 def _overheads(events: TracedEvents, owners: Sequence[Owner]) -> Overheads:

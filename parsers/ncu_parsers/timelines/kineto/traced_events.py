@@ -46,6 +46,7 @@ OPERATIONS = {
 }  # fmt: skip
 """Categories of GPU work; the second line is for PyTorch 1.8 to 1.12."""
 OPERATORS, ANNOTATIONS, PYTHON, OVERHEAD = ("cpu_op", "Operator"), ("user_annotation",), "python_function", "overhead"
+SYNCHRONISATION, STREAM_WAIT = "cuda_sync", "Stream Wait Event"
 MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 QUEUE_FULL_OVERHEAD = "Command Buffer Full"
 
@@ -126,6 +127,17 @@ class WorkArguments(msgspec.Struct, gc=False):
         return tuple((name, one) for name, one in found if type(one) is int and -UNLIMITED < one < UNLIMITED)
 
 
+class SyncArguments(msgspec.Struct, gc=False):
+    """What a synchronisation says; -1 is what it does not know."""
+
+    kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
+    correlation: Whole | None = None
+    context: Whole | None = None
+    stream: Whole | None = None
+    source: Whole | None = msgspec.field(default=None, name="wait_on_stream")
+    record: Whole | None = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+
+
 class CallArguments(msgspec.Struct, gc=False):
     """Arguments of a runtime call; HIP calls name the kernel, even while a graph is captured and nothing runs."""
 
@@ -191,7 +203,7 @@ def _lenient(kind: Any, value: Any) -> Any:
 
 
 _work_arguments, _call_arguments = _decoder(WorkArguments), _decoder(CallArguments)
-_operator_arguments = _decoder(OperatorArguments)
+_operator_arguments, _sync_arguments = _decoder(OperatorArguments), _decoder(SyncArguments)
 
 
 class Launched(NamedTuple):
@@ -250,8 +262,9 @@ class TracedEvents:
 
     `launched` are the distinct operations that `work` has the places of, `labels` those of `ranges`; calls name
     `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `counters` are
-    samples of GPUs. `broken` counts events that could not be read, `others` those of no use here. `externals` are the
-    ids of operators by thread. Of Python's functions only modules and those `is_kept` are taken.
+    samples of GPUs, `event_waits` those of streams for events. `broken` counts events that could not be read, `others`
+    those of no use here. `externals` are the ids of operators by thread. Of Python's functions only modules and those
+    `is_kept` are taken.
     """
 
     def __init__(self, source: Source, is_kept: Callable[[str], bool]) -> None:
@@ -273,8 +286,11 @@ class TracedEvents:
         )  # fmt: skip
         ranges = _Columns(label="i", owner="i", start="d", duration="d", sequence="q")
         externals, overheads = _Columns(owner="i", external="q"), _Columns(kind="b", owner="i", start="d", duration="d")
-        self._work, self._calls, self._ranges, self._externals, self._overheads = (
-            work, calls, ranges, externals, overheads
+        event_waits = _Columns(
+            start="d", duration="d", context="q", stream="q", correlation="q", source="q", record="q"
+        )  # fmt: skip
+        self._work, self._calls, self._ranges, self._externals, self._overheads, self._event_waits = (
+            work, calls, ranges, externals, overheads, event_waits
         )  # fmt: skip
         self._operators: dict[tuple[str, bytes, bytes, bytes, bytes], int] = {}
         self._named: dict[tuple[int, str], int] = {}
@@ -284,6 +300,7 @@ class TracedEvents:
             **dict.fromkeys(OPERATORS, self._take_operator),
             **dict.fromkeys((*ANNOTATIONS, PYTHON), self._take_range),
             OVERHEAD: self._take_overhead,
+            SYNCHRONISATION: self._take_synchronisation,
         }  # fmt: skip
         with source.open() as stream:
             events = TraceEvents(stream, source.name)
@@ -292,7 +309,7 @@ class TracedEvents:
         self.header, self.damage, self.is_cut = events.header, events.damage, events.cut
         self.broken += events.broken + self.counters.broken
         self.work, self.calls, self.ranges = work.taken(), calls.taken(), ranges.taken()
-        self.externals, self.overheads = externals.taken(), overheads.taken()
+        self.externals, self.overheads, self.event_waits = externals.taken(), overheads.taken(), event_waits.taken()
 
     def _take(self, batch: list[TraceEvent]) -> None:
         counters: list[TraceEvent] = []
@@ -401,3 +418,12 @@ class TracedEvents:
         kind = activity.QUEUE_FULL if event.name == QUEUE_FULL_OVERHEAD else activity.PROFILER
         kind = activity.MODULE_LOADING if event.name in MODULE_LOADING_OVERHEADS else kind
         self._overheads.add(kind, self._owner(thread), event.ts, event.dur)
+
+    def _take_synchronisation(self, event: TraceEvent) -> None:
+        args = _sync_arguments(event.args)
+        if args.kind != STREAM_WAIT or args.stream is None or args.correlation is None or not event.is_timed:
+            self.others += 1
+            return
+        self._event_waits.add(
+            event.ts, event.dur, args.context, args.stream, args.correlation, args.source, args.record
+        )

@@ -26,6 +26,7 @@ from ncu_parsers.timelines.activity.activity import (
     Activity,
     ApiCalls,
     Codes,
+    EventWaits,
     FilledColumns,
     GpuOperations,
     HostRanges,
@@ -63,6 +64,10 @@ OWN = {
 
 SESSION = "TARGET_INFO_SESSION_START_TIME"
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
+SYNCHRONISATIONS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+STREAM_WAIT, NO_EVENT = 2, 0xFFFFFFFF
+"""CUPTI's number of a stream that waits for an event (CUpti_ActivitySynchronizationType); nsys writes it for
+cudaStreamSynchronize too, then without an event."""
 OVERHEADS, OWN_OVERHEADS = "CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"
 
 DIRECTION_OF = {
@@ -132,6 +137,7 @@ def _activity(database: Database, name: str, trim: Window | None, *, whole_names
         missing=_missing(database, operations, calls, ranges, is_part=window is not None), whole=whole,
         utc_ns=_began(database), notes=notes, recorded_with=RECORDED_WITH,
         sampled=replace(read_gpu_metrics(database), numbers=every.numbers(gpus)),
+        event_waits=_event_waits(database, window),
     )  # fmt: skip
 
 
@@ -352,6 +358,32 @@ def _overheads(database: Database, window: Window | None) -> Overheads:
             "end": columns["end"][keep],
         },
     ).by_start()
+
+
+def _event_waits(database: Database, window: Window | None) -> EventWaits:
+    """Waits of streams for events, each for the latest record of its event before it."""
+    names = ("start", "end", "globalPid", "contextId", "streamId", "correlationId", "eventId")
+    if not {"start", "end", "syncType", *names[3:]} <= database.columns(SYNCHRONISATIONS):
+        return empty(EventWaits)
+    condition = f"{open_in(database, SYNCHRONISATIONS, window)} AND syncType = {STREAM_WAIT} AND eventId <> {NO_EVENT}"
+    found = in_order(_timed(database, SYNCHRONISATIONS, names, condition).columns)
+    events = database.integers(EVENTS, "globalPid", "eventId", "correlationId", "streamId")
+    keys = ("globalPid", "eventId", "correlationId")
+    source, recorded = (np.full(len(found["start"]), MISSING) for _ in range(2))
+    # Records and waits in one order, by process, event and correlation: before each wait is the record that it is for.
+    order = np.lexsort([np.concatenate([events[key], found[key]]) for key in keys][::-1])
+    first = len(events["eventId"])
+    last = np.maximum.accumulate(np.where(order < first, np.arange(len(order)), -1)) if len(order) else order
+    at = np.flatnonzero((order >= first) & (last >= 0))
+    row, record = order[at] - first, order[last[at]]
+    same = (events["eventId"][record] == found["eventId"][row]) & (
+        events["globalPid"][record] == found["globalPid"][row]
+    )
+    source[row[same]], recorded[row[same]] = events["streamId"][record[same]], events["correlationId"][record[same]]
+    return columns_of(EventWaits, {
+        "start": found["start"], "process": process_of(found["globalPid"]), "context": found["contextId"],
+        "stream": found["streamId"], "correlation": found["correlationId"], "source": source, "record": recorded,
+    })  # fmt: skip
 
 
 def _began(database: Database) -> int | None:

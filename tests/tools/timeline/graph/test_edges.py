@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from ncu_parsers.timelines.activity import activity
-from ncu_parsers.timelines.activity.activity import Activity
+from ncu_parsers.timelines.activity.activity import Activity, EventWaits, columns_of
 
 from ncu_tools.timeline.graph import step_graph as kinds
 from ncu_tools.timeline.graph.build import expected, step_graph
@@ -14,7 +16,7 @@ from ncu_tools.timeline.graph.evidence import REFUSED, evidence
 from ncu_tools.timeline.graph.replay import replay, unchanged
 from ncu_tools.timeline.graph.step_graph import StepGraph
 from ncu_tools.timeline.graph.what_if import WhatIf, host_times, savings, scaled, without
-from tests.support.activities import Call, Operation, copy, recording
+from tests.support.activities import PROCESS, Call, Operation, copy, recording
 
 US, MS = 1_000, 1_000_000
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -250,6 +252,40 @@ class TestEvents:
             (graph.operation_node[chosen(found, "first")[0]], graph.operation_node[chosen(found, "second")[0]])
         ]
 
+    def recorded(self, record: int | None, at: int) -> Activity:
+        """Two kernels on stream 7, and a wait of stream 8 for the event that call `record` recorded at a moment."""
+        waits = columns_of(
+            EventWaits,
+            {"start": [15 * US], "process": [PROCESS], "context": [1], "stream": [8], "correlation": [21],
+             "source": [7], **({} if record is None else {"record": [record]})},
+        )  # fmt: skip
+        found = recording(
+            [Operation(10 * US, 300 * US, "first", 1, stream=7), Operation(301 * US, 505 * US, "behind", 3, stream=7),
+             Operation(520 * US, 600 * US, "second", 2, stream=8)],
+            [launch(0, 1), Call(at, at + 1, "cudaEventRecord", 20), launch(8 * US, 3),
+             Call(15 * US, 16 * US, "cudaStreamWaitEvent", 21), launch(20 * US, 2)],
+            event_waits=waits,
+        )  # fmt: skip
+        return replace(found, operations=replace(found.operations, context=np.ones(3, np.int64)))
+
+    def test_a_recorded_event_is_from_the_last_operation_before_its_record(self) -> None:
+        """Though another kernel ends 15 us before the start."""
+        found = self.recorded(20, 5 * US)
+        graph = step_graph(found)
+        assert edges_of(graph, kinds.EVENT) == [
+            (graph.operation_node[chosen(found, "first")[0]], graph.operation_node[chosen(found, "second")[0]])
+        ]
+        assert graph.inferred == 0
+        assert graph.edges.offset[graph.edges.kind == kinds.EVENT].max() == 1 * US
+        assert replay(graph, [unchanged], lags=True).end[0] == graph.length
+
+    def test_of_a_wait_without_a_record_the_stream_is_known(self) -> None:
+        """A kernel on a third stream, launched by the thread that waited, did not wait for it."""
+        found = self.recorded(None, 12 * US)
+        assert step_graph(found).inferred == 1
+        found.operations.stream[chosen(found, "second")] = 9
+        assert step_graph(found).inferred == 0
+
     def test_without_a_wait_nothing_is_inferred_and_the_interval_shows_it(self) -> None:
         found = self.two_streams()
         assert not edges_of(step_graph(found), kinds.EVENT)
@@ -391,8 +427,6 @@ def test_a_kernel_launched_ahead_of_the_end_of_the_one_before_it_does_not_end_be
 def test_edges_that_go_round_are_dropped_and_counted() -> None:
     found = recording([Operation(10 * US, 110 * US, "a", 1)], [launch(0, 1)])
     graph = step_graph(found)
-    from dataclasses import replace
-
     from ncu_tools.timeline.graph.schedule import scheduled
 
     back = kinds.Edges(

@@ -131,3 +131,21 @@ class TestEvidence:
         level, why = self.of(found)
         assert level == REFUSED
         assert "what 1 waiting call waited for" in why
+
+    def test_names_a_filtered_trace_by_its_operations_in_line(self) -> None:
+        starts = [(10 + 60 * at + 6 * at * at) * US for at in range(24)]
+        found = recording(
+            [Operation(start, start + 20 * US, "a", at) for at, start in enumerate(starts)],
+            [Call(at, at + 1, correlation=at) for at in range(24)],
+        )
+        assert "operations in line, which are" in self.of(found)[1]
+
+    def test_names_what_may_have_held_a_stream(self) -> None:
+        """Beside a kernel of another stream, or with its GPU idle."""
+        starts = [10, 31, 52, 73, 300]
+        kernels = [Operation(start * US, (start + 20) * US, "a", at) for at, start in enumerate(starts)]
+        calls = [Call(at * US, (at + 1) * US, correlation=at) for at in range(5)]
+        assert "lacks events that streams wait for (206 µs)" in self.of(recording(kernels, calls))[1]
+        other = Operation(20 * US, 310 * US, "other", 9, stream=9)
+        beside = recording([*kernels, other], [*calls, Call(10 * US, 12 * US, correlation=9)])
+        assert "lacks when kernels of other streams left room on the GPU" in self.of(beside)[1]

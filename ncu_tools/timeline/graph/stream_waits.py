@@ -1,0 +1,193 @@
+"""What operations waited for on other streams: events, recorded and inferred, and other lanes of their own stream."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from ncu_parsers.timelines.activity.activity import MISSING, Activity, EventWaits
+from ncu_parsers.timelines.activity.recording import called_as
+
+from ncu_tools.timeline.call_kinds import calls_named
+from ncu_tools.timeline.graph.step_graph import NONE, Integers, Mask, Numbers, graph_facts, numbered
+from ncu_tools.timeline.graph.stream_order import StreamOrder
+
+Pairs = tuple[Integers, Integers]
+"""Places in the order of streams: the operations that were waited for, and those that waited."""
+
+
+@dataclass(frozen=True)
+class StreamWaits:
+    """The operations of a recording in the order of their streams; `call` is the row of the call of each, -1 for none.
+
+    `lane` numbers the lanes, `wait` and `record` are the rows of the calls of each recorded wait for an event.
+    """
+
+    activity: Activity
+    call: Integers
+    order: StreamOrder
+    lane: Integers
+    wait: Integers
+    record: Integers
+
+    @classmethod
+    def of(cls, activity: Activity, call: Integers, order: StreamOrder) -> StreamWaits:
+        """The waits of a recording."""
+        lane = np.repeat(np.arange(len(order.bounds) - 1), np.diff(order.bounds))
+        waits, calls = activity.event_waits, activity.calls
+        wait, record = (called_as(waits.process, one, calls) for one in (waits.correlation, waits.record))
+        return cls(activity, call, order, lane, wait, record)
+
+    def across_lanes(self) -> Pairs:
+        """What earlier calls launched last on a stream, and the first operation of a call on another lane of it.
+
+        A stream in lanes is still one: a graph waits for all before it, and what follows for all of the graph.
+        """
+        order, operations = self.order, self.activity.operations
+        first = np.ones(len(order), np.bool_)
+        first[1:] = order.launched[1:] != order.launched[:-1]
+        first[order.bounds[:-1]] = True
+        keys = (operations.process, operations.device, operations.context, operations.stream)
+        _, stream = numbered(*(column[order.row] for column in keys))
+        lanes = np.bincount(stream[order.bounds[:-1]], minlength=int(stream.max()) + 1)
+        befores, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        split = np.flatnonzero((lanes > 1)[stream])
+        for rows in np.split(split, np.flatnonzero(np.diff(stream[split])) + 1) if len(split) else []:
+            rows = rows[np.argsort(order.launched[rows], kind="stable")]
+            last = rows[_places_of_maxima(order.end[rows])]
+            at = np.searchsorted(order.launched[rows], order.launched[rows]) - 1
+            before = last[np.maximum(at, 0)]
+            kept = (at >= 0) & first[rows] & (self.lane[before] != self.lane[rows])
+            kept &= (order.launched[rows] > -np.inf) & self._ends_in_time(before, rows)
+            befores.append(before[kept])
+            places.append(rows[kept])
+        return np.concatenate(befores), np.concatenate(places)
+
+    def by_recorded_events(self) -> Pairs:
+        """The last operation before the record of an event, and the first behind the wait for it, lane by lane."""
+        order, calls = self.order, self.activity.calls
+        befores, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        lanes = self._lanes()
+        for (process, context, stream, source), rows in self._by_streams():
+            for first, behind in lanes.get((process, context, source), ()):
+                before = first - 1 + np.searchsorted(order.launched[first:behind], calls.start[self.record[rows]])
+                for begin, end in lanes.get((process, context, stream), ()):
+                    place = begin + np.searchsorted(order.launched[begin:end], calls.start[self.wait[rows]])
+                    known = np.flatnonzero((before >= first) & (place < end))
+                    known = known[self._ends_in_time(before[known], place[known])]
+                    befores.append(before[known])
+                    places.append(place[known])
+        return np.concatenate(befores), np.concatenate(places)
+
+    def _ends_in_time(self, before: Integers, places: Integers) -> Mask:
+        """Whether each operation ended before another one started, but for what times are rounded by."""
+        found: Mask = self.order.end[before] <= self.order.start[places] + graph_facts()["event"]["ahead_ns"]
+        return found
+
+    def _lanes(self) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+        """By process, context and stream the first and the behind-last place of each lane."""
+        operations, found = self.activity.operations, defaultdict(list)
+        firsts = self.order.row[self.order.bounds[:-1]]
+        keys = np.stack([one[firsts] for one in (operations.process, operations.context, operations.stream)])
+        for key, span in zip(keys.T.tolist(), self.order.streams, strict=True):
+            found[tuple(key)].append(span)
+        return found
+
+    def _by_streams(self) -> Iterator[tuple[tuple[int, ...], Integers]]:
+        """The recorded waits (rows) of each pair of streams: process, context, the one that waits, and for which."""
+        waits: EventWaits = self.activity.event_waits
+        rows = np.flatnonzero((self.wait >= 0) & (self.record >= 0))
+        if not len(rows):
+            return
+        keys, number = numbered(*(one[rows] for one in (waits.process, waits.context, waits.stream, waits.source)))
+        by_key = np.argsort(number, kind="stable")
+        for key, mine in zip(keys, np.split(by_key, np.flatnonzero(np.diff(number[by_key])) + 1), strict=True):
+            yield key, rows[mine]
+
+    def inferred(self, late: Integers) -> Pairs:
+        """For operations that start late behind a wait for an event that is not recorded: one that ends as they start.
+
+        That one is the last of its stream before some event was recorded. Nodes of a graph wait for each other without
+        a call.
+        """
+        order, limits = self.order, graph_facts()["event"]
+        late = late[self._behind_a_wait(late)]
+        ends = np.argsort(order.end, kind="stable")
+        at = np.searchsorted(order.end[ends], order.start[late] + limits["ahead_ns"], side="right") - 1
+        before = np.full(len(late), NONE)
+        for _ in range(limits["nearest"]):
+            one = ends[np.maximum(at, 0)]
+            fits = (at >= 0) & (before < 0) & self._may_wait_for(late, one)
+            before[fits] = one[fits]
+            at -= 1
+        return before[before >= 0], late[before >= 0]
+
+    def _may_wait_for(self, places: Integers, before: Integers) -> Mask:
+        """Whether each operation may start by an event behind another one, which ends near to its start."""
+        order, operations = self.order, self.activity.operations
+        row, other = order.row[places], order.row[before]
+        fits: Mask = order.start[places] - order.end[before] <= graph_facts()["event"]["within_ns"]
+        fits &= (order.start[before] < order.start[places]) & (self.lane[before] != self.lane[places])
+        fits &= operations.process[row] == operations.process[other]
+        fits &= order.launched[before] <= order.launched[places]
+        without_call = (operations.graph_node[row] != MISSING) | (self.call[places] < 0)
+        fits &= without_call | self._ends_before_a_record(before, order.launched[places])
+        return fits
+
+    def _ends_before_a_record(self, before: Integers, until: Numbers) -> Mask:
+        """Whether some event was recorded between an operation's launch and the next one of its stream, till a moment.
+
+        True where the recording has no such calls.
+        """
+        order, calls = self.order, self.activity.calls
+        records = calls.start[calls_named(calls, graph_facts()["event"]["record"])]
+        if not len(records):
+            return np.ones(len(before), np.bool_)
+        last = np.isin(before + 1, order.bounds)
+        behind = np.where(last, np.inf, np.append(order.launched, np.inf)[before + 1])
+        first = np.searchsorted(records, order.launched[before])
+        found: Mask = np.searchsorted(records, np.minimum(behind, until), side="right") > first
+        return found
+
+    def _behind_a_wait(self, places: Integers) -> Mask:
+        """Which operations may have waited for an event: behind a call for it, a graph's nodes, or of unknown calls.
+
+        A call is for the stream that the recording names, else for what its thread launches next on any stream.
+        """
+        order, calls, operations = self.order, self.activity.calls, self.activity.operations
+        previous = np.concatenate([[NONE], self.call[:-1]])
+        previous[order.bounds[:-1]] = NONE
+        by, before = self.call[places], previous[places]
+        found: Mask = (by >= 0) & (operations.graph_node[order.row[places]] != MISSING)
+        if not len(calls):
+            return found
+        found |= by < 0  # launched before the recording, or by a call that was lost
+        unnamed = calls_named(calls, graph_facts()["event"]["wait"])
+        unnamed[self.wait[self.wait >= 0]] = False
+        thread = calls.owner.astype(np.int64)
+        found |= _between(np.flatnonzero(unnamed), thread[unnamed], before, by, thread[by])
+        named = np.flatnonzero((self.wait >= 0) & (self.record < 0))
+        waits, row = self.activity.event_waits, order.row[places]
+        keys = ((waits.process, operations.process), (waits.context, operations.context))
+        _, stream = numbered(
+            *(np.concatenate([one[named], two[row]]) for one, two in (*keys, (waits.stream, operations.stream)))
+        )
+        found |= _between(self.wait[named], stream[: len(named)], before, by, stream[len(named) :])
+        return found
+
+
+def _between(rows: Integers, owner: Integers, since: Integers, until: Integers, wanted: Integers) -> Mask:
+    """Whether any of some calls (rows) of the wanted owner lies between two others, by their rows, -1 for the begin."""
+    beyond = int(max(rows.max(initial=0), until.max(initial=0))) + 2
+    keys = np.sort(owner * beyond + rows)
+    found: Mask = np.searchsorted(keys, wanted * beyond + until) > np.searchsorted(keys, wanted * beyond + since + 1)
+    return found & (until >= 0)
+
+
+def _places_of_maxima(values: Numbers) -> Integers:
+    """For each value the place of the greatest one so far."""
+    greatest = np.maximum.accumulate(values)
+    new = np.concatenate([[True], greatest[1:] > greatest[:-1]])
+    return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
