@@ -58,6 +58,18 @@ class LeverOnStep:
         """Whether no GPU has confirmed what the lever's model says of kernels."""
         return bool(told_of_step_levers()[self.lever].get("gpu", False))
 
+    @property
+    def is_for_samples(self) -> bool:
+        """Whether it saves time for each sample while the step itself gets no shorter."""
+        return bool(told_of_step_levers()[self.lever].get("for_samples", False))
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Levers are in the order of this: those on the step first, each by what is likely, else the middle."""
+        saves = self.saves
+        middle = saves.likely_ns if saves.likely_ns is not None else (saves.low_ns + saves.high_ns) / 2
+        return self.is_for_samples, -middle
+
 
 @dataclass(frozen=True)
 class PairOfLevers:
@@ -112,7 +124,7 @@ def step_advice(activity: Activity, machine: Machine | None = None, asked: Seque
         LeverOnStep(lever, one, saves) for (lever, one), saves in zip(found, for_step[2 + len(of_asked) :], strict=True)
     ]
     worth = lever_facts()["shown"]["share"] * step_ns
-    levers = sorted((one for one in levers if one.saves.high_ns >= worth), key=lambda one: -_rank(one.saves))
+    levers = sorted((one for one in levers if one.saves.high_ns >= worth), key=lambda one: one.rank)
     return StepAdvice(
         name, steps, step_ns, situation.path, situation.evidence, host_alone, gpu_alone,
         [(one.title, saves) for one, saves in zip(wanted, of_asked, strict=True)], levers,
@@ -130,11 +142,6 @@ def advice_on_recording(activity: Activity, machine: Machine | None = None, aske
     operations, impossible = without_impossible_ends(activity.operations)
     found = step_advice(replace(activity, operations=operations), machine, asked)
     return replace(found, notes=[*found.notes, *impossible])
-
-
-def _rank(saves: SavedByStep) -> float:
-    """What levers are ranked by: what is likely, else the middle of the interval."""
-    return saves.likely_ns if saves.likely_ns is not None else (saves.low_ns + saves.high_ns) / 2
 
 
 def _levers(situation: StepSituation) -> list[tuple[str, StepLever]]:

@@ -94,6 +94,11 @@ class TestCudaGraphs:
         found.calls.names[0] = "cudaGraphLaunch"
         assert "cuda-graphs" not in names(step_advice(found))
 
+    def test_of_little_stand_before_larger_batches_which_do_not_shorten_the_step(self) -> None:
+        graphs, batch = step_advice(self.waiting_for_the_host(gap=300 * US)).levers
+        assert (graphs.lever, batch.lever) == ("cuda-graphs", "batch")
+        assert (graphs.saves.likely_ns or 0) < batch.saves.low_ns
+
     def test_bring_larger_batches_with_them(self) -> None:
         one = lever(self.waiting_for_the_host(), "batch")
         assert one.saves.high_ns == pytest.approx(one.saves.step_ns / 2, rel=0.05)
