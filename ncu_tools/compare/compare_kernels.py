@@ -318,7 +318,7 @@ def _sum_of_run(moments: Moments) -> Estimate:
 
 
 def _as_others(moments: Moments) -> Estimate:
-    """The sum of a run in which kernels launched once are taken to scatter as the others, if these have half of it."""
+    """The sum of a run whose kernels launched once are assumed to scatter like the others, if these have half of it."""
     count = len(moments.size)
     found = totals_with_single_launches(moments, np.zeros(count, np.int64), 1, np.ones(count))
     return float(found.total[0]), float(found.variance[0]), float(found.freedom[0])
@@ -330,7 +330,7 @@ def _as_others(moments: Moments) -> Estimate:
 def notes_on_conditions(
     found: Sequence[Difference], observed: tuple[Observed, Observed], conditions: tuple[Conditions, Conditions]
 ) -> list[str]:
-    """Notes on differences of conditions, on those known of one run only, and on launches left out or less exact."""
+    """Notes on differing conditions, on conditions known of one run only, and on launches left out or less exact."""
     notes: list[str] = [f"the runs differ in {difference}" for difference in found]
     unsure = known_of_one(*conditions)
     if unsure:

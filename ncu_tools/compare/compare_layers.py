@@ -63,8 +63,8 @@ class ComparedLayer:
 class LayerComparison:
     """Two runs compared: every layer in every phase, the total, differences of conditions, and notes.
 
-    Layers are sorted by how much the change of their time changed that of the run. `other_work` is that of all
-    launches, though sums are compared anyway.
+    Layers are sorted by their contribution to the change of the run's time. `other_work` covers all launches, even if
+    sums are compared anyway.
     """
 
     layers: list[ComparedLayer]
@@ -82,7 +82,7 @@ class LayerComparison:
 
 
 def _refusal(other: OtherWork) -> Refusal | None:
-    """The refusal of gates on sums of other work."""
+    """The refusal of gates on sums of different work."""
     return replace(other.refusal, first="Compare kernels, and") if other else None
 
 

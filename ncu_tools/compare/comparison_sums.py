@@ -32,7 +32,7 @@ SCATTERED = ("duration_ns", "dram_bytes")
 
 LEAST_ITERATIONS = 2
 MOST_KEPT = 1 << 18
-"""Sums of signatures in iterations that are kept; of a run with more, launches tell the noise."""
+"""Most stored sums of signatures in iterations; in a larger run, the noise is estimated from launches."""
 
 FEWEST_DIGITS = 3
 """Significant digits of a number of at least 1 with two decimals, as ncu prints them."""
@@ -52,8 +52,8 @@ LAUNCHES = "launches"
 class IterationSums(Accumulator):
     """The sums of `SCATTERED` columns and the launches of each signature, by its number, in each iteration.
 
-    Launches of an iteration are slow together, so that the scatter of whole iterations says more of a run's noise than
-    that of its launches, taken one by one. Nothing is `known` if a launch has no iteration, or of too many of them.
+    Launches of an iteration are slow together, so the scatter of whole iterations describes a run's noise better than
+    the scatter of single launches. Nothing is `known` if a launch has no iteration, or if there are too many.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class IterationSums(Accumulator):
     def of_groups(self, column: str, groups: Codes, count: int, weights: Floats | None = None) -> Floats | None:
         """The sums of groups of signatures in each iteration: float64, shape (iterations, groups).
 
-        `groups` has the group of each signature, of `count`, and `weights` what its launches are multiplied by. None
-        unless there are two iterations or more.
+        `groups` has the group of each signature, of `count`, and `weights` the factors of its launches. None unless
+        there are two iterations or more.
         """
         keys = np.array(list(self._rows.numbers), np.int64).reshape(-1, 2)
         iterations, place = np.unique(keys[:, 1], return_inverse=True)
@@ -106,7 +106,7 @@ class IterationSums(Accumulator):
         return found
 
     def total(self, column: str, signatures: int) -> Estimate | None:
-        """The sum over all iterations with its variance; None unless it is of two iterations or more."""
+        """The sum over all iterations with its variance; None for fewer than two iterations."""
         each = self.of_groups(column, np.zeros(signatures, np.int64), 1)
         if each is None:
             return None
@@ -122,7 +122,7 @@ class Scatter(Accumulator):
         self.moments = Moments(*np.empty((3, 0)))
 
     def add(self, moments: Moments, numbers: Codes) -> None:
-        """Add moments, of the signatures of these numbers."""
+        """Add moments for the signatures with these numbers."""
         self.moments = self.moments.behind(moments, numbers, len(self._rows))
 
     def merge(self, other: Scatter, numbers: Codes) -> None:
@@ -131,7 +131,7 @@ class Scatter(Accumulator):
 
 
 class SignatureSums(KernelSums[LaunchSignature]):
-    """Totals and scatter per launch signature, in the order of first launches, and those of whole iterations.
+    """Totals and scatter per launch signature, in the order of first launches, and per whole iteration.
 
     Failed launches are left out. `observed` are the conditions of all launches. `steps` bounds the rounding of values
     printed with three digits, per signature; 0 if any value has more.

@@ -15,9 +15,8 @@ from ncu_tools.numbers.number_format import counted, plural
 
 PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"
 REFUSED = "refused"
-"""Outcomes of a gate: not shown if the change is above the limit but within its noise, refused if sums are compared
-of two runs that did not do the same work.
-"""
+"""Outcomes of a gate: not shown if the change is above the limit but within its noise, refused if sums of two runs with
+different work are compared."""
 
 FROM_GOOD_TO_BAD = (PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, REFUSED, TRIPPED)
 EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
@@ -27,7 +26,7 @@ KERNEL = "kernel"
 NOUNS = (KERNEL, "layer", "category", "point")
 GONE, NEW = "gone", "new"
 ANY = "any"
-"""The noun of a gate on every subject that both runs have, whatever is compared."""
+"""The noun of a gate on every subject common to both runs, whatever is compared."""
 MOST_NAMED = 3
 
 _GATE = re.compile(
@@ -40,7 +39,7 @@ _GATE = re.compile(
 class Gate:
     """The largest growth of a measure, as a fraction: of a run, or of each `noun` whose name `pattern` matches.
 
-    The noun `ANY` is each subject that both runs have.
+    The noun `ANY` means each subject common to both runs.
     """
 
     text: str
@@ -51,7 +50,7 @@ class Gate:
 
     @property
     def growth(self) -> str:
-        """The measure with its limit, as "time>5%"."""
+        """The measure with its limit, such as "time>5%"."""
         return f"{self.measure}>{100 * self.limit:g}%"
 
 
@@ -93,7 +92,7 @@ def parse_gate(text: str) -> Gate:
 def evaluate(gate: Gate, subjects: Subjects, *, clocks_anyway: bool = False) -> GateOutcome:
     """Evaluate a gate. If it applies to several subjects, the worst outcome counts.
 
-    Where SM clocks differ, a time is judged only if its cycles are judged alike, unless `clocks_anyway`.
+    If SM clocks differ, a time is only judged if its cycles give the same outcome, unless `clocks_anyway`.
     """
     if gate.noun not in ("", ANY, subjects.noun):
         reason = f"{plural(subjects.noun)} are compared here, and no {plural(gate.noun)}"
@@ -142,12 +141,12 @@ def _judged_each(gate: Gate, subjects: Subjects, clocks_anyway: bool) -> GateOut
 
 
 def _called(subject: Subject, noun: str) -> str:
-    """What a reason calls a subject: a kernel as tables do, all else by its name."""
+    """A subject's name in reasons: for kernels as in tables, else its own name."""
     return readable_name(subject.names[0]) if noun == KERNEL else subject.names[0]
 
 
 def _why_not(gate: Gate, subject: Subject) -> str:
-    """Why a subject has no growth to hold: a gate on any subject holds what both runs have, and counts the others."""
+    """Why a subject has no growth: a gate on any subject evaluates common subjects, and counts the others."""
     if gate.noun != ANY or subject.not_gated:
         return subject.not_gated
     change = subject.changes[gate.measure]
@@ -156,7 +155,7 @@ def _why_not(gate: Gate, subject: Subject) -> str:
 
 
 def _ended(gate: Gate, outcome: str, reason: str, refusal: Refusal | None) -> GateOutcome:
-    """The outcome; if it was refused, with what is slower all the same, the advice and the refusal itself."""
+    """The outcome; a refused one also lists what became slower, with the advice and the refusal itself."""
     if refusal is None or outcome != REFUSED:
         return GateOutcome(gate, outcome, reason)
     told = (f"{reason}.", refusal.slower, refusal.advice(gate.growth))

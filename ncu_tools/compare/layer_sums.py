@@ -50,14 +50,14 @@ class LayerSums(MergedByField):
 
 @dataclass
 class CategorySums(LayerSums):
-    """As `LayerSums`, with the categories of kernels in the place of layers, and no phases."""
+    """As `LayerSums`, with the categories of kernels in place of layers, and no phases."""
 
     uncategorised: Uncategorised = field(default_factory=Uncategorised)
 
     def add(self, table: pa.Table) -> None:
         """Add launches."""
         self.uncategorised.add(table)
-        # The work of an operator call stands in its first kernel, which may be of another category than the work.
+        # The work of an operator call is stored in its first kernel, whose category may differ from the work's.
         table = table.drop_columns([name for name in OF_OPERATOR_WORK if name in table.column_names])
         codes, categories = categories_in(table)
         column = pa.DictionaryArray.from_arrays(arrays.indices(codes.astype(np.int32)), arrays.texts(categories))

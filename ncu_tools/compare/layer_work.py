@@ -1,9 +1,9 @@
-"""Whether a layer or category did the same work in two runs: the same launches, equally often in an iteration.
+"""Check whether a layer or category did the same work in two runs: the same launches, equally often per iteration.
 
-Numbers of layers are sums, so that those of a run that did less say nothing of a program that became faster. Where both
-runs know their iterations, a layer may take other kernels than before, as many as it likes. Kernels of the same name
-must be launched as often and with the same grids, and none may come or go without another in its place. Without
-iterations nobody knows how often a run repeated its work, so other kernels must be as many, too.
+Numbers of layers are sums, so a run that did less work would look faster. If both runs know their iterations, a layer
+may replace its kernels by others, in any number. Kernels of the same name must be launched as often and with the same
+grids, and none may appear or disappear without another in its place. Without iterations it is unknown how often a run
+repeated its work, so the numbers of other kernels must match, too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ncu_tools.model.layers.layers import WHOLE
 from ncu_tools.numbers.row_sums import RowSums, Sum
 
 Row = tuple[str, str]
-"""Phase ("" for none) and module; that of all launches is `ALL`."""
+"""Phase ("" for none) and module; the row of all launches is `ALL`."""
 ALL: Row = ("", WHOLE)
 Launches = defaultdict[tuple[str, Hashable], float]
 """Kernel, and its grid and block -> launches."""
 
 
 class WorkRow(NamedTuple):
-    """What launches have in common that are counted together; None where it is not known."""
+    """The common values of launches that are counted together; None if unknown."""
 
     phase: str | None
     module: str | None
@@ -73,7 +73,7 @@ class LayerWork(RowSums[WorkRow]):
         return any((row.grid, row.block) != (None, None) for row in self.titles)
 
     def by_layer(self, *, with_shapes: bool) -> dict[Row, Launches]:
-        """The launches in an iteration of each layer with all below it, and of the run."""
+        """The launches per iteration of each layer, including everything below it, and of the run."""
         found: defaultdict[Row, Launches] = defaultdict(_none)
         for row, count in zip(self.titles, self.launches.values.tolist(), strict=True):
             key = normalised_name(row.kernel or "?"), (row.grid, row.block) if with_shapes else None
@@ -92,7 +92,7 @@ def _with_those_above(module: str) -> Iterator[str]:
 
 
 def other_work_of_rows(base: LayerWork, new: LayerWork) -> dict[Row, OtherWork]:
-    """For each row that both runs have, and for `ALL`, the kernels in which they did not do the same work."""
+    """For each common row, and for `ALL`, the kernels in which the runs did not do the same work."""
     with_shapes = base.knows_shapes and new.knows_shapes
     ours, theirs = (run.by_layer(with_shapes=with_shapes) for run in (base, new))
     by_iteration = bool(base.iterations and new.iterations)

@@ -38,17 +38,17 @@ OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
 WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
 BETWEEN_SIGNATURES = "how the changes of its shapes and ranges differ"
 SINGLE_AS_OTHERS = "launches of the same shape and range; one launched once is taken to scatter as the others"
-"""Launches whose scatter the interval uses; that of all launches includes differences between signatures, and stands
-where those with a single launch take most of the time and are few."""
+"""Launches whose scatter the interval uses. The scatter of all launches includes differences between signatures; it is
+used if single launches take most of the time and are few."""
 OF_ITERATIONS = "iterations"
-"""The scatter that comes first where all launches of both runs know their iterations."""
+"""The scatter with priority if all launches of both runs know their iterations."""
 
 
 @dataclass(frozen=True)
 class _Side:
     """The signatures of a run: their pair, stratum and number of launches, and the weight of each launch.
 
-    `work` numbers what is compared as the same work: strata of both runs, and the other strata of a pair as one.
+    `work` numbers units of equal work: strata of both runs, and the other strata of a pair as one.
     """
 
     run: SignatureSums
@@ -70,9 +70,9 @@ class _Side:
         return np.bincount(self.work, np.where(self.weight > 0, sums * self.weight, 0.0), works).astype(np.float64)
 
     def by_iteration(self, column: str, pairs: int) -> Floats | None:
-        """The weighted means per launch of each pair in each iteration, shape (iterations, pairs); None if not known.
+        """The weighted means per launch of each pair in each iteration, shape (iterations, pairs); None if unknown.
 
-        NaN for pairs whose launches are not equally many in each iteration, since their means differ by that, too.
+        NaN for pairs whose number of launches varies between iterations, which changes their means, too.
         """
         sums, launches = (
             self.run.iterations.of_groups(name, self.pair, pairs, self.weight) for name in (column, LAUNCHES)
@@ -97,7 +97,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Mix:
-    """The launches of two runs that are compared; `compares` describes them for each pair."""
+    """The compared launches of two runs; `compares` describes them for each pair."""
 
     compares: list[str]
     _sides: tuple[_Side, _Side]
@@ -149,7 +149,7 @@ class Mix:
         return list(zip(np.split(base[order], cuts)[:pairs], np.split(new[order], cuts)[:pairs], strict=True))
 
     def _of_iterations(self, column: str, confidence: float) -> dict[int, tuple[float, float, str]]:
-        """The intervals of pairs by the scatter of whole iterations, where it is known."""
+        """The intervals of pairs by the scatter of whole iterations, if known."""
         ours, theirs = (side.by_iteration(column, len(self.compares)) for side in self._sides)
         found: dict[int, tuple[float, float, str]] = {}
         if ours is None or theirs is None:

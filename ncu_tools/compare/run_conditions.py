@@ -17,20 +17,20 @@ from ncu_tools.numbers.change import Difference, clock_ratio
 from ncu_tools.numbers.merged_by_field import MergedByField
 
 END = "end"
-"""The condition whether a run ended early; only manifests have it."""
+"""Condition: whether a run ended early; only manifests have it."""
 REFUSED = ("source", "GPU", "compute capability", "clock control", "threads", END)
 """Conditions that must agree between compared runs, unless the user overrides it."""
 
 NOT_KNOWN = "not known"
 COMMAND_LINE = "Profiler Command Line"
-"""The attribute of a session in which a report keeps how ncu was called."""
+"""The session attribute with ncu's command line."""
 CONTROLS = {"clock control": "--clock-control", "cache control": "--cache-control", "replay mode": "--replay-mode"}
-"""Conditions that options of ncu set. What it does without them depends on its version and settings."""
+"""Conditions set by options of ncu. Their defaults depend on its version and settings."""
 CLOCKS_NOT_FIXED = ("without fixed GPU frequencies", "Running with unmodified GPU clocks")
-"""What ncu's warning says where it left the clocks as they were."""
+"""Text of ncu's warning that it did not fix the clocks."""
 OF_LAUNCHES = ("source", "device_name", "compute_capability", "flops_basis")
 DIGITS_OF_CLOCKS = 4
-"""Digits of clocks that are kept, so that memory does not grow with the run."""
+"""Significant digits of stored clocks, so that memory does not grow with the run."""
 
 Conditions = dict[str, str | None]
 
@@ -49,7 +49,7 @@ class Observed(MergedByField):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices by name, or by compute capability where none is named."""
+        """The devices by name, or by compute capability if none is named."""
         names = sorted(self.texts["device_name"])
         return tuple(names or [f"compute capability {one}" for one in sorted(self.texts["compute_capability"])])
 
@@ -93,7 +93,7 @@ def _rounded(clocks: Floats) -> Floats:
 
 
 def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, str]:
-    """The conditions of a run that are known: GPU, source, clock control, dtype and so on."""
+    """The known conditions of a run: GPU, source, clock control, dtype and so on."""
     observed = Observed()
     observed.add(table)
     return {name: value for name, value in conditions_of(observed, manifest).items() if value is not None}
@@ -102,7 +102,7 @@ def conditions_of_run(table: pa.Table, manifest: Manifest | None) -> dict[str, s
 def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Conditions:
     """The conditions of a run; None if neither its launches nor its manifest have one. A report has no manifest.
 
-    How ncu was called is in the manifest, or in the session of a report.
+    ncu's command line is in the manifest, or in the session of a report.
     """
     workload = manifest.workload if manifest else {}
     facts = manifest.facts if manifest else {}
@@ -136,7 +136,7 @@ def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Condi
 
 
 def differences(base: Conditions, new: Conditions) -> list[Difference]:
-    """The conditions known of both runs that differ, those that forbid a comparison first."""
+    """Conditions known of both runs that differ; the ones that forbid a comparison come first."""
     found = [
         Difference(name, before, after, name in REFUSED)
         for name in base
@@ -146,7 +146,7 @@ def differences(base: Conditions, new: Conditions) -> list[Difference]:
 
 
 def known_of_one(base: Conditions, new: Conditions) -> list[str]:
-    """The conditions known of one run only, so that agreement cannot be checked."""
+    """Conditions known of one run only, so that agreement cannot be checked."""
     return [name for name in base if name != END and (base[name] is None) != (new[name] is None)]
 
 

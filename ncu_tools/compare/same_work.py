@@ -1,4 +1,4 @@
-"""Whether two runs did the same work, so that their sums can be compared: the same launches, equally often."""
+"""Check whether two runs did the same work, so that their sums can be compared: the same launches, equally often."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class OtherWork:
 def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> OtherWork:
     """The kernels in which the launches of two runs differ.
 
-    A kernel with the same full name in both must have the same signatures (grid, block, NVTX range) equally often. One
-    that was renamed, or paired by the user, may have another grid, as rewritten kernels do, but must be launched
+    A kernel with the same full name in both must have the same signatures (grid, block, NVTX range) equally often. A
+    kernel that was renamed, or paired by the user, may have another grid, as rewritten kernels do, but must be launched
     equally often.
     """
     pairs = len(pairing.pairs)

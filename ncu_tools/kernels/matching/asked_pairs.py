@@ -17,7 +17,7 @@ _LEAST_ALIKE = 0.5
 
 
 class AskedPair(NamedTuple):
-    """The full names of kernels in the base and in the new runs that `OLD=NEW` stands for."""
+    """The full names of kernels in the base and in the new runs meant by `OLD=NEW`."""
 
     text: str
     old: frozenset[str]
@@ -27,9 +27,9 @@ class AskedPair(NamedTuple):
 def asked_pairs(texts: Sequence[str], base: Iterable[str], others: Sequence[Iterable[str]]) -> list[AskedPair]:
     """Resolve each `OLD=NEW` by the kernel names of the base and of each new run.
 
-    A name may be full, without parameters, or short; a short one stands for all kernels that have it. Names may contain
-    an equals sign: the first one with a known name on both sides counts. Raises `WrongUsage` if a name is in no run, or
-    in two pairs of one run.
+    A name may be full, without parameters, or short; a short one means all kernels that have it. Names may contain an
+    equals sign: the first one with a known name on both sides counts. Raises `WrongUsage` if a name is in no run, or in
+    two pairs of one run.
     """
     before, runs = set(base), [set(names) for names in others]
     found = [_asked(text, before, set().union(*runs)) for text in texts]
@@ -61,7 +61,7 @@ def _asked(text: str, before: set[str], after: set[str]) -> AskedPair:
 
 
 def _named(text: str, names: set[str]) -> frozenset[str]:
-    """The names that a text stands for: as a key of a kernel, or in the strictest spelling that matches any."""
+    """The names that a text means: as a key of a kernel, or in the strictest spelling that matches any."""
     if is_kernel_id(text.strip()):
         return of_ids(names, [text.strip()])
     for spelling in (normalised_name, drop_parameters, short_name):

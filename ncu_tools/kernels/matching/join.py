@@ -1,8 +1,8 @@
 """Join counts of ncu to times of a timeline: FLOPs and bytes per launch signature, undisturbed durations.
 
-ncu runs kernels one after the other, flushes caches and locks clocks, so its times are not those of the program; a
+ncu runs kernels one after the other, flushes caches and locks clocks, so its times are not the program's own; a
 timeline (nsys, PyTorch's profiler) disturbs little and counts nothing. Counted launches of one signature must agree. If
-they do not, launches are matched one to one by order if both sides have equally many; otherwise the counts that differ
+they do not, launches are matched one to one by order if both sides have equally many; otherwise the differing counts
 stay empty. Ceilings and clocks are those under ncu.
 """
 
@@ -50,7 +50,7 @@ OUTCOMES = (MATCHED, BY_ORDER, AMBIGUOUS, UNMATCHED, COPY)
 CEILING_COLUMNS = frozenset(
     column.name for column in MEASURE_COLUMNS if column.name.startswith("peak_") or column.name.endswith("_clock_hz")
 )
-"""Columns that hold under ncu whatever a launch does: the mean of a signature, without a check of agreement."""
+"""Columns that hold under ncu for any launch: the mean of a signature, without a check of agreement."""
 COUNT_COLUMNS = tuple(
     column.name
     for column in MEASURE_COLUMNS
@@ -81,7 +81,7 @@ class Share:
 
 @dataclass
 class Joined:
-    """The joined launches, the time of each outcome, and of each kernel that lacks counts.
+    """The joined launches, the time of each outcome, and of each kernel without counts.
 
     `lacking` is sorted by time.
     """
@@ -179,7 +179,7 @@ def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
 
 
 def _with_sums(table: pa.Table) -> pa.Table:
-    """Replace rates per second of counted launches by sums, since rates hold under ncu only."""
+    """Replace rates per second of counted launches by sums, since rates only hold under ncu."""
     seconds = tables.floats(table, "duration_ns") / 1e9
     for rate in [name for name in table.column_names if name.endswith(RATE)]:
         total = rate.removesuffix(RATE) + ".sum"
@@ -288,7 +288,7 @@ class _Values:
 
 
 def _estimates_apart(timeline: pa.Table) -> pa.Table:
-    """The timeline with the work of its operators under other names: counts replace it, and are not summed with it."""
+    """The timeline with the work of its operators under other names: counts replace it, and are not added to it."""
     flops, least_bytes, unit = OF_OPERATOR_WORK
     names = {flops: FLOPS_BY_SHAPES, least_bytes: BYTES_BY_SHAPES}
     table = timeline.drop_columns([unit] if unit in timeline.column_names else [])

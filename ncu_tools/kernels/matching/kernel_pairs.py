@@ -1,8 +1,8 @@
-"""Pair the kernels of two runs: by full name, and after a rename by what else they share.
+"""Pair the kernels of two runs: by full name, and after a rename by other common properties.
 
 An updated library gives its kernels new template arguments, and a rewritten kernel has a new name, grid and block. The
-rules are tried from certain to likely, each on the kernels left by those before: pairs that the user names; full names;
-short name, grid, block and NVTX range; grid, block and range alone; grid and block of the only kernel that is left in
+rules are tried from certain to likely, each on the kernels left by earlier rules: pairs that the user names; full
+names; short name, grid, block and NVTX range; grid, block and range alone; grid and block of the only kernel left in
 each run; names that begin alike. If two candidates are equally good, nothing is paired. Ranges are compared only if
 both runs have any.
 """
@@ -48,7 +48,7 @@ class Pair:
 class Pairing:
     """The pairs, and for each signature of both runs the index of its pair (`base`, `new`) and of its stratum.
 
-    A stratum has pair, grid, block and NVTX range in common; numbers of iterations do not count.
+    A stratum shares pair, grid, block and NVTX range, without numbers of iterations.
     """
 
     pairs: list[Pair]
@@ -112,7 +112,7 @@ def _pair_by_name(pairing: Pairing, base: Signatures, new: Signatures) -> None:
 
 
 def _used(side: Signatures, pairs: Codes) -> list[int]:
-    """The codes of names of launches without a pair, in the order of their first launch."""
+    """The name codes of launches without a pair, in the order of their first launch."""
     codes, first = np.unique(side.name_codes[pairs < 0], return_index=True)
     found: list[int] = codes[np.argsort(first)].tolist()
     return found

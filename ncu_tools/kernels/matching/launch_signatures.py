@@ -1,9 +1,9 @@
 """Match counted launches to launches of a timeline by their signatures.
 
 A signature is the kernel's name, grid, block and NVTX range. Not every report has all of these and not every tool
-spells names alike, so keys are tried from strict to loose, and a launch takes the first that it shares with any counted
-launch. A bare function name stands for every instance of a template, so short names are compared only if one of the two
-is bare already, and names without shapes only if one side has no shape.
+spells names alike, so keys are tried from strict to loose, and a launch takes the first key that it shares with any
+counted launch. A bare function name stands for every instance of a template, so short names are compared only if one of
+the two is already bare, and names without shapes only if one side has no shape.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ITERATION = re.compile(r"iteration \d+|ProfilerStep#\d+")
 
 @dataclass(frozen=True)
 class Key:
-    """The parts of signatures to compare; with `bare` or `shapeless` one of the two sides must be so."""
+    """The parts of signatures to compare; with `bare` or `shapeless`, one of the two sides must be so."""
 
     title: str
     parts: tuple[str, ...]
@@ -169,9 +169,9 @@ def _drop_iterations(path: Sequence[str]) -> tuple[str, ...]:
 class Matching:
     """Groups of launches that share a key.
 
-    For each launch of the timeline: `group` is the index of its group, `key` that of the key in `KEYS`, `partner` that
-    of the counted launch of the same order; -1 for none. `members` are counted launches and `member_group` the group of
-    each; a counted launch can be in several.
+    For each launch of the timeline: `group` is the index of its group, `key` the index of the key in `KEYS`, `partner`
+    the index of the counted launch of the same order; -1 for none. `members` are counted launches and `member_group`
+    the group of each; a counted launch can be in several.
     """
 
     group: Codes

@@ -1,7 +1,7 @@
 """Similarity of kernel names: `rms_norm_v1` and `rms_norm_float4` are likely one kernel, rewritten.
 
-Names are compared word by word from the left. Words on how a kernel is written, not what it does (versions, types,
-`tiled`, `kernel`), are left out, so `gemm_naive` and `tiled_gemm_v2` share `gemm`.
+Names are compared word by word from the left. Words on how a kernel is written (versions, types, `tiled`, `kernel`) are
+left out, so `gemm_naive` and `tiled_gemm_v2` share `gemm`.
 """
 
 from __future__ import annotations
