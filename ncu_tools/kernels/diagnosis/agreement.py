@@ -1,6 +1,6 @@
-"""What our diagnosis says of the findings of NVIDIA's rules: agreed, finer, silent or contradicted, with its number.
+"""Compare our diagnosis with the findings of NVIDIA's rules: agreed, finer, silent or contradicted, with its number.
 
-`agreement.toml` says which of our causes mean the same as a finding. A contradiction needs a reason that the diagnosis
+`agreement.toml` lists which of our causes mean the same as a finding. A contradiction needs a reason that the diagnosis
 shows; the tests allow none without one.
 """
 
@@ -26,14 +26,14 @@ NEAR = 0.05
 
 @dataclass(frozen=True)
 class Agreement:
-    """One of `OUTCOMES`, and the sentence of our diagnosis that it stands on; "" if ours is silent."""
+    """One of `OUTCOMES`, and the supporting sentence of our diagnosis; "" if it is silent."""
 
     outcome: str
     ours: str = ""
 
 
 def agreement(rule: Mapping[str, Any], ours: Diagnosis) -> Agreement:
-    """What our diagnosis says of the result of one rule (`name`, `kind`, `description` and `speedup` as in reports)."""
+    """Compare our diagnosis with the result of one rule (`name`, `kind`, `description` and `speedup` as in reports)."""
     text = rule["description"] or ""
     for finding in table_beside(__file__, "agreement")["finding"]:
         is_meant = rule["name"].startswith(tuple(finding["rules"]))
@@ -75,7 +75,7 @@ def _otherwise(suspects: Sequence[str], ours: Diagnosis) -> Agreement:
 
 
 def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], ours: Diagnosis) -> bool:
-    """True if ours names the same unit, pipe, stall or limits as the text."""
+    """True if our diagnosis names the same unit, pipe, stall or limits as the text."""
     table, title = table_beside(__file__, "agreement"), "" if ours.busiest is None else ours.busiest.title
     if what == "unit":
         units = table["units"]
@@ -92,7 +92,7 @@ def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], o
 
 
 def _waits(named: Mapping[str, str]) -> str:
-    """Our words for what warps wait for in a stall that a text names; "no such stall" if it is not known."""
+    """Our words for the stall named in a text; "no such stall" if it is unknown."""
     reason = next((key for key, words in facts()["stall_text"].items() if words in named["stall"]), "")
     return stall_reasons().get(reason, "no such stall")
 

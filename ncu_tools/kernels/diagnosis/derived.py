@@ -1,4 +1,4 @@
-"""Quantities of one kernel derived from others: what grid, occupancy, stalls and memory accesses leave unused."""
+"""Quantities of one kernel derived from others: capacity left unused by grid, occupancy, stalls and memory accesses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ncu_tools.kernels.diagnosis.sums import SECTOR_BYTES, WARP_THREADS, Inputs
 from ncu_tools.kernels.kernel_row import Hotspot
 
 LEAST_WASTEFUL = 17
-"""Sectors per request from which on accesses are not coalesced, however wide they are."""
+"""Sectors per request above which accesses cannot be coalesced, whatever their width."""
 DATA_PIPE = "l1tex__data_pipe_lsu_wavefronts"
 WIDEST_ACCESS_SECTORS = 16
 """Sectors of the widest coalesced access, 16 bytes per thread: 32 threads x 16 bytes / 32 bytes."""
 
 
 def derived(known: Known, kernel: Hotspot, inputs: Inputs) -> dict[str, float]:
-    """`known` plus everything derived from it, from the kernel's row of hotspots, and from its inputs."""
+    """`known` plus all quantities derived from it, from the kernel's row of hotspots, and from its inputs."""
     found = {**known, **_of_kernel(kernel), **_of_stalls(known)}
     found |= _of_inputs(inputs, found)
     found |= _of_grid(found)
@@ -27,15 +27,15 @@ def derived(known: Known, kernel: Hotspot, inputs: Inputs) -> dict[str, float]:
 
 
 def lanes_of(known: Known) -> float:
-    """Threads of a warp that can execute an instruction: those that a block gives it, 32 where that is not known."""
+    """Threads of a warp that can execute an instruction: as many as the block provides, 32 if unknown."""
     threads = known.get("warp_threads", math.nan)
     return WARP_THREADS if math.isnan(threads) else threads
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
-    """Tensor FLOPs of the kernel's roofline row, where its count is complete. A unit that was not used is missing.
+    """Tensor FLOPs of the kernel's roofline row, if its count is complete. Unused units are missing.
 
-    `tensor_flops_at_least` is what was counted, however incomplete the count is.
+    `tensor_flops_at_least` is the counted part, however incomplete.
     """
     tensor = [amount for unit, amount in kernel.work.items() if unit.startswith("tensor_")]
     known = kernel.flops is not None and not kernel.flops_lower_bound
@@ -46,7 +46,7 @@ def _of_kernel(kernel: Hotspot) -> dict[str, float]:
 def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
     """Whether a kernel has 16-bit inputs, and how many tensor FLOPs it did with that type.
 
-    Where they were not counted, a pipe that was never active did none. FLOPs of another type are work, too: cuDNN's
+    If they were not counted, a pipe that was never active means none. FLOPs of another type count as work, too: cuDNN's
     attention of bf16 has "f16" in its name.
     """
     counted = known.get(f"tensor_flops_{inputs.type}", math.nan)
@@ -65,11 +65,11 @@ def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
 
 
 def _of_stalls(known: Known) -> dict[str, float]:
-    """The most frequent stall, its share of the time between two instructions of a warp, and what it can cost.
+    """The most frequent stall, its share of the time between two instructions of a warp, and its largest possible cost.
 
     If that time was not collected, one cycle for the instruction plus the known stalls is a lower bound of it, and the
-    share an upper bound. Where only shares were collected, they count. A stall costs at most the issue slots that stay
-    empty. "waits l1" is the share of all waits that are for L1, and so on (`waits` of `rules.toml`).
+    share an upper bound. If only shares were collected, they are used. A stall costs at most the empty issue slots.
+    "waits l1" is the share of all waits that are for L1, and so on (`waits` of `rules.toml`).
     """
     stalls = [known.get(f"stall {reason}", math.nan) for reason in stall_reasons()]
     certain = [value for value in stalls if not math.isnan(value)]
@@ -96,10 +96,10 @@ def _total_of(shares: Known, reasons: Sequence[str]) -> float:
 
 
 def _of_grid(known: Known) -> dict[str, float]:
-    """What the last wave can cost, and the idle time that neither missing blocks nor the last wave explain.
+    """The largest possible cost of the last wave, and idle time explained by neither missing blocks nor the last wave.
 
-    With blocks of equal time, a last wave costs at most its empty slots, and no more than the idle time of the SMs
-    where that was measured. Where it is not known whether every SM has a block, idle time may be that of those without.
+    With blocks of equal duration, a last wave costs at most its empty slots, and no more than the measured idle time of
+    the SMs. If it is unknown whether every SM has a block, idle time may belong to SMs without.
     """
     empty, idle = known.get("empty_sms", math.nan), known.get("idle", math.nan)
     tail = known.get("tail", math.nan)
@@ -110,10 +110,10 @@ def _of_grid(known: Known) -> dict[str, float]:
 
 
 def _of_occupancy(known: Known) -> dict[str, float]:
-    """The occupancy that a grid of less than a wave leaves the SMs with work, and what the occupancies lack.
+    """The occupancy that a grid of less than a wave gives the SMs with work, and the shortfall of the occupancies.
 
-    The blocks are spread over all SMs before one gets a second, so where SMs have none, the others have one. Waves that
-    are printed as 0 may be any number below 0.005.
+    Blocks are spread over all SMs before any SM gets a second one, so if some SMs have none, the others have one. Waves
+    printed as 0 may be any number below 0.005.
     """
     waves, theoretical, achieved = (known.get(name, math.nan) for name in ("waves", "theoretical", "achieved"))
     at_work = 1 - known.get("empty_sms", math.nan)
@@ -167,7 +167,7 @@ def _conflicts_cost(known: Known) -> float:
 def _shared_of_l1(known: Known) -> float:
     """The share of shared memory's wavefronts in those of the L1 data pipe; NaN if unknown or another part is busier.
 
-    Tags and transfers, which may be the busiest part of L1, have nothing to do with shared memory.
+    Tags and transfers, which may be the busiest part of L1, are independent of shared memory.
     """
     parts = {place: share for place, share in known.items() if place.startswith("l1/") and not math.isnan(share)}
     pipe = next((share for place, share in parts.items() if place.endswith(DATA_PIPE)), 0.0)
@@ -180,8 +180,8 @@ def _shared_of_l1(known: Known) -> float:
 def _unused(used_bytes: float, sectors_per_request: float) -> float:
     """The share of accessed bytes that no thread requested, by bytes used per sector, else by sectors per request.
 
-    By sectors it is the most that it can be: 32 threads that ask for a byte each need one sector. Up to 16 sectors also
-    fit coalesced accesses of 16 bytes, so that nothing is known.
+    By sectors it is an upper bound: 32 threads that request one byte each need one sector. Up to 16 sectors also fit
+    coalesced accesses of 16 bytes, so the share is unknown.
     """
     if used_bytes > 0:
         return max(0.0, 1 - used_bytes / SECTOR_BYTES)
@@ -191,9 +191,9 @@ def _unused(used_bytes: float, sectors_per_request: float) -> float:
 
 
 def _wasteful(known: Known, access: str, unused: float) -> float:
-    """The unused share of an access's bytes; 0 where no sector is known to be too many.
+    """The unused share of an access's bytes; 0 if no excess sectors are known.
 
-    None is of as many as coalesced accesses need, and none is counted beyond the ideal.
+    There is no excess if an access needs no more sectors than a coalesced one, or if none beyond the ideal are counted.
     """
     if known.get("excessive_sectors") == 0:
         return 0.0

@@ -47,7 +47,7 @@ MOST_NAMED = 3
 
 
 MetricsThere = Collection[str] | Mapping[str, Sequence[str]]
-"""The metrics that a report has, or each with the columns that it is taken from."""
+"""The metrics of a report, or a mapping from each to its source columns."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CauseEvidence:
 
 @dataclass(frozen=True)
 class KernelCause:
-    """One cause of a kernel's time. `cost` is the share of the time it can cost at most, None if unknown."""
+    """One cause of a kernel's time. `cost` is the largest share of the time it can cost, None if unknown."""
 
     rule: str
     says: str
@@ -92,10 +92,9 @@ class RuledOut:
 class Diagnosis:
     """Why a kernel takes its time, as far as metrics show it.
 
-    `possible` are causes that depend on metrics that were not collected, or that what was collected does not decide.
-    `collect` are the groups of metrics to collect. `out_of_range` says which resources
-    have a share of the time that cannot be. `busiest_is_certain` is True if the SMs and all levels of memory
-    were measured.
+    `possible` are causes that depend on metrics that were not collected, or that the collected ones do not decide.
+    `collect` are the groups of metrics to collect. `out_of_range` names resources with an impossible share of the time.
+    `busiest_is_certain` is True if the SMs and all levels of memory were measured.
     """
 
     busiest: BusyResource | None
@@ -125,12 +124,12 @@ class Diagnosis:
 
     @property
     def first(self) -> str:
-        """The cause that can cost most, with its share; where none fits, the busiest resource; "" if none is known."""
+        """The most expensive cause, with its share; if none fits, the busiest resource; "" if none is known."""
         return self.causes[0].text if self.causes else "; ".join(self._unexplained() if self.busiest else ())
 
     @property
     def bound(self) -> str:
-        """What bounds the kernel, or is busiest, where the first cause is another one; "" if nothing is known of it."""
+        """The resource that bounds the kernel, or is busiest, if the first cause names another; "" if unknown."""
         if not self.causes or self.causes[0].rule == AT_ITS_LIMIT or self.busiest is None:
             return ""
         limit = next((cause.text for cause in self.causes if cause.rule == AT_ITS_LIMIT), "")
@@ -138,7 +137,7 @@ class Diagnosis:
 
     @property
     def unexplained(self) -> str:
-        """What is said of a kernel without a cause, but for what was ruled out or not collected; or ""."""
+        """The text for a kernel without a cause, except what was ruled out or not collected; or ""."""
         return "; ".join([*self._unexplained(), *self._reservations()])
 
     def _reservations(self) -> list[str]:
@@ -150,7 +149,7 @@ class Diagnosis:
 
     @property
     def _is_doubtful(self) -> bool:
-        """True if the busiest resource would be a limit, were it proven."""
+        """True if the busiest resource would be a limit but is not proven."""
         one = self.busiest
         return one is not None and not one.is_proven and one.share >= NEAR_ITS_LIMIT
 
@@ -186,7 +185,7 @@ def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[s
 def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, Diagnosis]:
     """As `diagnoses`, from sums of launches with the same grouping as `kernels`.
 
-    There is none of a kernel of which every launch failed.
+    There is none for a kernel whose launches all failed.
     """
     collected, metrics = sums.quantities(), sums.metrics()
     found = {}
@@ -232,9 +231,9 @@ def diagnose(
 
 
 def quantities_of(table: pa.Table, kernel: Hotspot) -> tuple[dict[str, float], dict[str, Sequence[str]]]:
-    """Every number that rules look at, of the launches of one kernel (NaN if unknown), and what each comes from.
+    """Every number that rules use, for the launches of one kernel (NaN if unknown), and the sources of each.
 
-    Sources are the metrics that the report has, or the rule of NVIDIA's whose message prints the number.
+    Sources are the metrics in the report, or NVIDIA's rule whose message prints the number.
     """
     sums = DiagnosisSums("name")
     sums.add(table)
@@ -245,7 +244,7 @@ def quantities_of(table: pa.Table, kernel: Hotspot) -> tuple[dict[str, float], d
 
 
 def _sources(standing_on: Mapping[str, str], metrics: MetricsThere) -> dict[str, Sequence[str]]:
-    """Quantity -> the metrics of the report that it comes from, or the rule that it stands on."""
+    """Quantity -> its source: metrics of the report, or a rule."""
     found = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
     return found | {name: [rule] for name, rule in standing_on.items()}
 
@@ -253,7 +252,7 @@ def _sources(standing_on: Mapping[str, str], metrics: MetricsThere) -> dict[str,
 def _known(
     collected: Known, kernel: Hotspot, inputs: Inputs
 ) -> tuple[dict[str, float], dict[str, str], list[BusyResource], list[BusyResource]]:
-    """All quantities, the rules that some stand on, the busy resources, and those whose share is out of range."""
+    """All quantities, the rules behind some, the busy resources, and the resources whose share is out of range."""
     completed_by_rules, standing_on = completed(collected)
     known = derived(completed_by_rules, kernel, inputs)
     busy, beyond = split_by_range(busy_resources(known, kernel))
@@ -302,7 +301,7 @@ class _Tried:
             self._judge(rule)
 
     def ranked(self) -> list[KernelCause]:
-        """The causes, by what their own mechanism explains: the order among causes with the same cost."""
+        """The causes, by the cost of their own mechanism: the order among causes with the same cost."""
         return [cause for _, cause in sorted(self._causes, key=lambda one: -one[0])]
 
     def _judge(self, rule: CauseRule) -> None:
@@ -328,10 +327,10 @@ class _Tried:
 
 
 def _to_collect(missing: set[str], compared: bool, is_certain: bool, kernel: Hotspot) -> list[str]:
-    """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown.
+    """The groups that collect the missing quantities; DRAM and FLOPs if a resource's use is unknown.
 
-    Where another resource can be busier than the busiest known one, NVIDIA's throughputs of the SM and of memory tell:
-    of integer work, for instance, or of atomics, that neither FLOPs nor DRAM bytes count.
+    If another resource can be busier than the busiest known one, NVIDIA's throughputs of the SM and of memory tell: for
+    example for integer work or atomics, which neither FLOPs nor DRAM bytes count.
     """
     groups = {quantities()[name].group for name in missing} - {""}
     groups |= set() if is_certain else {"speed-of-light"}
@@ -342,7 +341,7 @@ def _to_collect(missing: set[str], compared: bool, is_certain: bool, kernel: Hot
 
 
 def _in_report(metrics: Sequence[str], there: MetricsThere) -> Sequence[str]:
-    """The metrics that the report has, by the columns it has them from, and name patterns; all if it has none."""
+    """The metrics in the report, by the columns they come from, and name patterns; all if the report has none."""
     behind = there if isinstance(there, Mapping) else {name: (name,) for name in there}
     found = (name for one in metrics for name in ((one,) if "*" in one else behind.get(one, ())))
     return list(dict.fromkeys(found)) or metrics

@@ -1,13 +1,13 @@
-"""How busy each resource of the GPU is during a kernel, and therefore about what fixing a cause can save.
+"""Utilization of each resource of the GPU during a kernel, and the resulting bound on what fixing a cause can save.
 
 A kernel that keeps a resource busy for a share u of its time cannot become faster than u of that time by a change that
-leaves this resource's work as it is. So where fixing a cause removes a share w of the work of each resource,
+leaves this resource's work as it is. So if fixing a cause removes a share w of the work of each resource,
 
-new time / time >= max over resources of u x (1 - w),
+    new time / time >= max over resources of u x (1 - w),
 
-and the cause costs at most 1 minus that. Of this the estimate is what its own mechanism explains, the time for which a
-resource is busy with it. Waits for that resource come on top: on an H100 the removal of spills saved 96 % of the time
-where 68 % was the estimate, that of bank conflicts 41 % where 53 % was (docs/diagnosis.md).
+and the cause costs at most 1 minus that. Of this the estimate is the part that its own mechanism explains: the time for
+which a resource is busy with it. Waits for that resource come on top: on an H100 the removal of spills saved 96 % of
+the time against an estimate of 68 %, and of bank conflicts 41 % against 53 % (docs/diagnosis.md).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ncu_tools.kernels.kernel_row import NEAR_ITS_LIMIT, Hotspot
 DRAM, L2, L1, LSU, SM, MEMORY, ROOF = "dram", "l2", "l1", "lsu", "sm", "memory", "roof"
 LEVELS = (DRAM, L2, L1)
 OF_ALL_SMS, WITHIN_AN_SM = (DRAM, L2), (L1, LSU, SM, ROOF)
-"""Resources that all SMs share, and those that each SM has for itself, whose use is a mean over all SMs."""
+"""Resources shared by all SMs, and resources within each SM, whose use is a mean over all SMs."""
 MEMORY_METRIC = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 MOST_BUSY = 1.05
-"""A share of more than all, and what rounding and clocks may add to it, is no share."""
+"""A share above this is impossible, allowing for rounding and clocks."""
 MOST_SMS = 256
 """No GPU has more SMs: a grid of as many blocks leaves none of them empty."""
 AS_BUSY = 0.01
-"""A unit that is busier than its busiest part by no more than this is as busy: the part, which says more, is named."""
+"""If a unit is busier than its busiest part by no more than this, the more specific part is named."""
 
 
 @dataclass(frozen=True)
 class BusyResource:
     """One resource: the share of the kernel's time it is busy, and the metric of that share, or "roofline".
 
-    `is_proven` is False where which part of it is busy is not known, nor that it bounds the kernel.
+    `is_proven` is False if it is unknown which part of it is busy, and whether it bounds the kernel.
     """
 
     resource: str
@@ -78,17 +78,17 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
 
 
 def split_by_range(busy: Sequence[BusyResource]) -> tuple[list[BusyResource], list[BusyResource]]:
-    """The resources that are busy for a share of the time, and those of which that cannot be."""
+    """The resources with a possible share of the time, and those with an impossible one."""
     return [one for one in busy if one.share <= MOST_BUSY], [one for one in busy if one.share > MOST_BUSY]
 
 
 def near_its_limit(busy: Sequence[BusyResource]) -> BusyResource | None:
-    """The busiest resource that is proven to be, if it is so near its peak that it bounds the kernel."""
+    """The busiest proven resource, if it is so near its peak that it bounds the kernel."""
     return next((one for one in busy if one.is_proven and one.share >= NEAR_ITS_LIMIT), None)
 
 
 def both_sides_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
-    """True if something is known of both the SMs and the memory system, by counters or the roofline."""
+    """True if something is known on both the SMs and the memory system, by counters or the roofline."""
     resources = {one.resource for one in busy}
     memory = DRAM in resources or not math.isnan(known.get("memory_busy", math.nan))
     return kernel.bound_fraction is not None or (memory and _compute_is_known(known, resources))
@@ -97,7 +97,7 @@ def both_sides_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hot
 def none_can_be_busier(known: Known, busy: Sequence[BusyResource]) -> bool:
     """True if neither the SMs nor a level of memory can be busier than the busiest known resource.
 
-    DRAM alone tells nothing of L1 and L2: data that L2 holds can keep it at its peak with DRAM idle.
+    DRAM alone shows nothing about L1 and L2: cached data can keep L2 at its peak with DRAM idle.
     """
     resources = {one.resource for one in busy}
     levels = resources | ({L1} if LSU in resources else set())
@@ -111,9 +111,9 @@ def _compute_is_known(known: Known, resources: Collection[str]) -> bool:
 
 @dataclass(frozen=True)
 class Cost:
-    """Shares of a kernel's time: `own` is what the cause's mechanism explains, NaN if unknown.
+    """Shares of a kernel's time: `own` is explained by the cause's mechanism, NaN if unknown.
 
-    `left` is the share that busy resources leave to gain, and `kept_by` the one that leaves least, None if none is
+    `left` is the share that busy resources leave to gain, and `kept_by` the resource that leaves least, None if none is
     known.
     """
 
@@ -128,9 +128,9 @@ class Cost:
 
 
 def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
-    """The most that fixing a rule's cause can save, by its mechanism and by what else is busy.
+    """The most that fixing a rule's cause can save, by its mechanism and by other busy resources.
 
-    Where the quantity that a rule costs is not known, the cost is the time for which what it frees is busy with waste.
+    If the quantity of a rule's cost is unknown, the cost is the time for which the freed resources are busy with waste.
     """
     freed = _freed(rule, known)
     is_priced = not rule.costs_where_busy or bool({one.resource for one in busy} & set(freed))
@@ -163,8 +163,8 @@ def _freed(rule: CauseRule, known: Known) -> dict[str, float]:
 def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[BusyResource]) -> float:
     """The largest share of the time that a resource may spend on work that a fix would remove; NaN if none is known.
 
-    A level of memory with unknown use is at most as busy as the memory system, and delays no more than what waits for
-    it. Where neither was collected, its work has no price, and a low one of other levels does not drop the cause.
+    A level of memory with unknown use is at most as busy as the memory system, and delays no more than its waits. If
+    neither was collected, the cost of its work is unknown, and a low one of other levels does not drop the cause.
     """
     shares: dict[str, float] = {}
     for one in busy:
@@ -181,7 +181,7 @@ def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[Bu
 
 
 def _at_most_busy(level: str, known: Known) -> float:
-    """What bounds the use of a level of memory that was not collected; NaN if nothing does."""
+    """Upper bound on the use of a level of memory that was not collected; NaN if there is none."""
     names = ("memory_busy", f"waits {level}", *(["l1_busy_while_active"] if level == L1 else []))
     bounds = [known.get(name, math.nan) for name in names]
     bounds[0] = busy_where_it_counts(level, bounds[0], known)
@@ -189,7 +189,7 @@ def _at_most_busy(level: str, known: Known) -> float:
 
 
 def busy_where_it_counts(resource: str, share: float, known: Known) -> float:
-    """The share of the time for which a resource is busy on the SMs that have work, which decide a kernel's time.
+    """The share of the time for which a resource is busy on the SMs with work, which decide a kernel's time.
 
     One block on one of 30 SMs that keeps L1 busy half of the time is 1.7 % of the GPU's L1, and half of its own time.
     NaN if the share is, or if there may be fewer blocks than SMs.
@@ -204,7 +204,7 @@ def busy_where_it_counts(resource: str, share: float, known: Known) -> float:
 
 
 def shared_by_all_sms(known: Known, busy: Sequence[BusyResource]) -> BusyResource | None:
-    """The busiest of the resources that all SMs share, else the memory system, which they are part of; or None."""
+    """The busiest of the resources that all SMs share, else the memory system that contains them; or None."""
     whole = known.get("memory_busy", math.nan)
     found = next((one for one in busy if one.resource in OF_ALL_SMS), None)
     if found is None and not math.isnan(whole):
@@ -225,9 +225,9 @@ def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> No
 
 
 def _doubt_l2_beyond_the_memory_system(parts: dict[str, BusyResource], known: Known) -> None:
-    """Mark L2 as not proven where its throughput is above that of the memory system, which lacks one of its parts.
+    """Mark L2 as not proven if its throughput exceeds that of the memory system, which lacks one of its parts.
 
-    That part, most likely the fabric between the halves of L2, is in no report unless it was asked for.
+    That part, most likely the fabric between the halves of L2, is in no report unless requested.
     """
     l2 = parts.get(L2)
     if l2 is not None and "throughput" in l2.metric and l2.share > known.get("memory_busy", math.nan) + AS_BUSY:

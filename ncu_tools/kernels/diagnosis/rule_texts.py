@@ -1,7 +1,7 @@
 """Numbers printed in the texts of NVIDIA's rules, for reports that have the rules but not their metrics.
 
 A details page has the sentence "only 8.0 of the 32 bytes transmitted per sector are utilized", but not the metric. The
-table `rule_text` of `rules.toml` says which number is in which text.
+table `rule_text` of `rules.toml` maps texts to numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def printed_numbers(table: pa.Table) -> dict[str, Floats]:
 
 
 def completed(collected: Known) -> tuple[dict[str, float], dict[str, str]]:
-    """The quantities completed by numbers that only rules print, and for these the rule they come from."""
+    """The quantities completed by numbers that only rules print, and the rule behind each of these."""
     known, standing_on = dict(collected), dict[str, str]()
     for entry in facts()["rule_text"]:
         names = [name for name in collected if name.endswith(BY_RULE) and _gives(entry, name.removesuffix(BY_RULE))]

@@ -25,9 +25,9 @@ STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 class CauseRule:
     """One cause: suspected if all conditions in `when` hold, harmful only if those in `harms_if` hold too.
 
-    Without those in `certain_if` it is a possible cause. Its cost is a quantity (`costs`), or follows from the share of
-    a resource's work that is wasted (`frees`: resource -> quantity); with `costs_where_busy` it is that quantity only
-    if the use of such a resource is known. `label` names the cause where it is ruled out or only possible, `says` is
+    Unless `certain_if` holds, it is only a possible cause. Its cost is a quantity (`costs`), or follows from the share
+    of a resource's work that is wasted (`frees`: resource -> quantity); with `costs_where_busy` it is that quantity
+    only if the use of such a resource is known. `label` names the cause if it is ruled out or only possible, `says` is
     its sentence; `next` are commands that look into it, with braces for the run and kernel.
     """
 
@@ -79,7 +79,7 @@ def quantities() -> dict[str, Quantity]:
 
 @cache
 def stall_reasons() -> dict[str, str]:
-    """Stall reason, as in the metric's name -> what a warp waits for; "selected" and "not_selected" are not stalls."""
+    """Stall reason, as in the metric's name -> the awaited event; "selected" and "not_selected" are not stalls."""
     group = next(group for group in metrics_table("groups")["group"] if group["name"] == "stalls")
     start, end = STALL.split("{}")
     reasons = {one["name"].removeprefix(start).removesuffix(end): one["meaning"] for one in group["counters"]}

@@ -48,9 +48,9 @@ SECTORS_IDEAL = "memory_l2_theoretical_sectors_global_ideal"
 SECTORS_ASKED_OF_L2 = "lts__t_sectors_srcunit_tex.sum"
 SECTOR_BYTES, WARP_THREADS = 32, 32
 DRAM_BYTES_OF_A_SECTOR = 96
-"""Most that a sector too many makes DRAM move: 64 for itself, and 32 beside one that is needed.
+"""Upper bound on DRAM bytes per excess sector: 64 for itself, and 32 beside a needed one.
 
-On an H100 DRAM read 4.29 GB for 67.1 million sectors that lay apart: 64 bytes each.
+On an H100 DRAM read 4.29 GB for 67.1 million scattered sectors: 64 bytes each.
 """
 WAVEFRONTS = (
     ("derived__memory_l1_wavefronts_shared_excessive", "memory_l1_wavefronts_shared"),
@@ -60,7 +60,7 @@ WAVEFRONTS = (
 WAVEFRONTS_OF_ACCESSES = tuple(
     tuple(f"{one.removesuffix('.sum')}_op_{access}.sum" for one in WAVEFRONTS[1]) for access in ("ld", "st")
 )
-"""The same of loads and of stores alone, which stand for all where the others were not counted."""
+"""The same for loads and for stores alone, used for all if the others were not counted."""
 
 PER_CENT, PER_CYCLE, OF_FOUR_SCHEDULERS = 0.01, 1.0, 0.25
 MEANS: dict[str, tuple[tuple[str, float], ...]] = {
@@ -83,7 +83,7 @@ MEANS: dict[str, tuple[tuple[str, float], ...]] = {
     "shared_wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed", PER_CENT),),
     "l1_busy_while_active": (("l1tex__throughput.avg.pct_of_peak_sustained_active", PER_CENT),),
 }
-"""Quantity -> its metrics, of which the first that a report has counts, with the factor to a fraction."""
+"""Quantity -> its metrics (the first one in a report is used), with the factor to a fraction."""
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 LIMITERS = {
@@ -93,13 +93,13 @@ LIMITERS = {
     "warps": "the block size",
     "barriers": "barriers",
 }
-"""What can limit the blocks per SM, as in launch__occupancy_limit_* -> its name in sentences."""
+"""Limits on the blocks per SM, as in launch__occupancy_limit_* -> their names in sentences."""
 LIMIT = "launch__occupancy_limit_{}"
 BLOCKS, THREADS = "launch__grid_size", "launch__block_size"
 SM_COUNTS = ("device__attribute_multiprocessor_count", "launch__sm_count")
 WAVES = "launch__waves_per_multiprocessor"
 LEAST_WAVES_TO_TELL_SMS = 0.1
-"""From this number of waves on, two printed digits suffice to derive blocks per SM without the number of SMs."""
+"""Number of waves above which two printed digits suffice to derive blocks per SM without the number of SMs."""
 WAVES_PRINTED_TO = 0.006
 """Largest difference between a number of waves printed with two digits and the exact one."""
 ACTIVE_CYCLES = "sm__cycles_active.avg"
@@ -112,7 +112,7 @@ CONTRACT_COLUMNS = (
 )  # fmt: skip
 SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16", "dram_bytes")
 STALLED_SHARE = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
-"""The time of warps in a stall, in % of the time that they are on an SM."""
+"""Time of warps in a stall, in % of their time on an SM."""
 PIPE = "tensor_pipe"
 """The quantity whose metrics `rules.toml` names: the activity of the pipe of all tensor operations."""
 
@@ -186,13 +186,13 @@ class DiagnosisSums(TimedSums):
         return bool(self._by_ncu.values[place])
 
     def metrics(self) -> Mapping[str, Sequence[str]]:
-        """Metric -> the columns of the report that it was taken from, for every one that some launch has."""
+        """Metric -> the source columns in the report, for every metric that some launch has."""
         return self._behind
 
     def inputs(self, place: int) -> Inputs:
         """The inputs of a kernel's launches; empty if their types differ.
 
-        A row of several kernels is a product only if each of them is, since the time is that of all.
+        A row of several kernels is a product only if each of them is, since it has their total time.
         """
         found = self._inputs.of(place)
         if len({one.type for one in found}) != 1:
@@ -218,7 +218,7 @@ class DiagnosisSums(TimedSums):
         return result | {name: self._mean(name) for name in self._values.members if name.endswith(BY_RULE)}
 
     def _of_small_grids(self) -> dict[str, Floats]:
-        """Launches with fewer blocks than SMs, of those whose blocks are known, and means over these alone."""
+        """Launches with fewer blocks than SMs, among launches with known blocks, and means over these alone."""
         small, means = self._values["small"], {}
         for name in OF_SMALL_GRIDS:
             means[name] = ratio(self._values[name].sum.values, self._values[name].launches.values)
@@ -306,8 +306,8 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
 
     waves = blocks / (SMs x blocks that fit on an SM), unless the report or its rules (`by_rules`) print another number;
     empty_sms = 1 - blocks per SM, at least 0, and `small` is 1 where it is above 0, else 0;
-    tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active / elapsed
-    cycles of an SM, mean over the SMs; warp_threads = threads of a block / its warps.
+    tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active / elapsed cycles of an SM, mean over the SMs;
+    warp_threads = threads of a block / its warps.
     """
 
     column = MetricsInAnyForm(table).floats
@@ -352,7 +352,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
 def _sizes(table: pa.Table, column: str) -> Floats:
     """The number of blocks of each grid, or threads of each block: the product of its dimensions, NaN if unknown.
 
-    A launch that failed is reported with a grid of 0, which says nothing of the one that was asked for.
+    A failed launch is reported with a grid of 0, not with the requested one.
     """
     codes, shapes = tables.list_codes(table, column)
     return np.array([float(np.prod(shape)) or np.nan if shape else np.nan for shape in shapes], np.float64)[codes]
@@ -361,7 +361,7 @@ def _sizes(table: pa.Table, column: str) -> Floats:
 def _tensor_pipe(table: pa.Table) -> Floats:
     """The activity of the pipe of all tensor operations, 0 to 1, one per launch.
 
-    NaN if unknown: on chips where tensor operations have another pipe beside it, and where the chip is not known.
+    NaN if unknown: on chips with a second tensor pipe, and on unknown chips.
     """
     metrics = MetricsInAnyForm(table)
     active = np.fmax.reduce([metrics.floats(name) for name in quantities()[PIPE].metrics])
@@ -378,7 +378,7 @@ def _sm_counts(table: pa.Table) -> Floats:
 
 
 def sums_to_diagnose(run: Run, group: str) -> DiagnosisSums:
-    """Sum what a diagnosis needs of a run, with a few row groups in memory at a time.
+    """Sum the metrics that a diagnosis of a run needs, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
@@ -432,7 +432,7 @@ def diagnosis_columns() -> frozenset[str]:
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """`part` of `whole`, element by element: 0 without a part, of however much; else NaN if either is unknown."""
+    """`part` / `whole`, element by element: 0 for a part of 0, whatever the whole; else NaN if either is unknown."""
     return np.where(part == 0, 0.0, np.where(whole > 0, part / whole, np.nan))
 
 

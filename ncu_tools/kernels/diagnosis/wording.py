@@ -13,11 +13,11 @@ from ncu_tools.kernels.diagnosis.sums import LIMITERS, SECTOR_BYTES, Inputs
 from ncu_tools.numbers.number_format import counted, duration
 
 LONG_LAUNCH_NS = 50_000
-"""From here on, start and end of a launch, some microseconds, are below the tenth of its time that makes it uneven."""
+"""Above this time, start and end of a launch, some microseconds, are below a tenth of it and do not make it uneven."""
 APART, HARDLY_BUSY = 0.2, 0.05
-"""Difference of conflicts of loads and stores from which it is said, and use of shared memory below which it is."""
+"""Least difference between conflicts of loads and stores to mention, and largest use of shared memory to mention."""
 REPORTED_STALL = 0.3
-"""Share of the time between two instructions of a warp from which CPIStall, and our `stalled`, report a stall."""
+"""Share of the time between two instructions of a warp above which CPIStall, and our `stalled`, report a stall."""
 OR_SHORT = ", or the launch is so short that its start and end count"
 
 
@@ -67,13 +67,13 @@ class SentenceValues:
 
 
 def leaves_no_more(kept_by: BusyResource) -> str:
-    """The reason that a cause can cost no more: a resource leaves no more time as long as it keeps its work."""
+    """The reason for a cost limit: a resource leaves no more time as long as its work stays."""
     less = facts()["less"].get(kept_by.resource, "")
     return f"{kept_by.title} at {percent(kept_by.share)} leaves no more to gain{f' without {less}' if less else ''}"
 
 
 def _few_blocks(known: Known) -> dict[str, str]:
-    """The words on grids of fewer blocks than SMs, by the launches that have such a grid where others have not."""
+    """The words on grids of fewer blocks than SMs, by the launches that have such a grid if others have not."""
     launches, small = known.get("sized_launches", math.nan), known.get("small_launches", math.nan)
     of = "" if math.isnan(known.get("sm_count", math.nan)) else f" for {known['sm_count']:.0f} SMs"
     blocks, empty, where = known.get("blocks", math.nan), known.get("empty_sms", math.nan), ""
@@ -85,7 +85,7 @@ def _few_blocks(known: Known) -> dict[str, str]:
 
 
 def _use(known: Known, access: str) -> str:
-    """How much of each sector loads or stores use; where only sectors were counted, how many an access needs."""
+    """Used bytes per sector of loads or stores; if only sectors were counted, how many an access needs."""
     used, sectors = known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan)
     if used > 0 or math.isnan(sectors):
         return f"{access}s use {used:.3g} of the {SECTOR_BYTES} bytes of a sector"
@@ -93,7 +93,7 @@ def _use(known: Known, access: str) -> str:
 
 
 def _of_which(known: Known) -> str:
-    """Behind the share of bank conflicts, that of loads and of stores, where one of them is to be mended; else ""."""
+    """After the share of bank conflicts, the shares of loads and stores if only one of them needs fixing; else ""."""
     loads, stores = (known.get(f"{access}_conflicts", math.nan) for access in ("load", "store"))
     if not abs(loads - stores) >= APART:
         return ""
@@ -101,7 +101,7 @@ def _of_which(known: Known) -> str:
 
 
 def _shared_pipe(known: Known) -> str:
-    """Behind bank conflicts, how busy shared memory is where it hardly is: then they are most of next to nothing."""
+    """After bank conflicts, the use of shared memory if it is nearly idle: conflicts are then most of very little."""
     busy = known.get("shared_wavefronts", math.nan)
     return f"; their pipe is at {100 * busy:.2g} % of its peak" if busy < HARDLY_BUSY else ""
 
@@ -128,7 +128,7 @@ def limiter(known: Known) -> str:
 
 
 def _lowest_limits(known: Known) -> tuple[str, float]:
-    """The resources that allow the fewest blocks on an SM, "" if none is known, and how many they allow."""
+    """The resources that allow the fewest blocks on an SM ("" if unknown), and that number of blocks."""
     limits = {name: known.get(f"limit {name}", math.nan) for name in LIMITERS}
     found = {name: value for name, value in limits.items() if not math.isnan(value)}
     least = min(found.values(), default=math.nan)
@@ -141,7 +141,7 @@ def _threads(known: Known) -> str:
 
 
 def _given(known: Known) -> float:
-    """Blocks that an SM with work has in less than a wave: where there are fewer blocks than SMs, one."""
+    """Blocks per SM with work in less than a wave: one if there are fewer blocks than SMs."""
     return max(1.0, known.get("blocks_per_sm", math.nan))
 
 
@@ -151,7 +151,7 @@ def _blocks_on_an_sm(known: Known) -> str:
 
 
 def _room(known: Known, waves: float) -> str:
-    """How many blocks fit on an SM; and by what no more, where the grid gives it as many as fit."""
+    """How many blocks fit on an SM; and the limit, if the grid provides as many as fit."""
     fitting = known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan
     limits = _lowest_limits(known)[0] if fitting < _given(known) + 1 else ""
     return f"{fitting:.0f} {'fits' if f'{fitting:.0f}' == '1' else 'fit'}{f' by {limits}' if limits else ''}"
@@ -162,7 +162,7 @@ def _of_duration(nanoseconds: float) -> str:
 
 
 def _stalls(known: Known) -> list[tuple[float, str]]:
-    """The known stalls with what a warp waits for, the most frequent one first."""
+    """The known stalls with the event that a warp waits for, the most frequent one first."""
     cycles, shares = (
         [(value, waits) for reason, waits in stall_reasons().items()
          if not math.isnan(value := known.get(f"{kind} {reason}", math.nan))]
@@ -172,13 +172,13 @@ def _stalls(known: Known) -> list[tuple[float, str]]:
 
 
 def _stall_cycles(known: Known) -> str:
-    """Behind the share of a stall, the cycles of an instruction in it, where they were collected; else ""."""
+    """After the share of a stall, its cycles per instruction, if collected; else ""."""
     cycles = known.get("top_stall", math.nan)
     return "" if math.isnan(cycles) else f" ({cycles:.1f} cycles an instruction)"
 
 
 def _second_stall(known: Known, stalls: Sequence[tuple[float, str]]) -> str:
-    """A second stall that NVIDIA's rule would report as well, with its share of the time of warps; else ""."""
+    """A second stall that NVIDIA's rule would report too, with its share of the warps' time; else ""."""
     if len(stalls) < 2 or not stalls[0][0] > 0:
         return ""
     share = known.get("top_stall_share", math.nan) * stalls[1][0] / stalls[0][0]

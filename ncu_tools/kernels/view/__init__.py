@@ -1,1 +1,1 @@
-"""One kernel seen whole: identity, limits, occupancy, scheduler, memory, pipes, and what costs its time."""
+"""Everything on one kernel: identity, limits, occupancy, scheduler, memory, pipes, and causes of its time."""

@@ -1,20 +1,20 @@
 """A kernel before and after a change: which values differ beyond their spread, and what explains the change of time.
 
 A value has changed if the ranges of its launches in both runs do not overlap and its medians differ by more than
-`LEAST_CHANGE`, per cents by more than `LEAST_POINTS`; what a launch is (grid, registers, ...) by anything. Launches of
+`LEAST_CHANGE`, per cents by more than `LEAST_POINTS`; launch parameters (grid, registers, ...) by anything. Launches of
 one kernel in one run of an H100 differ by up to 1 % in clocks and bytes, so less than 2 % is not shown to be a change.
-Of the time, with several launches of one shape on both sides, the 95 % interval of the ratio of means takes the place
-of the ranges, so that this and `ncu-bench compare` agree: one slow launch in fifty hides no change.
+For times, with several launches of one shape on both sides, the 95 % interval of the ratio of means replaces the
+ranges, so that this and `ncu-bench compare` agree: one slow launch in fifty hides no change.
 
-The time of a kernel follows from what it did and how fast:
+The time of a kernel follows from its amount of work and its speed:
 
     time = instructions / (instructions per scheduler and cycle x schedulers x share of cycles with work x clock)
     instructions per scheduler and cycle = active warps / cycles between two instructions of a warp
 
 so each of these ratios is a factor of the ratio of times, and the share that a factor explains is the ratio of their
-logarithms. Bytes are a factor where their level is near its limit in the slower run, held to the time for which the
-level is busy: L1 also serves shared memory, of which its bytes tell nothing. Other changes are told, and called no
-cause.
+logarithms. Bytes are a factor if their level is near its limit in the slower run, limited to the time for which the
+level is busy: L1 also serves shared memory, which its bytes do not include. Other changes are listed without being
+called a cause.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 LEAST_CHANGE, LEAST_POINTS = 0.02, 1.0
 LEAST_OF_STALLS = 0.01
-"""The least change of a stall, of the cycles of all stalls: one of 0.001 cycles may double, and tells nothing."""
+"""The least change of a stall, of the cycles of all stalls: one of 0.001 cycles may double without meaning."""
 STALL, DURATION = "stall_", "duration"
 EXACT_PART = "identity"
 MEASURED = ("time", "hz")
 """Kinds of values that are measured, among those of `EXACT_PART`."""
 WORTH_TELLING = 0.1
-"""The least share of the change of time that a factor explains, to be told as a reason."""
+"""The least share of the change of time that a factor must explain to be named as a reason."""
 EXPLAINED = 0.8
-"""Factors that explain a smaller share of the change leave a rest that is told."""
+"""If factors explain a smaller share of the change, the rest is named too."""
 ISSUE_RATE = "instructions issued per scheduler and cycle"
 LEAST_OF_BUSY = 0.05
-"""Bytes and busy time whose logarithms differ by less are the same change, which bytes tell."""
+"""Bytes and busy time whose logarithms differ by less are the same change, which bytes represent."""
 LEVELS = {"dram": ("dram_read", "dram_write"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 """Level, as in the part "limits" -> the facts of the bytes that it moves."""
 COMPANIONS = (
     "achieved", "theoretical", "registers", "shared_dynamic", "l1_hit_rate", "l2_hit_rate", "load_sectors",
     "store_sectors", "waves", "dram", "l2", "l1", "sm",
 )  # fmt: skip
-"""Values that are told beside a change that is not explained, the first ones that changed."""
+"""Values listed beside an unexplained change: the first ones that changed."""
 MOST_COMPANIONS = 3
 LEVEL_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
 
 @dataclass(frozen=True)
 class ValueChange:
-    """One value in both runs: medians, and the least and most of the launches. Per cents are 0 to 100.
+    """One value in both runs: medians, and the minimum and maximum of the launches. Per cents are 0 to 100.
 
-    A difference below `least` is no change, whatever it is of the value itself. `interval` is the 95 % interval of the
-    ratio of means, new / base; None where it is not known.
+    A difference below `least` is no change, whatever its relative size. `interval` is the 95 % interval of the ratio of
+    means, new / base; None if unknown.
     """
 
     part: str
@@ -79,12 +79,12 @@ class ValueChange:
 
     @property
     def overlaps(self) -> bool:
-        """True if the ranges of the launches do."""
+        """True if the ranges of the launches overlap."""
         return self.base_range[1] >= self.new_range[0] and self.new_range[1] >= self.base_range[0]
 
     @property
     def apart(self) -> bool:
-        """True if the interval shows a change the way of the medians; without one, if the ranges do not overlap."""
+        """True if the interval shows a change in the medians' direction; without one, if the ranges do not overlap."""
         if self.interval is None:
             return not self.overlaps
         low, high = self.interval
@@ -103,7 +103,7 @@ class ValueChange:
 
     @property
     def growth(self) -> float | None:
-        """The change as a fraction of the base; None from 0."""
+        """The change as a fraction of the base; None for a base of 0."""
         return self.new / self.base - 1 if self.base else None
 
     @property
@@ -114,9 +114,9 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class Factor:
-    """A reason for a change of time: what it multiplies the time by, the share of the change that this is, its numbers.
+    """A reason for a change of time: its factor on the time, its share of the change, its numbers.
 
-    The share is above 0 for a reason, and below 0 for what acts against the change.
+    The share is positive for a reason, and negative for a counteracting factor.
     """
 
     what: str
@@ -127,9 +127,9 @@ class Factor:
 
 @dataclass(frozen=True)
 class CauseChange:
-    """A cause of the diagnosis in both runs: the share of the time that it can cost at most.
+    """A cause of the diagnosis in both runs: the largest share of the time that it can cost.
 
-    None where it is no cause: not found, ruled out, or its numbers were not collected.
+    None if it is no cause: not found, ruled out, or its numbers were not collected.
     """
 
     rule: str
@@ -146,7 +146,7 @@ class CauseChange:
 
 @dataclass(frozen=True)
 class KernelChange:
-    """A kernel in two runs: every value that both have, their causes, and why its time changed.
+    """A kernel in two runs: every common value, their causes, and why its time changed.
 
     `factors` are sorted by the share of the change that they explain; `lost` and `gained` are the titles of values that
     only one run has.
@@ -168,7 +168,7 @@ class KernelChange:
 
 
 def common_shape(base: KernelView, new: KernelView) -> Shape | None:
-    """The grid and block of the most of the base's time that the new run has too, if launches of a run differ in it.
+    """The grid and block with the most of the base's time that the new run has too, if launches of a run differ in it.
 
     None if every launch has the same shape, or the runs share none.
     """
@@ -208,7 +208,7 @@ def against(base: KernelView, new: KernelView) -> KernelChange:
 def _interval_of_times(base: KernelView, new: KernelView) -> tuple[float, float] | None:
     """The 95 % interval of the ratio of mean times; None if one side has one launch, or launches of several shapes.
 
-    Means of several shapes change with how often each was launched.
+    Means over several shapes depend on how often each was launched.
     """
     sides = [np.asarray(view.times_ns, dtype=np.float64) for view in (base, new)]
     if min(map(len, sides)) < 2 or max(len(view.times_by_shape) for view in (base, new)) > 1:
@@ -219,7 +219,7 @@ def _interval_of_times(base: KernelView, new: KernelView) -> tuple[float, float]
 
 
 def _causes(base: KernelView, new: KernelView) -> list[CauseChange]:
-    """The causes that either run has with a known cost, those of the base first."""
+    """The causes with a known cost in either run, the base's first."""
     before, after = (
         {} if view.diagnosis is None else {cause.rule: cause.cost for cause in view.diagnosis.causes if _told(cause)}
         for view in (base, new)
@@ -228,7 +228,7 @@ def _causes(base: KernelView, new: KernelView) -> list[CauseChange]:
 
 
 def _told(cause: KernelCause) -> bool:
-    """True for causes with a cost, but for the limit of a resource: part 2 has that."""
+    """True for causes with a cost, except the limit of a resource, which part 2 shows."""
     return cause.cost is not None and cause.rule != AT_ITS_LIMIT
 
 
@@ -262,7 +262,7 @@ def _fact(
 
 
 def _factors(values: dict[str, ValueChange], base: KernelView, new: KernelView) -> list[Factor]:
-    """What multiplies the time, the largest share of its change first; [] if no change of time is shown."""
+    """The factors of the time, the largest share of its change first; [] if no change of time is shown."""
     time = values.get("duration")
     if time is None or not time.changed or _other_gpu(base, new):
         return []
@@ -283,7 +283,7 @@ def _factors(values: dict[str, ValueChange], base: KernelView, new: KernelView) 
 
 
 def _idle_factor(base: KernelView, new: KernelView) -> list[tuple[str, float, str]]:
-    """The factor of the share of cycles in which SMs have work."""
+    """The factor from the share of cycles in which SMs have work."""
     before, after = (1 - view.quantities.get("idle", math.nan) for view in (base, new))
     if not (before > 0 and after > 0) or abs(after - before) <= LEAST_POINTS / 100:
         return []
@@ -293,9 +293,9 @@ def _idle_factor(base: KernelView, new: KernelView) -> list[tuple[str, float, st
 def _byte_factors(
     values: dict[str, ValueChange], base_view: KernelView, new_view: KernelView
 ) -> list[tuple[str, float, str]]:
-    """The factors of bytes, of the levels that are near their limit in the slower run.
+    """The factors from bytes, for levels that are near their limit in the slower run.
 
-    None where the level is busy for longer though it moves less, or the other way round.
+    None if the level is busy for longer though it moves less, or the reverse.
     """
     found, time = [], values["duration"]
     for level, keys in LEVELS.items():
@@ -321,7 +321,7 @@ def _byte_factors(
 
 
 def _busy_ns(level: str, limit: float, time: float, view: KernelView) -> float:
-    """The time for which a level is busy, ns: `limit` is its throughput in %, that of L1 of the cycles with work."""
+    """The time for which a level is busy, ns: `limit` is its throughput in %, for L1 of the cycles with work."""
     idle = view.quantities.get("idle", math.nan) if level == "l1" else 0.0
     return time * limit / 100 * (1 - (0.0 if math.isnan(idle) else idle))
 
@@ -337,7 +337,7 @@ def _other_gpu(base: KernelView, new: KernelView) -> bool:
 
 
 def _why(values: dict[str, ValueChange], factors: list[Factor], base: KernelView, new: KernelView) -> str:
-    """The paragraph: the change of time, its reasons by what they explain, what acts against it, and what is left."""
+    """The paragraph: the change of time, its reasons by share, counteracting factors, and the rest."""
     time = values.get("duration")
     if time is None:
         return "One of the runs has no times, so nothing is said of faster or slower."
@@ -386,7 +386,7 @@ def _ranges(time: ValueChange) -> str:
 
 
 def _of_means(time: ValueChange) -> str:
-    """What the interval says of the change of means, as compare has it; "" without one."""
+    """The interval of the change of means in words, as compare has it; "" without one."""
     if time.interval is None:
         return ""
     low, high = (f"{100 * (end - 1):+.1f} %" for end in time.interval)
@@ -412,7 +412,7 @@ def _of_issue(values: dict[str, ValueChange]) -> list[str]:
 
 
 def _of_rest(values: dict[str, ValueChange], reasons: list[Factor]) -> str:
-    """What is not explained and why, and what changed with it, which is called no cause."""
+    """The unexplained rest and why, and changes beside it, which are not called a cause."""
     names = {"executed": "instructions", "issued": "the issue rate"}
     lacking = " and ".join(title for key, title in names.items() if key not in values)
     why = f": {lacking} were not collected in both runs (ncu --set full)" if lacking else ""

@@ -1,4 +1,4 @@
-"""A rule, quantity or fact explained: its formula, threshold and source, and what they are for one kernel."""
+"""Explain a rule, quantity or fact: its formula, threshold and source, and their values for one kernel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEAST_ALIKE = 0.5
 class ExplainedNumber:
     """One number of an explanation: its role, key, meaning, limit and value.
 
-    `value` is None where it was not collected, `holds` None where there is no limit or no value.
+    `value` is None if it was not collected, `holds` None if there is no limit or no value.
     """
 
     role: str
@@ -55,7 +55,7 @@ class ExplainedNumber:
 
 @dataclass(frozen=True)
 class ExplainedName:
-    """What a name means ("rule", "quantity" or "fact"), its numbers for a kernel, the outcome there, and its source."""
+    """Meaning of a name ("rule", "quantity" or "fact"), its numbers for a kernel, the outcome there, and its source."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class ExplainedName:
 
 
 def names() -> list[str]:
-    """Everything that can be explained, as it is typed: without spaces."""
+    """Everything that can be explained, in the form to type: without spaces."""
     keys = [
         AT_ITS_LIMIT,
         *(rule.id for rule in rules()),
@@ -78,9 +78,9 @@ def names() -> list[str]:
 
 
 def explain(view: KernelView, name: str) -> ExplainedName:
-    """Explain a rule, else a fact, else a quantity, for one kernel. Spaces, hyphens and underscores are the same.
+    """Explain a rule, else a fact, else a quantity, for one kernel. Spaces, hyphens and underscores are equivalent.
 
-    Raises `WrongUsage` for an unknown name, with those that are near.
+    Raises `WrongUsage` for an unknown name, with near names.
     """
     wanted = _plain(name)
     if wanted == _plain(AT_ITS_LIMIT):
@@ -128,7 +128,7 @@ def _rule(view: KernelView, rule: CauseRule) -> ExplainedName:
 
 
 def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
-    """How busy the resources are that a fix would relieve, and what all resources leave to gain."""
+    """How busy the resources are that a fix would relieve, and how much time all resources leave to gain."""
     every, _ = split_by_range(busy_resources(view.quantities, view.hotspot))
     found = []
     for resource in rule.frees:
@@ -143,12 +143,12 @@ def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
 
 
 def _is_by_quantity(view: KernelView, rule: CauseRule) -> bool:
-    """True if a rule costs its quantity, not the time for which what it frees is busy."""
+    """True if a rule costs its quantity, not the busy time of freed resources."""
     return bool(rule.costs) and (not rule.frees or not math.isnan(view.quantities.get(rule.costs, math.nan)))
 
 
 def _formulas(view: KernelView, rule: CauseRule) -> list[str]:
-    """What a rule costs about, as a formula of its quantities."""
+    """The approximate cost of a rule, as a formula of its quantities."""
     if _is_by_quantity(view, rule):
         return [f"{rule.costs}, and no more than {LEFT}"]
     freed = ", ".join(f"{resource}_busy x {quantity}" for resource, quantity in rule.frees.items())
@@ -156,7 +156,7 @@ def _formulas(view: KernelView, rule: CauseRule) -> list[str]:
 
 
 def _outcome(view: KernelView, rule: CauseRule) -> str:
-    """What the rule says of the kernel: a cause, ruled out, possible, or which condition does not hold."""
+    """The rule's outcome for the kernel: a cause, ruled out, possible, or the condition that does not hold."""
     known, ours = view.quantities, view.diagnosis or Diagnosis(None, [])
     for cause in ours.causes:
         if cause.rule == rule.id:
@@ -213,7 +213,7 @@ def _number(view: KernelView, role: str, key: str, condition: str = "", holds: b
 
 
 def _limit(view: KernelView) -> ExplainedName:
-    """The rule that the busiest resource bounds a kernel, with every resource that is known."""
+    """The rule that the busiest resource bounds a kernel, with every known resource."""
     busy = busy_resources(view.quantities, view.hotspot)
     numbers = [
         ExplainedNumber(

@@ -1,4 +1,4 @@
-"""The facts of a kernel by parts: values of its launches with unit, spread and what they stand against."""
+"""The facts of a kernel by parts: values of its launches with unit, spread and reference."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ncu_parsers.schema.tables import Floats, words
 UNITS = {"percent": "%", "byte": "byte", "time": "ns", "hz": "hz"}
 PERCENT = "percent"
 MOST_PERCENT = 105.0
-"""A percentage above all, and what rounding and clocks may add to it, is out of range."""
+"""A percentage above this is out of range, allowing for rounding and clocks."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One value of a kernel: the median over its launches, with the least and greatest.
+    """One value of a kernel: the median over its launches, with the minimum and maximum.
 
-    `of` is what it stands against, `share` the value over that, `metric` where the value is from. Values are in `unit`,
+    `of` is its reference, `share` the value over that, `metric` the source of the value. Values are in `unit`,
     percentages 0 to 100.
     """
 
@@ -42,18 +42,18 @@ class Fact:
 
     @property
     def is_out_of_range(self) -> bool:
-        """True for a percentage that cannot be."""
+        """True for an impossible percentage."""
         return self.kind == PERCENT and not 0 <= self.value <= MOST_PERCENT
 
 
 def parts() -> dict[str, dict[str, dict[str, Any]]]:
-    """The facts of each part, as parts.toml has them."""
+    """The facts of each part, as in parts.toml."""
     return table_beside(__file__, "parts")
 
 
 @lru_cache(maxsize=1)
 def metrics_of_facts() -> frozenset[str]:
-    """Every column of launches that a fact may be taken from, stand against, or be divided by."""
+    """Every column of launches that a fact may use as source, reference or divisor."""
     entries = [entry for of_part in parts().values() for entry in of_part.values()]
     beside = (entry.get(key) for entry in entries for key in ("of", "over", "quotient"))
     names = (name for entry in entries for name in entry["metrics"])
@@ -61,9 +61,9 @@ def metrics_of_facts() -> frozenset[str]:
 
 
 def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
-    """The facts of the launches of one kernel, and by part the titles of those that were not collected.
+    """The facts of the launches of one kernel, and by part the titles of facts that were not collected.
 
-    On a GPU that has no DRAM of its own, what only counters of DRAM tell is not missing.
+    On a GPU without DRAM of its own, facts from DRAM counters are not missing.
     """
     found, missing, metrics = list[Fact](), dict[str, list[str]](), MetricsInAnyForm(launches)
     capabilities = set(words(launches, "compute_capability"))
@@ -103,7 +103,7 @@ def _fact(part: str, key: str, entry: dict[str, Any], metrics: MetricsInAnyForm)
 
 
 def _alternatives(entry: dict[str, Any], metrics: MetricsInAnyForm) -> Iterator[tuple[str, Floats]]:
-    """Where the values of a fact may be from, the preferred one first, each with the values of the launches."""
+    """Possible sources of a fact, the preferred one first, each with the values of the launches."""
     for metric in entry["metrics"]:
         if "over" not in entry:
             yield metrics.formula(metric), metrics.floats(metric)

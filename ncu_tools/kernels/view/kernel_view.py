@@ -1,4 +1,4 @@
-"""One kernel seen whole, as plain values that text, JSON and Markdown render: seven parts, and what they lack."""
+"""Everything on one kernel, as plain values that text, JSON and Markdown render: seven parts, and missing facts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ncu_tools.kernels.source.hot_places import HotPlace
 
 NUMBER = r"[0-9][0-9.,]*"
-"""A number in a rule's message: messages that differ in nothing else are one finding of several launches."""
+"""A number in a rule's message: messages that differ only in numbers are one finding on several launches."""
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Grid and block of a launch."""
 STALLED = re.compile(
@@ -60,26 +60,26 @@ LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 ISSUED = "selected"
 MOST_LISTED = 8
 LIMITS = {WARPS: "warps", REGISTERS: "registers", SHARED_MEMORY: "shared_mem", BLOCKS: "blocks", BARRIERS: "barriers"}
-"""What limits the blocks per SM -> the end of launch__occupancy_limit_*."""
+"""Limit on the blocks per SM -> the suffix of launch__occupancy_limit_*."""
 FULL = 99.995
-"""From this theoretical occupancy in % on, as printed with two digits, an SM is full."""
+"""An SM is full at this theoretical occupancy in %, printed with two digits."""
 COUNTED = "ncu"
-"""What the source of launches with counters begins with: ncu, and ncu+nsys where both were joined."""
+"""Beginning of the source of launches with counters: ncu, and ncu+nsys if both were joined."""
 VIEWED_GROUPS = (
     "launch__", "device__attribute_", "sm__maximum_warps", "sm__warps_active",
     "smsp__average_warps_issue_stalled_", "smsp__warp_issue_stalled_",
 )  # fmt: skip
-"""What metrics of occupancy and stalls begin with."""
+"""Prefixes of metrics of occupancy and stalls."""
 WITH_128_BYTE_UNITS = 8
-"""The compute capability from which on a block takes shared memory in units of 128 bytes, not 256."""
+"""The first compute capability with shared memory in units of 128 bytes, not 256."""
 
 
 @dataclass(frozen=True)
 class StallShare:
-    """A reason for which warps wait: cycles per issued instruction, and their share of a warp's time.
+    """A stall reason: cycles per issued instruction, and their share of a warp's time.
 
-    That time is the one between two instructions of a warp, the cycle in which it issues among it. `low` and `high` are
-    the least and most cycles of the launches. Cycles are None where only the share was collected.
+    That time is the time between two instructions of a warp, its issue cycle included. `low` and `high` are the minimum
+    and maximum over the launches. Cycles are None if only the share was collected.
     """
 
     reason: str
@@ -91,11 +91,11 @@ class StallShare:
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What a rule of NVIDIA's says of the kernel, of how many launches, and the speed-up in % that it estimates.
+    """The finding of an NVIDIA rule on the kernel, its number of launches, and its estimated speed-up in %.
 
-    A "global" speed-up is of the kernel's time, a "local" one of the unit that the rule looks at. `agreement` is one of
-    `agreement.OUTCOMES`, `ours` the sentence of our diagnosis that it stands on; both are "" if ours was not asked.
-    `name` is "" where the report has none, as text pages.
+    A "global" speed-up is of the kernel's time, a "local" one of the unit that the rule examines. `agreement` is one of
+    `agreement.OUTCOMES`, `ours` the supporting sentence of our diagnosis; both are "" if there is no diagnosis. `name`
+    is "" if the report has none, as text pages.
     """
 
     name: str
@@ -113,7 +113,7 @@ class RuleResult:
 class OccupancyView:
     """Theoretical occupancy as calculated, as the report has it and as achieved, in % of the warps of an SM.
 
-    `reported` are the blocks per SM by each resource that the report has. `joint_steps` raise occupancy only together.
+    `reported` are the report's blocks per SM by each resource. `joint_steps` raise occupancy only together.
     """
 
     calculated: Occupancy | None
@@ -125,7 +125,7 @@ class OccupancyView:
 
     @property
     def blocks_by(self) -> dict[str, int]:
-        """Blocks per SM by each resource: as calculated, else as the report has them; {} if neither is known."""
+        """Blocks per SM by each resource: as calculated, else as in the report; {} if neither is known."""
         return self.calculated.blocks_by if self.calculated else {name: int(one) for name, one in self.reported.items()}
 
     @property
@@ -141,15 +141,14 @@ class OccupancyView:
 class KernelView:
     """One kernel: its launches, facts by part, occupancy, stalls, mix, causes and rules.
 
-    `missing` has by part the titles of facts that the report does not hold. `grids` and `blocks` are the different
-    shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown), and
-    `quantity_sources` the metrics or rules they come from. `places` are the source lines or instructions with the most
-    samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns, and
-    `times_ns` that of each launch, NaN where it has none.
-    `other_shapes` counts the launches left out by their shape, `not_alike` has what others differ in that fit an SM
-    differently, and how many were left out for it; `estimates` counts launches whose FLOPs hold an estimate, by what
-    that follows from, and `conditions` is how the run was collected, by its manifest. With `of_selection` other
-    launches of the run were left out before, so that its share of the time is of those that were not.
+    `missing` has by part the titles of facts missing from the report. `grids` and `blocks` are the different shapes of
+    the launches, `quantities` the numbers that the rules of the diagnosis used (NaN if unknown), and `quantity_sources`
+    their metrics or rules. `places` are the source lines or instructions with the most samples, if the report has any,
+    `times_by_shape` the times of all launches of a grid and block in ns, and `times_ns` the time of each launch, NaN if
+    unknown. `other_shapes` counts the launches left out by their shape, `not_alike` has the properties in which
+    launches with another occupancy differ, and the number left out for it; `estimates` counts launches with estimated
+    FLOPs, by basis, and `conditions` is how the run was collected, by its manifest. With `of_selection`, other launches
+    of the run were left out before, so that its share of the time is of the selection.
     """
 
     kernel_name: str
@@ -195,12 +194,11 @@ def kernel_view(
     *,
     alike: bool = False,
 ) -> KernelView:
-    """The hottest kernel of those whose names match, or of one launch, or only its launches of this grid and block.
+    """The hottest kernel among those whose names match, or one launch, or only its launches of this grid and block.
 
-    A launch is named by its number, as `tables.launch_numbers` has it. With `alike`, of launches that fit an SM
-    differently only those that `most_alike` takes.
-    Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left, or nothing was
-    counted: bytes of operators and traces are no DRAM traffic.
+    A launch is named by its number, as in `tables.launch_numbers`. With `alike`, if launches differ in occupancy, only
+    those of `most_alike` are used. Missing ceilings come from `machine`. Raises `NcuBenchError` if no kernel is left,
+    or nothing was counted: bytes of operators and traces are no DRAM traffic.
     """
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
@@ -225,7 +223,7 @@ def kernel_view(
 def view_of(row: Hotspot, launches: pa.Table, diagnosis: Diagnosis | None) -> KernelView:
     """The view of a row of hotspots from its launches, which have counters, and its diagnosis; without `quantities`.
 
-    Launches that failed are left out, as hotspots leave them out.
+    Failed launches are left out, as in hotspots.
     """
     launches = arrays.kept(launches, ~(np.nan_to_num(tables.floats(launches, "failed")) > 0))
     facts, missing = facts_of(launches)
@@ -257,7 +255,7 @@ def is_viewed(column: str) -> bool:
 
 
 def has_counters(launches: pa.Table) -> bool:
-    """True if any launch was counted by ncu; traces and collected operators hold times, and no counters."""
+    """True if ncu counted any launch; traces and collected operators have times, and no counters."""
     return any((source or "").startswith(COUNTED) for source in set(tables.words(launches, "source")))
 
 
@@ -273,7 +271,7 @@ def _of_some(kernel: Hotspot, table: pa.Table, machine: Machine | None) -> Hotsp
 
 
 def _compared(rule: RuleResult, ours: Diagnosis) -> RuleResult:
-    """A rule with what ours says of it; as it is where it has no name, by which findings are known."""
+    """A rule with our diagnosis beside it; unchanged if it has no name, by which findings are known."""
     if not rule.name:
         return rule
     result = {"name": rule.name, "kind": rule.kind, "description": rule.text, "speedup": rule.speedup}
@@ -282,7 +280,7 @@ def _compared(rule: RuleResult, ours: Diagnosis) -> RuleResult:
 
 
 def _shape_of_each(table: pa.Table) -> list[Shape]:
-    """Grid and block of each launch; empty where they are not known."""
+    """Grid and block of each launch; empty if unknown."""
     sides = (table[column].to_pylist() for column in ("grid", "block"))
     return [(tuple(grid or ()), tuple(block or ())) for grid, block in zip(*sides, strict=True)]
 
@@ -331,7 +329,7 @@ def _chosen(
 
 
 def occupancy_view(launches: pa.Table) -> OccupancyView:
-    """The occupancy of the launches, calculated where the report has the attributes of the device."""
+    """The occupancy of the launches, calculated if the report has the attributes of the device."""
     theoretical = _median(launches, "sm__maximum_warps_per_active_cycle_pct")
     achieved = _median(launches, "sm__warps_active.avg.pct_of_peak_sustained_active")
     needs = _needs(launches)
@@ -344,7 +342,7 @@ def occupancy_view(launches: pa.Table) -> OccupancyView:
 
 
 def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
-    """What an SM has and a block takes; None where the report lacks any of it."""
+    """The limits of an SM and the needs of a block; None if the report lacks any of them."""
     attribute = "device__attribute_max_{}_per_multiprocessor"
     warps, registers = (_median(launches, attribute.format(name)) for name in ("warps", "registers"))
     blocks = _median(launches, "launch__occupancy_limit_blocks")
@@ -354,7 +352,7 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
     capability = next((text for text in tables.words(launches, "compute_capability") if text), None)
     if None in (warps, registers, blocks, threads, of_thread, size, capability, *shared[:2]) or not threads:
         return None
-    if not size and any(shared):  # a block that takes shared memory finds some, so that 0 was not recorded
+    if not size and any(shared):  # a block that uses shared memory was given some, so 0 was not recorded
         return None
     major = int(str(capability).partition(".")[0])
     unit = 128 if major >= WITH_128_BYTE_UNITS else 256
@@ -363,9 +361,9 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
 
 
 def stall_shares(launches: pa.Table) -> list[StallShare]:
-    """The reasons for which warps wait, the largest share first; [] if they were not collected.
+    """The stall reasons, the largest share first; [] if not collected.
 
-    Where the time between two instructions was collected and is longer than all known waits together, shares are of it.
+    If the time between two instructions was collected and exceeds all known waits together, shares are of it.
     """
     matches = [match for name in launches.column_names if (match := STALLED.fullmatch(name))]
     found = {reason: known for reason in dict.fromkeys(one[1] or one[2] for one in matches)
@@ -383,9 +381,9 @@ def stall_shares(launches: pa.Table) -> list[StallShare]:
 
 
 def rule_results(launches: pa.Table) -> list[RuleResult]:
-    """What NVIDIA's rules say, each once with the launches it was said of.
+    """The findings of NVIDIA's rules, each once with its launches.
 
-    Those with the largest estimated speed-up of the kernel come first, those of a unit, or of what is not said, behind.
+    Findings with the largest estimated speed-up of the kernel come first, then those on a unit, or without an estimate.
     """
     told: Counter[tuple[str, str, str]] = Counter()
     best: dict[tuple[str, str, str], RuleMessage] = {}

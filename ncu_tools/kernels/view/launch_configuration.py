@@ -1,4 +1,4 @@
-"""How a kernel was launched: grid, block, registers, shared memory and waves of its launches, as texts."""
+"""Launch configuration of a kernel: grid, block, registers, shared memory and waves of its launches, as texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED = (
     ("shared_memory_bytes",),
 )
 WAVES = (("launch__waves_per_multiprocessor",),)
-"""Columns of counters and of traces: the first of which a report has a value is taken, several are added."""
+"""Columns of counters and of traces: the first group with a value is used; several columns are added."""
 COLUMNS = frozenset({GRID, BLOCK, *(name for one in (REGISTERS, SHARED, WAVES) for names in one for name in names)})
 
 OF_OCCUPANCY = {
@@ -32,21 +32,21 @@ OF_OCCUPANCY = {
     "launch__occupancy_limit_shared_mem": "blocks per SM by shared memory",
     "launch__occupancy_limit_warps": "blocks per SM by warps",
 }  # fmt: skip
-"""What decides how many blocks fit an SM, and how many that are -> its name in a sentence."""
+"""What decides the number of blocks per SM, and that number -> its name in a sentence."""
 
 
 @dataclass(frozen=True)
 class Alike:
-    """Launches of one kernel that fit an SM alike: which of all, and what the others differ in ("" without others)."""
+    """Launches of one kernel with equal occupancy: their mask, and the properties in which others differ, or ""."""
 
     kept: npt.NDArray[np.bool_]
     differ_in: str
 
 
 def most_alike(launches: pa.Table) -> Alike:
-    """Of launches that differ in registers, threads or shared memory of a block, those alike that take the most time.
+    """Among launches that differ in registers, threads or shared memory of a block, the equal ones with the most time.
 
-    Medians over others would be limits that no launch has.
+    Medians over different ones would be limits that no launch has.
     """
     values = {name: floats(launches, name) for name in OF_OCCUPANCY}
     several = [name for name, each in values.items() if len(np.unique(each[~np.isnan(each)])) > 1]
@@ -63,8 +63,8 @@ def most_alike(launches: pa.Table) -> Alike:
 class LaunchConfiguration:
     """Blocks of the grid and threads of a block by dimension, registers of a thread, shared memory of a block, waves.
 
-    Of launches that differ: the most frequent shape with the number of others, the least and the most of a number. None
-    where the report lacks it. Shared memory is static and dynamic, without what the driver takes.
+    If launches differ: the most frequent shape with the number of others, and the minimum and maximum of a number. None
+    if the report lacks it. Shared memory is static and dynamic, without the driver's share.
     """
 
     grid: str | None
@@ -86,7 +86,7 @@ def launch_configuration(launches: pa.Table) -> LaunchConfiguration:
 
 
 def _shapes(launches: pa.Table, column: str) -> str | None:
-    """The most frequent shape, as 128 x 1 x 1, and how many others there are."""
+    """The most frequent shape, as 128 x 1 x 1, and the number of others."""
     codes, shapes = list_codes(launches, column)
     counts = Counter(shape for shape in (shapes[code] for code in codes.tolist()) if shape is not None)
     if not counts:
@@ -96,7 +96,7 @@ def _shapes(launches: pa.Table, column: str) -> str | None:
 
 
 def _numbers(launches: pa.Table, sources: Sequence[Sequence[str]], written: Callable[[float], str]) -> str | None:
-    """The number, or the least and the most, of the first source that has any; None where none has."""
+    """The number, or its minimum and maximum, of the first source that has any; None without."""
     for names in sources:
         values = sum((floats(launches, name) for name in names), np.zeros(len(launches)))
         known = values[~np.isnan(values)]

@@ -1,4 +1,4 @@
-"""The next command to type: what looks into the first cause of a kernel, as rules.toml says for each rule."""
+"""The next command to type: it looks into the first cause of a kernel, as rules.toml defines for each rule."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
 
 SOURCE, SAMPLES = "source", "--part samples"
-"""What of a command needs counts of single instructions, and what samples over time."""
+"""Parts of commands that need counts of single instructions, and samples over time."""
 COUNTS = {"samples": "samples", "executed": "executed", "sectors": "sectors", "conflicts": "shared_wavefronts"}
-"""What places are ranked by -> the field of a place with its count."""
+"""Ranking of places -> the field of a place with its count."""
 OVER_TIME = "ncu --set full --section PmSampling -o REPORT PROGRAM"
 
 
@@ -24,7 +24,7 @@ OVER_TIME = "ncu --set full --section PmSampling -o REPORT PROGRAM"
 class NextStep:
     """A command, the id of the rule whose cause it looks into ("" without one), and what first collects its numbers.
 
-    `collect` is "" where the run has what the command needs.
+    `collect` is "" if the run has what the command needs.
     """
 
     command: str
@@ -35,7 +35,7 @@ class NextStep:
 def next_step(view: KernelView, run: str, *, over_time: bool) -> NextStep | None:
     """The command for the first cause of a kernel of the run at path `run`; what to collect if nothing is explained.
 
-    None if every launch failed, or nothing is missing and no cause stands out. Single instructions are there if the
+    None if every launch failed, or nothing is missing and no cause stands out. Single instructions are available if the
     view has places, samples over time if `over_time`.
     """
     ours = view.diagnosis

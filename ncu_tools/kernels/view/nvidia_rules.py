@@ -1,8 +1,8 @@
-"""What NVIDIA's rules say over a whole run: each message once for all launches of a kernel, by what it could save.
+"""NVIDIA's rules over a whole run: each message once for all launches of a kernel, by its possible saving.
 
 A rule may estimate a speed-up. A global one is the share of a launch's time that would be saved; a local one concerns
-the hardware that the rule looks at, by itself, and says nothing of the launch's time. Source: NVIDIA, NvRules API,
-IFrontend, SpeedupType (https://docs.nvidia.com/nsight-compute/NvRulesAPI/classNV_1_1Rules_1_1IFrontend.html).
+only the hardware that the rule examines, not the launch's time. Source: NVIDIA, NvRules API, IFrontend, SpeedupType
+(https://docs.nvidia.com/nsight-compute/NvRulesAPI/classNV_1_1Rules_1_1IFrontend.html).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ncu_tools.runs.run import Run
 
 GLOBAL, LOCAL = "global", "local"
 INFORMATION = ("INF", "")
-"""Kinds of messages that ask for nothing."""
+"""Kinds of messages that only inform."""
 BETWEEN_METRICS = "; "
 RULES, RULE_METRICS = "rules", "rule_metrics"
 LAUNCHES_AT_A_TIME = 1024
-"""How many launches have their messages as Python objects at once."""
+"""Most launches whose messages are Python objects at once."""
 OF_LAUNCH = ("report", "run", "launch_id", "process_id", "kernel_name", "kernel_short", "duration_ns")
 OF_MESSAGE = ("section", "rule", "kind", "message", "speedup_type")
 OF_TABLE = (*OF_LAUNCH, RULES, RULE_METRICS)
@@ -41,7 +41,7 @@ OF_SUMS = ("source", "kernel_name", "kernel_short", "invocations", "failed", "du
 
 
 class RuleMessage(NamedTuple):
-    """One message of a rule on one launch; `speedup` is in %, None where NVIDIA estimates none."""
+    """One message of a rule on one launch; `speedup` is in %, None if NVIDIA estimates none."""
 
     launch: int
     section: str
@@ -54,14 +54,14 @@ class RuleMessage(NamedTuple):
 
 
 def rule_messages(table: pa.Table) -> Iterator[RuleMessage]:
-    """Every message of every launch, which is named by its row in the table."""
+    """Every message of every launch, identified by its row in the table."""
     if RULES in table.column_names:
         for first in range(0, len(table), LAUNCHES_AT_A_TIME):
             yield from _messages_of(table.slice(first, LAUNCHES_AT_A_TIME), first)
 
 
 def _messages_of(table: pa.Table, first: int) -> Iterator[RuleMessage]:
-    """The messages of some launches, of which the first is in this row of the whole table."""
+    """The messages of some launches; the first launch is row `first` of the whole table."""
     of_rules, of_metrics = table.column(RULES).to_pylist(), [None] * len(table)
     if RULE_METRICS in table.column_names:
         of_metrics = table.column(RULE_METRICS).to_pylist()
@@ -81,7 +81,7 @@ def _messages_of(table: pa.Table, first: int) -> Iterator[RuleMessage]:
 
 
 def _percent(text: str | None) -> float | None:
-    """A printed speed-up; None where there is none."""
+    """A printed speed-up; None without."""
     try:
         value = float(text or "nan")
     except ValueError:
@@ -96,8 +96,8 @@ def _percent(text: str | None) -> float | None:
 class RankedRule:
     """A message of a rule on the launches of one kernel. Times in ns, shares of the time of the whole run.
 
-    `estimated_speedup` in % is the mean weighted by time of what NVIDIA estimates, None where it estimates nothing.
-    `estimated_saving_ns` follows from it for these launches, None for a local speed-up and where a time is unknown.
+    `estimated_speedup` in % is the time-weighted mean of NVIDIA's estimates, None without any. `estimated_saving_ns`
+    follows from it for these launches, None for a local speed-up and if a time is unknown.
     """
 
     kernel: str
@@ -117,7 +117,7 @@ class RankedRule:
 
 
 class RuleRow(NamedTuple):
-    """What messages have in common that are the same one: `shape` is the first sentence without its numbers."""
+    """The identity of equal messages: `shape` is the first sentence without its numbers."""
 
     kernel: str
     rule: str
@@ -127,13 +127,13 @@ class RuleRow(NamedTuple):
 
 
 class _OfLongest(Accumulator):
-    """The message of each row on the launch that took longest, of several the first."""
+    """The message of each row on the longest launch, the first of several."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[float, RuleMessage]] = {}
 
     def add(self, row: int, seconds: float, said: RuleMessage) -> None:
-        """Take the message on a launch; NaN seconds are shorter than any."""
+        """Store the message on a launch; NaN seconds are shorter than any."""
         longest, _ = self._found.setdefault(row, (-1.0, said))
         if seconds > longest:
             self._found[row] = seconds, said
@@ -181,7 +181,7 @@ class RuleSums(RowSums[RuleRow]):
         self._add(asking, weight, seconds)
 
     def _add(self, said: dict[tuple[int, RuleRow], RuleMessage], weight: Floats, seconds: Floats) -> None:
-        """Add messages by launch and row; `weight` and `seconds` are those of every launch."""
+        """Add messages by launch and row; `weight` and `seconds` have an entry for every launch."""
         launches = np.array([launch for launch, _ in said], np.int64)
         speedups = np.array([one.speedup or 0.0 for one in said.values()])
         numbers = self.rows.use([row for _, row in said])
@@ -229,7 +229,7 @@ class RuleSums(RowSums[RuleRow]):
 
 
 def _of_launch(launch: int, kernel: str, told: Iterable[RuleMessage]) -> dict[tuple[int, RuleRow], RuleMessage]:
-    """The messages of one launch by row; of one that it has twice that with the larger estimate."""
+    """The messages of one launch by row; of a repeated one, the one with the larger estimate."""
     found: dict[tuple[int, RuleRow], RuleMessage] = {}
     for said in told:
         key = launch, RuleRow(kernel, said.rule, said.section, said.speedup_type, _shape(said.message))
@@ -257,7 +257,7 @@ def first_sentence(message: str) -> str:
 
 
 def rule_sums(run: Run, group: str) -> RuleSums:
-    """Add up what rules say of a run, with a few row groups in memory at a time.
+    """Sum the messages of a run's rules, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """

@@ -1,9 +1,9 @@
-"""Theoretical occupancy of a kernel: which resource limits the blocks on an SM, and what one step of each would give.
+"""Theoretical occupancy of a kernel: the resource that limits the blocks on an SM, and the gain of one step of each.
 
 An SM has four partitions, each with a quarter of its registers. A warp takes registers in units of 256, for threads in
 units of 8; a block takes shared memory in units of 128 bytes from compute capability 8.0 on, else 256. Source: NVIDIA,
 "CUDA C++ Programming Guide", Compute Capabilities, and the occupancy calculator of Nsight Compute, whose values this
-gives for every launch of the real reports at hand.
+reproduces for every launch of the available real reports.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ REGISTERS, SHARED_MEMORY, BLOCKS, WARPS, BARRIERS = "registers", "shared memory"
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What an SM has: warps, blocks, registers, barriers (None: no limit), and bytes of shared memory by configuration.
+    """Limits of an SM: warps, blocks, registers, barriers (None: no limit), and bytes of shared memory by
+    configuration.
 
-    `shared_unit` is the unit in which a block takes shared memory, in bytes.
+    `shared_unit` is the allocation unit of shared memory, in bytes.
     """
 
     warps: int
@@ -36,7 +37,7 @@ class SmLimits:
 
 @dataclass(frozen=True)
 class BlockNeeds:
-    """What a block takes: threads, registers per thread, bytes of shared memory (the driver's share too), barriers."""
+    """Needs of a block: threads, registers per thread, bytes of shared memory (the driver's share too), barriers."""
 
     threads: int
     registers: int
@@ -51,7 +52,7 @@ class BlockNeeds:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks that fit on an SM by each resource, and the share of its warps that the fewest of them fill."""
+    """Blocks that fit on an SM by each resource, and the share of its warps with the fewest of them."""
 
     blocks_by: dict[str, int]
     warps: int
@@ -101,7 +102,7 @@ def _up(value: int, unit: int) -> int:
 
 @dataclass(frozen=True)
 class OccupancyStep:
-    """What one resource would have to be for one more block on an SM, and the occupancy that gives.
+    """The value of one resource that fits one more block on an SM, and the resulting occupancy.
 
     `to` is the greatest value that allows it: registers per thread, or bytes of shared memory per block.
     """
@@ -125,7 +126,7 @@ def steps(sm: SmLimits, block: BlockNeeds) -> list[OccupancyStep]:
 
 
 def joint_steps(sm: SmLimits, block: BlockNeeds) -> list[OccupancyStep]:
-    """The changes that raise occupancy only together, where registers and shared memory limit it equally; else []."""
+    """The changes that raise occupancy only together, if registers and shared memory limit it equally; else []."""
     before = occupancy(sm, block)
     if set(before.limiters) != {REGISTERS, SHARED_MEMORY}:
         return []

@@ -1,4 +1,4 @@
-"""The rows of a kernel's seven parts as people read them: what the terminal, Markdown and the HTML report show."""
+"""The rows of a kernel's seven parts for people: on the terminal, in Markdown and in the HTML report."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PARTS = {
 KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "count": "count", "number": "number"}
 STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
 SENTENCE_END = r"\.\s+|\n|\s(?=This kernel's |See the )"
-"""Where a sentence of a rule's message ends; some lack their full stop."""
+"""End of a sentence in a rule's message; some lack their full stop."""
 FULL_NAME = "full name"
-"""The title of the row of a kernel's full name, where the short one differs."""
+"""The title of the row of a kernel's full name, if the short one differs."""
 LONGEST_NAME = 400
-"""The most characters of a full name that people are shown: five lines."""
+"""The most characters of a full name that people see: five lines."""
 MISSING_NAMED = 4
-"""Most facts of a part that the note on what was not collected names; JSON has all."""
+"""Most facts of a part that the note on uncollected ones names; JSON has all."""
 WHY_OUT_OF_RANGE = "counters of different passes, or a launch too short to be measured: profile a longer one"
 ALL_FAILED = "all of its launches failed, so nothing is known of it: see what the program and ncu printed"
 SAID_OF_RULES = {
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> list[Row]:
     """The rows of one of `PARTS`: "title", "value", "against" and "spread" as texts or None.
 
-    Rows of shares have "share" too, a fraction of 1; those of NVIDIA's rules "message", all that the rule says.
+    Rows of shares have "share" too, a fraction of 1; rows of NVIDIA's rules have "message", the full text.
     """
     first = _shape_rows(view) if part == "identity" else ()
     return [*first, *map(_fact_row, view.of_part(part)), *_more_rows(view, part, most_rules)]
@@ -59,7 +59,7 @@ def name_of_view(view: KernelView) -> str:
 
 
 def launches_of_view(view: KernelView) -> str:
-    """How many launches a view is of, and of which device."""
+    """The number of launches of a view, and their device."""
     device = f" on {view.device}" if view.device else ""
     averages = "averages over " if view.launched > view.launches else ""
     return f"{averages}{counted(view.launched, 'launch', 'launches')}{device}"
@@ -78,7 +78,7 @@ def verdict_of(view: KernelView) -> list[str]:
 
 
 def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:
-    """What the view is of, and what of these parts was not collected with the command that collects it."""
+    """Notes on the launches of the view, and on uncollected facts of these parts with the collecting command."""
     notes = [name_of_view(view)]
     notes += _contradicted(view).values() if "identity" in parts else ()
     if len(view.times_by_shape) > 1:
@@ -117,7 +117,7 @@ def _fact_row(fact: Fact) -> Row:
 
 
 def _against(fact: Fact) -> str | None:
-    """What a fact stands against: a count against its ideal, other values against the most that is possible."""
+    """The reference of a fact: a count's ideal, or the largest possible value."""
     if fact.is_out_of_range:
         return "out of range"
     if fact.of is None:
@@ -175,7 +175,7 @@ def _identity_rows(view: KernelView) -> Iterator[Row]:
 
 
 def _contradicted(view: KernelView) -> dict[str, str]:
-    """Grid or block -> the note on it, where the report's metrics count other blocks or threads than the shape has."""
+    """Grid or block -> the note on it, if the report's metrics count other blocks or threads than the shape has."""
     counts = {fact.key: fact.value for fact in view.of_part("identity")}
     found = {}
     for title, shapes, unit in (("grid", view.grids, "blocks"), ("block", view.blocks, "threads per block")):
@@ -250,7 +250,7 @@ def _rule_row(rule: RuleResult) -> Row:
 
 
 def telling_sentences(text: str) -> str:
-    """The first sentence of a rule's message, and the first one behind it that holds a number if it has none."""
+    """The first sentence of a rule's message; if it has no number, also the next one that has."""
     sentences = [one.strip().removesuffix(".") for one in re.split(SENTENCE_END, text) if one.strip()]
     if not sentences:
         return ""
@@ -260,7 +260,7 @@ def telling_sentences(text: str) -> str:
 
 
 def _missing(view: KernelView, part: str) -> str:
-    """What of a part was not collected: every metric, or the first ones by title and the number of the rest."""
+    """The uncollected facts of a part: every metric, or the first ones by title and the number of the rest."""
     titles = view.missing[part]
     if not view.of_part(part):
         return f"every metric of {PARTS[part][2:]}"

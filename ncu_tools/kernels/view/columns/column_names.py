@@ -1,4 +1,4 @@
-"""Names of columns -> what each is made of: short names and sets of `columns.toml`, and metrics by full name."""
+"""Resolve names of columns: short names and sets of `columns.toml`, and metrics by full name."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ COMBINED = {
     RATIO: "sum over sum",
     MOST_TIME: "what most of the time has",
 }
-"""How the launches of a kernel are combined -> in words."""
+"""Method of combining the launches of a kernel -> in words."""
 AGAINST = "of"
-"""What `by` is where a fact is divided by what it stands against."""
+"""Value of `by` if a fact is divided by its reference."""
 ADDED_UP = ("FLOP", "OP", "byte", "ns")
 """Units of columns of launches.parquet that add up over launches."""
 METRIC_NAME = re.compile(r"\w+?__\w+(\.\w+)*")
-"""What NVIDIA calls metrics: unit__what.how."""
+"""Form of NVIDIA's metric names: unit__what.how."""
 NOT_SHOWN = ("rules", "rule_metrics")
 FROM_NAMES = {
     CATEGORY: "the category of the kernel by its name, and its operator where the name says too little",
     DECIDED_BY: "what decided on the category: a rule with where such names come from, or an operator",
 }
-"""Columns that follow from the names of kernels, in every run -> what they say (docs/categories.md)."""
+"""Columns that derive from kernel names, in every run -> their meaning (docs/categories.md)."""
 NEAR_NAMES = 5
 _table = partial(table_beside, __file__, "columns")
 
@@ -46,10 +46,10 @@ _table = partial(table_beside, __file__, "columns")
 class ChosenColumn:
     """A column beside kernels: the first of `metrics` that a kernel has, or with `over` the quotient of two.
 
-    With `largest_of`, a pattern of metrics, it is that with the largest mean, and `gives` says what of it: name, value
-    or share of all. `kind` and `unit` are "" where the report says them. `by` is a key of `COMBINED`; `section` is the
-    section of ncu that collects it, "" where the metric has to be asked for by name; `collect` the command that does
-    where it is no section; `heading` is for terminals.
+    With `largest_of`, a pattern of metrics, it is the one with the largest mean, and `gives` selects its name, value or
+    share of all. `kind` and `unit` are "" if the report defines them. `by` is a key of `COMBINED`; `section` is the
+    section of ncu that collects it, "" if the metric must be requested by name; `collect` the command if it is no
+    section; `heading` is for terminals.
     """
 
     name: str
@@ -69,7 +69,7 @@ class ChosenColumn:
     heading: str = ""
 
     def needs(self, name: str) -> bool:
-        """Whether it is made of the metric or column of this name."""
+        """True if the column uses the metric or column of this name."""
         if self.largest_of:
             return re.fullmatch(self.largest_of, name) is not None
         return name in self.metrics or name == self.over
@@ -83,7 +83,7 @@ def sets() -> dict[str, list[str]]:
 
 @lru_cache(maxsize=1)
 def short_names() -> dict[str, ChosenColumn]:
-    """What each short name stands for."""
+    """Short name -> its column."""
     return {name: _short(name, entry) for name, entry in _table()["column"].items()}
 
 
@@ -112,10 +112,10 @@ def _short(name: str, entry: dict[str, Any]) -> ChosenColumn:
 
 
 def chosen(wanted: Iterable[str], in_run: Collection[str], own: Collection[str] = ()) -> list[str | ChosenColumn]:
-    """The columns that texts such as "registers,l1_hit" name, each once; those among `own` by their names.
+    """The columns named by texts such as "registers,l1_hit", each once; columns among `own` by their names.
 
-    A name is one of `own`, a set, a short name, a column of the run's launches, or one that looks like a metric.
-    Raises `WrongUsage` for any other, with near names.
+    A name is one of `own`, a set, a short name, a column of the run's launches, or one that looks like a metric. Raises
+    `WrongUsage` for any other, with near names.
     """
     found: dict[str, str | ChosenColumn] = {}
     for text in wanted:
@@ -139,7 +139,7 @@ def _column(name: str, in_run: Collection[str], own: Collection[str]) -> ChosenC
 
 
 def near(name: str, names: Iterable[str], alike: float = 0.6) -> list[str]:
-    """The names that are spelled most like `name`, the nearest first; `alike` is 1 for the same."""
+    """The names spelled most like `name`, the nearest first; `alike` is 1 for equality."""
     return get_close_matches(name, list(dict.fromkeys(names)), NEAR_NAMES, alike)
 
 
@@ -159,7 +159,7 @@ def _contract() -> dict[str, Field]:
 
 
 def combined_by(name: str) -> str:
-    """How the launches of a kernel are combined for a metric or column by its full name."""
+    """The method of combining a kernel's launches for a metric or column by its full name."""
     if name in _contract():
         column = _contract()[name]
         return MOST_TIME if not pa.types.is_floating(column.type) else SUM if column.unit in ADDED_UP else MEAN

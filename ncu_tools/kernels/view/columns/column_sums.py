@@ -36,7 +36,7 @@ Value = float | str | None
 class ColumnSums(TimedSums):
     """Sums over the launches of each kernel for `columns`; `group` is one of `hotspots.GROUPS`.
 
-    Failed launches are left out. `units` are those that the report gives metrics.
+    Failed launches are left out. `units` are the report's units of metrics.
     """
 
     def __init__(self, columns: Sequence[ChosenColumn], group: str) -> None:
@@ -46,7 +46,7 @@ class ColumnSums(TimedSums):
         self._columns, self._group = tuple(columns), group
         self._means = Family(partial(Mean, self.rows))
         self._parts, self._overs = Family(partial(Mean, self.rows)), Family(partial(Sum, self.rows))
-        """Of each column that is a quotient, what is divided by what."""
+        """Dividend and divisor of each quotient column."""
         self._occurrences = Family(_Occurrences)
         self._families: dict[str, dict[str, None]] = {}
 
@@ -71,7 +71,7 @@ class ColumnSums(TimedSums):
                 self._add_quotient(column, table, weight, seconds)
 
     def values(self, column: ChosenColumn) -> dict[str, Value]:
-        """The value of a column by kernel; None where no launch has it, or of a sum not every one."""
+        """The value of a column by kernel; None if no launch has it, or for a sum if any launch lacks it."""
         if column.largest_of:
             values = self._largest(column)
         elif column.by == RATIO:
@@ -87,7 +87,7 @@ class ColumnSums(TimedSums):
         return {kernel: value for kernel, value, has in zip(self.titles, values, has_launches, strict=True) if has}
 
     def metrics_in_run(self, column: ChosenColumn) -> list[str]:
-        """The metrics that a column is made of and some launch has, of alternatives the preferred first."""
+        """The metrics of a column that some launch has; of alternatives the preferred one first."""
         known = [name for name in self.units if column.needs(name) and self._has(name)]
         if column.largest_of:
             return known
@@ -99,7 +99,7 @@ class ColumnSums(TimedSums):
         return any(metric in family.members for family in (self._means, self._occurrences))
 
     def _wanted(self, schema: pa.Schema) -> tuple[dict[str, None], dict[str, None]]:
-        """The metrics of a table whose amounts are added up, and those whose values are counted."""
+        """The metrics of a table whose amounts are summed, and the metrics whose values are counted."""
         added, counted = dict[str, None](), dict[str, None]()
         for column in self._columns:
             made_of = [name for name in schema.names if column.needs(name)]
@@ -126,14 +126,14 @@ class ColumnSums(TimedSums):
             self._overs.made(column.name).add(over * weight, known)
 
     def _of(self, metric: str, by: str) -> list[Value]:
-        """A metric of every kernel, its launches combined; texts by the time that they have."""
+        """A metric of every kernel, its launches combined; for texts, the value with the most time."""
         if by in (MEDIAN, MOST_TIME) or metric not in self._means.members:
             return self._occurrences[metric].combined(len(self.rows), by)
         one = self._means[metric]
         return self._numbers_of(one.whole(self.launches) if by == SUM else self.means(one))
 
     def leaves_out(self, column: ChosenColumn) -> bool:
-        """True if a row has no mean or quotient, as launches with less than `MOSTLY_KNOWN` of its time have it."""
+        """True if a row lacks a mean or quotient because launches with less than `MOSTLY_KNOWN` of its time have it."""
         if column.by not in (MEAN, RATIO):
             return False
         of_metrics = [self._means[name] for name in self.metrics_in_run(column)]
@@ -154,13 +154,13 @@ class ColumnSums(TimedSums):
 
 
 class _Occurrences(Accumulator):
-    """How often each value of a metric occurs among the launches of each kernel, and for how long."""
+    """How often each value of a metric occurs among the launches of each kernel, and for how much time."""
 
     def __init__(self) -> None:
         self._found: dict[int, dict[float | str, list[float]]] = {}
 
     def add(self, keys: Keys, codes: Keys, values: Sequence[Value], weight: Floats, seconds: Floats) -> None:
-        """Add launches: the key of each, the place of its value among `values`, its number, its time."""
+        """Add launches: the key of each, the index of its value in `values`, its count, its time."""
         both = keys * len(values) + codes
         counts, times = np.bincount(both, weight), np.bincount(both, seconds)
         for at in np.flatnonzero(counts).tolist():
@@ -170,13 +170,13 @@ class _Occurrences(Accumulator):
                 self._count(key, value, float(counts[at]), float(times[at]))
 
     def merge(self, other: _Occurrences, numbers: Keys) -> None:
-        """Merge those of later launches, whose keys are the indices of `numbers`."""
+        """Merge later launches, whose keys are the indices of `numbers`."""
         for key, found in other._found.items():
             for value, (count, time) in found.items():
                 self._count(int(numbers[key]), value, count, time)
 
     def combined(self, kernels: int, by: str) -> list[Value]:
-        """The value of each kernel: the median of numbers, else the value that most of the time has."""
+        """The value of each kernel: the median of numbers, else the value with the most time."""
         return [_combined(self._found.get(kernel, {}), by) for kernel in range(kernels)]
 
     def _count(self, key: int, value: float | str, count: float, time: float) -> None:
@@ -195,7 +195,7 @@ def _combined(found: dict[float | str, list[float]], by: str) -> Value:
 
 
 def _median(values: Sequence[tuple[float, float]]) -> float:
-    """The median of values, each with how often it occurs, in ascending order."""
+    """The median of values with their counts, in ascending order."""
     ends = np.cumsum([count for _, count in values])
     middle = ((ends[-1] - 1) // 2, ends[-1] // 2)
     low, high = (values[int(np.searchsorted(ends, place, side="right"))][0] for place in middle)
@@ -203,7 +203,7 @@ def _median(values: Sequence[tuple[float, float]]) -> float:
 
 
 def _largest_of(names: Sequence[str], values: Sequence[float], column: ChosenColumn) -> Value:
-    """The name, value or share in % of the largest; None where none is known or above zero."""
+    """The name, value or share in % of the largest; None if none is known or above zero."""
     whole = float(np.nansum(values)) if values else 0.0
     if not whole > 0:
         return None
@@ -218,7 +218,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _coded(table: pa.Table, name: str) -> tuple[Keys, Sequence[Value]]:
-    """For each launch the place of its value, and the values: numbers or texts; shapes as "128 x 1 x 1"."""
+    """Index of each launch's value, and the values: numbers or texts; shapes as "128 x 1 x 1"."""
     kind = table.schema.field(name).type
     if _is_number(kind):
         numbers, places = np.unique(tables.floats(table, name), return_inverse=True)
@@ -235,7 +235,7 @@ def _coded(table: pa.Table, name: str) -> tuple[Keys, Sequence[Value]]:
 
 
 def column_sums(run: Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:
-    """Sum what `columns` need of a run, with a few row groups in memory at a time.
+    """Sum the metrics that `columns` of a run need, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
@@ -244,7 +244,7 @@ def column_sums(run: Run, columns: Sequence[ChosenColumn], group: str) -> Column
 
 
 def categories_of_kernels(run: Run) -> dict[str, str]:
-    """The category of each kernel by `Hotspot.key`; of one with several operators, that of most of its time."""
+    """The category of each kernel by `Hotspot.key`; for several operators, the one with most of its time."""
     column = ChosenColumn(CATEGORY, CATEGORY, (CATEGORY,), MOST_TIME)
     found = column_sums(run, [column], "name").values(column)
     return {kernel: value for kernel, value in found.items() if isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""What is known of metrics: names, titles, meanings, units, groups, and which are in a run."""
+"""Known metrics: names, titles, meanings, units, groups, and which are in a run."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ STALLED = (
     "smsp__pcsamp_warps_issue_stalled_{}",
     "smsp__pcsamp_warps_issue_stalled_{}_not_issued",
 )
-"""Metrics of each reason for which warps wait."""
+"""Metrics for each stall reason."""
 ALWAYS = "time"
 """The group of metrics that every selection has."""
 
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """What is known of one metric or column of launches; None where nothing is.
+    """Facts on one metric or column of launches; None if unknown.
 
     `title` is NVIDIA's label on the details page in `section`, `metric_group` the group that `profile --metrics` takes,
-    `counted_on` and `calculation` are what its name says, `combined` how `hotspots --columns` combines launches.
+    `counted_on` and `calculation` follow from its name, `combined` is how `hotspots --columns` combines launches.
     """
 
     metric: str
@@ -53,7 +53,7 @@ class KnownMetric:
 
 
 def metrics_table(schema: pa.Schema, filled: Collection[str]) -> pa.Table:
-    """The table `metrics` of `ncu-bench query`: those of the launches of `schema`, and the others that are known.
+    """The table `metrics` of `ncu-bench query`: the metrics in the launches of `schema`, and other known ones.
 
     `filled` are the columns that some launch has a value in.
     """
@@ -88,7 +88,7 @@ def _table(rows: list[KnownMetric]) -> pa.Table:
 
 @lru_cache(maxsize=1)
 def _known() -> dict[str, KnownMetric]:
-    """The metrics that tables of this project have something of, by name."""
+    """The metrics described in tables of this project, by name."""
     found: dict[str, dict[str, Any]] = {}
     for column in COLUMNS:
         found[column.name] = {
@@ -115,7 +115,7 @@ def _of_group(meaning: str) -> dict[str, str]:
 
 
 def _of_short_names() -> Iterator[tuple[str, dict[str, str]]]:
-    """What short names that stand for one metric say of it."""
+    """The facts on a metric from short names that mean it alone."""
     for column in short_names().values():
         if not column.over:
             for metric in column.metrics:
@@ -124,7 +124,7 @@ def _of_short_names() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _as_named(metric: str) -> tuple[str | None, str | None]:
-    """What a metric is counted on and how it is calculated, as far as its name says."""
+    """The unit that a metric is counted on and its calculation, from its name."""
     if not METRIC_NAME.fullmatch(metric):
         return None, None
     words = table_beside(__file__, "metric_names")
