@@ -1,4 +1,4 @@
-"""Launches whose tensor operations are an estimate, since no launch could check the opcodes that they follow from."""
+"""Launches whose tensor operations are an estimate, since their opcodes were never compared with counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ncu_parsers.schema.flops_basis import COLUMN, basis_of
 
 
 def estimates_in(table: pa.Table) -> Counter[str]:
-    """How many launches have tensor operations that are an estimate, by the words of their basis on it."""
+    """Number of launches with estimated tensor operations, by the words of their basis."""
     codes, texts = tables.codes(table, COLUMN)
     found: Counter[str] = Counter()
     for text, launches in zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True):
@@ -24,7 +24,7 @@ def estimates_in(table: pa.Table) -> Counter[str]:
 
 
 def estimate_notes(estimates: Mapping[str, int]) -> list[str]:
-    """What is estimated, in sentences."""
+    """Notes on estimated operations."""
     return [
         Note(f"FLOPs of {launches} launch{'es' * (launches > 1)} hold an estimate: {words}", NoteKind.ESTIMATE)
         for words, launches in sorted(estimates.items())

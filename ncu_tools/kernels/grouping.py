@@ -1,7 +1,7 @@
-"""What launches are grouped by: for each grouping, the group of each launch and the titles of the groups.
+"""Groupings of launches: the group of each launch and the titles of the groups.
 
-A grouping is a line in `KEYS`, its row's name in `kernel_row.GROUPS`, the columns that it needs in
-`runs.partition_sums.OF_GROUPS`, and a word of --by in `cli.option_kinds.rows_and_order`.
+A grouping is a line in `KEYS`, its row's name in `kernel_row.GROUPS`, its columns in `runs.partition_sums.OF_GROUPS`,
+and a word of --by in `cli.option_kinds.rows_and_order`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def grouping(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
 
 
 def rows_of(table: pa.Table, group: str) -> tuple[Keys, list[str]]:
-    """As `grouping`, with a row for each device that a group ran on: titles are keys as `row_key` makes them."""
+    """As `grouping`, with a row per device of a group: titles are keys from `row_key`."""
     keys, titles = grouping(table, group)
     codes, devices = device_titles(table)
     each = keys * len(devices) + codes
@@ -52,13 +52,13 @@ def module_at_depth(module: str, depth: int | None) -> str:
 
 
 def launches_of(row: Hotspot, table: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which launches are of a row whose title is a kernel's name."""
+    """Mask of the launches of a row whose title is a kernel's name."""
     keys, titles = rows_of(table, "name")
     return np.array([title == row.key for title in titles], bool)[keys]
 
 
 def with_keys_for_names(table: pa.Table) -> pa.Table:
-    """The launches with the keys of their kernels, `Hotspot.key`, in place of their names."""
+    """The launches with `Hotspot.key` in place of kernel names."""
     keys, titles = rows_of(table, "name")
     names = pa.DictionaryArray.from_arrays(arrays.indices(keys.astype(np.int32)), arrays.texts(titles))
     return table.set_column(table.schema.get_field_index("kernel_name"), "kernel_name", names)
@@ -125,7 +125,7 @@ def _path(path: list[str] | None) -> str:
 
 
 def _range(name: str) -> str:
-    """A range's name, quoted if it could be read as several ranges, as a quoted one, or as none."""
+    """A range's name, quoted if it would read as several ranges, as a quoted one, or as none."""
     is_plain = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
     return name if is_plain else '"' + name.replace('"', '""') + '"'
 
@@ -141,4 +141,4 @@ KEYS: dict[str, Callable[[pa.Table], tuple[Keys, list[str]]]] = {
     "report": _by_report,
     "device": _by_device,
 }
-"""Grouping -> what finds the group of each launch."""
+"""Grouping -> the function that finds the group of each launch."""

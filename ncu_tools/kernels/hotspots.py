@@ -3,7 +3,7 @@
 Per cent of the bound follows from the roofline model: a launch cannot be faster than its most loaded resource allows,
 be it DRAM (bytes / bandwidth) or a compute unit (operations / peak). The resource with the longest such time bounds the
 kernel, and that time divided by the measured time is the fraction of the ceiling that the kernel reaches. A kernel far
-below every ceiling is bound by something outside this model: latency, occupancy, another cache level. One above a
+below every ceiling is bound by something outside this model: latency, occupancy, another cache level. A kernel above a
 ceiling is flagged with the likely reason (`ncu_tools.ceilings.above_ceiling`).
 """
 
@@ -55,21 +55,21 @@ FOLLOW_FROM = {
     "flops and bytes": ("arithmetic_intensity",),
     "bound": ("bound", "bound_fraction", "headroom_ns", "flag"),
 }
-"""What may be known of a launch -> the fields of a row of several kernels that follow from it."""
+"""Quantity of a launch -> the fields of a row of several kernels that derive from it."""
 SEVERAL_AS_ONE = (
     "kernels that ncu profiled as one, which has no grid, registers or theoretical occupancy, and whose instructions "
     "are not counted one by one; to see each kernel, profile without --replay-mode and --graph-profiling"
 )
 EVERY_TYPE = "; ncu-bench profile --metrics flops,tensor,dram counts every type, in more passes"
 SUBJECTS = {"FLOP counts": "FLOPs", "DRAM bytes": "DRAM bytes"}
-"""What launches lack -> the subject of the note on it."""
+"""Quantity missing in launches -> the subject of the note on it."""
 WITHOUT_STACKS = (
     "no launch has a Python location: PyTorch's profiler records stacks with torch.profiler.profile(with_stack=True)"
 )
 CERTAIN_FRACTION = 0.5
-"""If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
+"""If FLOPs are a lower bound, DRAM is called the bound only above this share of its bandwidth."""
 LATENCY_BELOW = 0.6
-"""Where neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: as below."""
+"""If neither SMs nor memory reach this share of their peaks, latency bounds a kernel. Source: as below."""
 
 
 Rows = tuple[npt.NDArray[np.int64], Sequence[str]]
@@ -81,7 +81,7 @@ def hotspots(
 ) -> Hotspots:
     """The kernels of `table`, hottest first.
 
-    `by` is one of `ORDERS`, `group` one of `GROUPS`; `rows` are rows of several kernels other than those of `group`.
+    `by` is one of `ORDERS`, `group` one of `GROUPS`; `rows` are rows of several kernels in place of those of `group`.
     Failed launches are left out, with a note.
     """
     run = RunSums(group, of_several=rows is not None)
@@ -93,7 +93,7 @@ def hotspots(
 class RunSums(MergedByField):
     """Sums of the launches of a run by kernel, with the counts behind its notes, added in batches of launches.
 
-    `group` is one of `GROUPS`. With `of_several` rows are several kernels whatever the group. The result does not
+    `group` is one of `GROUPS`. With `of_several`, rows combine several kernels whatever the group. The result does not
     depend on the sizes of the batches.
     """
 
@@ -106,7 +106,7 @@ class RunSums(MergedByField):
         self._ran = KernelsOfRows()
 
     def add(self, table: pa.Table, ceilings: Ceilings, rows: Rows | None = None) -> None:
-        """Add launches with their ceilings; `rows` are other rows than those of the group."""
+        """Add launches with their ceilings; `rows` replace the rows of the group."""
         if self._group in OF_CALLS:
             table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
@@ -133,7 +133,7 @@ class RunSums(MergedByField):
 
     @property
     def devices(self) -> list[str]:
-        """The devices of the launches, in their order."""
+        """The devices of the launches, in order."""
         return list(self._counts.devices)
 
     def kernels(self) -> list[Hotspot]:
@@ -146,23 +146,23 @@ class RunSums(MergedByField):
         return [self._placed(row) for row in rows]
 
     def _placed(self, row: Hotspot) -> Hotspot:
-        """The row, which had its key for a title, with its device and report."""
+        """Replace a row's title, which is its key, by title, device and report."""
         title, device = title_and_device(row.kernel)
         reports = self._sums.from_reports.of(self._sums.number(row.kernel))
         return replace(row, kernel=title, device=device, report=reports[0] if len(reports) == 1 else None)
 
 
 class _KnownTimes(RowSums[tuple[str, str]]):
-    """Of rows of several kernels, the share of a row's time that kernels take of which something is known.
+    """For rows of several kernels, the share of a row's time in kernels with a known quantity.
 
-    A kernel of which it is known for some launches counts whole, as in a row of its own.
+    A kernel counts in full if the quantity is known for some of its launches, as in a row of its own.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._seconds = Sum(self.rows)
         self._known = Family(partial(Sum, self.rows))
-        """The number of launches, by what is known of them."""
+        """Number of launches by known quantity."""
 
     def add(self, launches: Launches, keys: npt.NDArray[np.int64], titles: Sequence[str]) -> None:
         """Add launches; `keys` is the index in `titles` of each launch's row."""
@@ -180,7 +180,7 @@ class _KnownTimes(RowSums[tuple[str, str]]):
             self._known.made(what).count(of_launches)
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Of each row, the one with most time first, the share for each of `FOLLOW_FROM`; 0 in rows without time."""
+        """For each row, in order of time, the known share for each of `FOLLOW_FROM`; 0 in rows without time."""
         titles: dict[str, int] = {}
         rows = np.array([titles.setdefault(row, len(titles)) for row, _ in self.rows.numbers], np.int64)
         seconds = self._seconds.values
@@ -197,7 +197,7 @@ class _KnownTimes(RowSums[tuple[str, str]]):
         }
 
     def notes(self) -> list[str]:
-        """The note that names rows which lack a rate or a bound, since too little is known; [] without such rows."""
+        """The note that names rows without a rate or a bound, since too little is known; [] without such rows."""
         rows = [row for row, shares in self.shares().items() if any(0 < one < MOSTLY_KNOWN for one in shares.values())]
         if not rows:
             return []
@@ -210,14 +210,14 @@ class _KnownTimes(RowSums[tuple[str, str]]):
 
 
 def _where_known(row: Hotspot, shares: dict[str, float]) -> Hotspot:
-    """The row without the rates, and without the bound, that follow from too little of its time."""
+    """The row without rates and bound that derive from too little of its time."""
     lost = [name for what, names in FOLLOW_FROM.items() if shares[what] < MOSTLY_KNOWN for name in names]
     is_bounded = row.flops_lower_bound and "flops_per_s" not in lost
     return replace(row, **dict.fromkeys(lost), flops_lower_bound=is_bounded)  # type: ignore[arg-type]
 
 
 class KernelsOfRows(MergedByField):
-    """Which kernels the launches of a row ran, by their GPU time, for rows that are Python locations."""
+    """Kernels that the launches of a row ran, by their GPU time, for rows that are Python locations."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -249,7 +249,7 @@ class KernelsOfRows(MergedByField):
         ]
 
     def notes(self) -> list[str]:
-        """How much of the time has a location, and whose it is; [] for other rows."""
+        """The share of the time with a location, and the kind of location; [] for other rows."""
         whole = sum(self._seconds.values())
         unplaced = {row for row, _ in self._seconds if title_and_device(row)[0] == NO_LOCATION}
         unknown = sum(seconds for (row, _), seconds in self._seconds.items() if row in unplaced)
@@ -310,7 +310,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
 def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
     """The bound of each kernel and the fraction reached; None if DRAM is nearest and FLOPs are a low lower bound.
 
-    Without any FLOPs, DRAM is the bound where it is near its limit.
+    Without any FLOPs, DRAM is the bound if it is near its limit.
     """
     partial, without_flops = sums.judged_partial.values, sums.flops.launches.values == 0
     least, measured = sums.needs["dram"].least.values, sums.needs["dram"].measured.values
@@ -326,9 +326,9 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
 
 
 def _bound_by_throughput(row: Hotspot) -> Hotspot:
-    """The row with the busier of SMs and memory for a bound where no roof is known, as NVIDIA's speed-of-light rule.
+    """The row bound by the busier of SMs and memory if no roof is known, as in NVIDIA's speed-of-light rule.
 
-    If neither reaches `LATENCY_BELOW`, it is latency. One of them alone must be near its limit.
+    If neither reaches `LATENCY_BELOW`, it is latency. If only one is known, it must be near its limit.
     """
     known = {title: share for title, share in (("SM", row.sm_busy), ("memory", row.memory_busy)) if share is not None}
     if row.bound is not None or not known:
@@ -340,9 +340,9 @@ def _bound_by_throughput(row: Hotspot) -> Hotspot:
 
 
 def _with_headroom(row: Hotspot, roof: float, judged: float) -> Hotspot:
-    """The row with the time it would save if each launch reached its own roof, 0 for those above it.
+    """The row with the time saved if each launch reached its own roof, 0 for launches above it.
 
-    The launches that can be `judged` (s) need `roof` (s) at least; without any, the fraction of the bound decides.
+    The launches that can be `judged` (s) need at least `roof` (s); without any, the fraction of the bound decides.
     """
     if row.time_total_ns is None or row.bound_fraction is None:
         return row
@@ -373,7 +373,7 @@ class _NoteCounts(MergedByField):
     def add(self, launches: Launches) -> None:
         """Add launches."""
         succeeded = launches.succeeded
-        weight = np.where(succeeded, tables.launch_counts(launches.table), 0.0)  # an average stands for several
+        weight = np.where(succeeded, tables.launch_counts(launches.table), 0.0)  # an average counts several launches
         self.succeeded += int(weight.sum())
         self.averaged |= bool(launches.averaged.any())
         self.rounded += int(((launches.seconds == 0) & succeeded).sum())
@@ -452,7 +452,7 @@ class _NoteCounts(MergedByField):
 
 
 def _not_asked(table: pa.Table) -> set[str]:
-    """What the run did not ask ncu for; nothing is known of that in a report that was only read."""
+    """The metrics that the run did not request from ncu; empty for a report that was only read."""
     asked = tables.table_metadata(table).get(tables.ASKED_METRICS)
     if asked is None:
         return set()

@@ -45,11 +45,11 @@ KERNELS = "kernels.parquet"
 
 
 def hotspots_of(run: Run, machine: Machine | None = None, *, by: str = "time", group: str = "name") -> Hotspots:
-    """The kernels of a run, as `hotspots` gives them for its whole table; the run's notes come first.
+    """The kernels of a run, equal to `hotspots` of its whole table; the run's notes come first.
 
     Launches of a Parquet file are never all in memory; if its kernels are cached, launches are not read. Raises
-    `NcuBenchError` if the file is damaged or not ours. Where arguments were varied, kernels of points are kept apart,
-    and shares are of each point.
+    `NcuBenchError` if the file is damaged or not ours. For varied arguments, kernels of points are kept apart, and
+    shares are of each point.
     """
     points = by_point(run)
     return _of_points(points, machine, by, group) if points else _of_one(run, machine, by, group)
@@ -79,8 +79,8 @@ def _of_points(points: Sequence[tuple[Values, Run]], machine: Machine | None, by
 def cache_kernels(launches: Path) -> Path | None:
     """Write the kernels of the file `launches` beside it, the hottest first, as `profile` does for a run folder.
 
-    Returns None if another process replaced the launches meanwhile, and so has to write the kernels. Raises
-    `NcuBenchError` if a file cannot be read or written.
+    Returns None if another process replaced the launches meanwhile and will write the kernels. Raises `NcuBenchError`
+    if a file cannot be read or written.
     """
     made_of, run = _made_of(launches), Run.in_file(str(launches), launches)
     summed = _sums_of(None, "name", run)
@@ -97,7 +97,7 @@ def cache_kernels(launches: Path) -> Path | None:
 def cached_kernels(launches: Path) -> tuple[list[Hotspot], CacheMetadata] | None:
     """The cached kernels of a file of launches, and the cache's metadata.
 
-    None if there is no cache, or it was made of other launches, with other machine files or by another version.
+    None if there is no cache, or if launches, machine files or version differ.
     """
     beside = launches.with_name(KERNELS)
     table = read_beside(beside) if beside.is_file() else None
@@ -111,7 +111,7 @@ def cached_kernels(launches: Path) -> tuple[list[Hotspot], CacheMetadata] | None
 class CacheMetadata:
     """Metadata of cached kernels: the key `made_of`, notes on the reports (`said`) and on the launches (`notes`).
 
-    `time_title` is the title of their times, `devices` are what they ran on.
+    `time_title` is the title of their times, `devices` are the devices that ran them.
     """
 
     made_of: list[str | None]
@@ -164,7 +164,7 @@ class Summed(MergedByField):
     reports: dict[str, None] = field(default_factory=dict)
 
     def add(self, table: pa.Table, rows: Rows | None = None) -> None:
-        """Add launches; `rows` are other rows than those of the group."""
+        """Add launches; `rows` replace the rows of the group."""
         from ncu_tools.ceilings.ceilings import ceilings_of  # slow to import, and cached kernels do not need it
 
         self.reports |= notes_of_reports(table)
@@ -176,12 +176,12 @@ class Summed(MergedByField):
     def notes(self, run: Run) -> list[str]:
         """Notes on missing or unusual values of the launches of `run`, and on the sources of their ceilings.
 
-        Raises `NcuBenchError` if the file they were read from is damaged now.
+        Raises `NcuBenchError` if the file has been damaged since.
         """
         if len(run.parts) > 1:
             return [*self.run.notes(), *_merged(list(dict.fromkeys(note for notes, _ in self.seen for note in notes)))]
         if len(self.seen) == 1:
-            # Medians that print alike in every batch print alike over all of them.
+            # Medians that print alike in every batch also print alike over all of them.
             ((notes, _),) = self.seen
         else:
             from ncu_tools.ceilings.ceilings import ceilings_of

@@ -26,30 +26,30 @@ GROUPS = {
     "name": KERNEL, "short": KERNEL, "grid": KERNEL, "nvtx": KERNEL, "operator": "operator", CATEGORY: CATEGORY,
     "location": "location", "report": "report", "device": "device",
 }  # fmt: skip
-"""What launches are grouped by -> what a row is called; `grouping` finds the rows."""
+"""Grouping -> the name of its rows; `grouping` finds the rows."""
 
 NAMES_OF_KERNELS = frozenset({"name", "short", "grid"})
-"""Groupings whose rows have names of kernels, whole or short, with a shape or without."""
+"""Groupings whose rows have names of kernels, full or short, with or without a shape."""
 
 OF_CALLS = frozenset({"operator", "location"})
-"""Groupings whose rows are calls: their work is that of the operators, each of which counts once."""
+"""Groupings whose rows are calls: their work is that of the operators, each counted once."""
 
 NEAR_ITS_LIMIT = 0.8
-"""From this share of its peak on a resource bounds a kernel. Source: NVIDIA's speed-of-light rule."""
+"""A resource at this share of its peak bounds a kernel. Source: NVIDIA's speed-of-light rule."""
 
 OF_SEVERAL = frozenset({"short", "nvtx", "operator", CATEGORY, "location", "report", "device"})
-"""Groupings whose rows may be several kernels: what some of them do says little of the others."""
+"""Groupings whose rows may combine several kernels, so that facts on some do not hold for all."""
 FLAGS_NOTED = 3
 """The number of flagged kernels that notes name."""
 
 NOT_OF_KERNELS = ("work", "point", "kernels", "hottest_kernel")
-"""Fields of a row that are no column of the table of kernels."""
+"""Fields of a row without a column in the table of kernels."""
 
 
 def names_shown(titles: Iterable[str], group: str = "name", width: int | None = None) -> dict[str, str]:
-    """What people read in place of the titles of rows: kernels by names that tell them apart, all else as it is.
+    """Row titles as shown to people: unique readable names for kernels, other titles unchanged.
 
-    Names wider than `width` are cut, where none of them differ.
+    Names wider than `width` are cut if they stay unique.
     """
     names = distinct_names(titles) if group in NAMES_OF_KERNELS else {title: title for title in titles}
     if width is None:
@@ -59,16 +59,16 @@ def names_shown(titles: Iterable[str], group: str = "name", width: int | None = 
 
 
 BEFORE_TITLE = "\0ran\0"
-"""Between device and title in the key of a row: damaged reports have names with a NUL, and none with this."""
+"""Separates device and title in the key of a row: damaged reports have names with a NUL, and none with this."""
 
 
 def row_key(title: str, device: str | None) -> str:
-    """The key of a row: its title, with its device if that is known, since one kernel on two devices is two rows."""
+    """The key of a row: its title, with its device if known, since one kernel on two devices is two rows."""
     return title if device is None else f"{device}{BEFORE_TITLE}{title}"
 
 
 def title_and_device(key: str) -> tuple[str, str | None]:
-    """What `row_key` made a key of."""
+    """Title and device in a key of `row_key`."""
     device, separator, title = key.partition(BEFORE_TITLE)
     return (title, device) if separator else (key, None)
 
@@ -77,16 +77,16 @@ def title_and_device(key: str) -> tuple[str, str | None]:
 class Hotspot:
     """All launches of one kernel on one device.
 
-    Times in ns, rates per second of GPU time; None where the report lacks the value.
-    `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
-    leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
-    arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
-    not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
-    the most that the run can gain. `sm_busy` and `memory_busy` are the fractions of its peak that the busiest part of
-    the SMs and of the memory system reached; by them `bound` is "SM", "memory" or "latency" where no roof is known, and
-    `bound_fraction` then is None. `point` has the values of what was varied, {} in other runs. Of a row that is a
-    Python location, `kernels` are how many it launches, and `hottest_kernel` is the one with most time. `device` is the
-    one that all launches ran on, and `report` the one that all are from; None if unknown, or if there are several.
+    Times in ns, rates per second of GPU time; None if the report lacks the value. `work` is the work of each unit used
+    by any kernel of the run: FLOP, or OP of integer tensor units, which `flops` leaves out. `least_bytes` is the least
+    traffic by the shapes of operators, an estimate, if no bytes were counted; arithmetic intensity and bound then use
+    it instead. `flag` says why the kernel may be above a ceiling, None if it is not. `headroom_ns` is the time saved if
+    the kernel reached its ceiling, and `headroom_share` its share of all time: the most that the run can gain.
+    `sm_busy` and `memory_busy` are the fractions of its peak that the busiest part of the SMs and of the memory system
+    reached; if no roof is known, they make `bound` "SM", "memory" or "latency", and `bound_fraction` None. `point` has
+    the varied values, {} in other runs. For a row that is a Python location, `kernels` is the number of kernels it
+    launches, and `hottest_kernel` the one with most time. `device` and `report` are shared by all launches; None if
+    unknown, or if there are several.
     """
 
     kernel: str
@@ -124,7 +124,7 @@ class Hotspot:
 
     @property
     def key(self) -> str:
-        """What tells the row apart from all others: its title and device."""
+        """Unique identification of the row: its title and device."""
         return row_key(self.kernel, self.device)
 
     def share_of_flops(self, unit: str) -> float | None:
@@ -135,7 +135,7 @@ class Hotspot:
 
 @dataclass
 class Hotspots:
-    """All kernels in the requested order, with notes, the title of their times, and the devices that they ran on."""
+    """All kernels in the requested order, with notes, the title of their times, and their devices."""
 
     rows: list[Hotspot]
     notes: list[str] = field(default_factory=list)

@@ -55,14 +55,14 @@ Other = TypeVar("Other", bound=Hashable)
 Objects = npt.NDArray[np.object_]
 
 RESOURCES = (*FLOAT_UNITS, "dram", *INTEGER_UNITS)
-"""The resources that can bound a kernel; of two that need the same time, the first is named."""
+"""The resources that can bound a kernel; if two need the same time, the first is named."""
 
 
 class Launches:
     """The columns of launches that the sums need; failed launches have weight 0.
 
     Arrays hold one value per launch. `needed[resource]` is the least time in s that the resource needs, for resources
-    that any launch uses; NaN where a needed ceiling is unknown. Without others the ceilings are those of the launches.
+    that any launch uses; NaN if a needed ceiling is unknown. By default the ceilings are the launches' own.
     """
 
     def __init__(self, table: pa.Table, ceilings: Ceilings | None = None) -> None:
@@ -81,7 +81,7 @@ class Launches:
         self.dram = tables.floats(table, "dram_bytes")
         self.least = tables.floats(table, LEAST_BYTES)
         self.traffic: Floats = np.where(np.isnan(self.dram), self.least, self.dram)
-        """What the roofline model takes for bytes of memory: counted, else the least that shapes allow."""
+        """Bytes of memory in the roofline model: counted, else the least that shapes allow."""
         self.busy = {part: tables.floats(table, metric) / 100 for part, metric in BUSY.items()}
         self.basis_codes, self.bases = tables.codes(table, "flops_basis")
         self.partial = in_part(table)
@@ -89,14 +89,14 @@ class Launches:
         self.needed = self._seconds_needed()
         together = total_of({unit: self.work[unit] for unit in self._counted(FLOAT_UNITS)}, self.rows)
         self.unattributed: Mask = self.flops - together > SAME * self.flops
-        """Mask of launches with FLOPs that no unit is known to have done; their bound cannot be determined."""
+        """Mask of launches with FLOPs of an unknown unit; their bound cannot be determined."""
         self.judged: Mask = ~np.isnan(self.flops) & self.running & ~self.unattributed
         """Mask of launches for which every needed ceiling is known."""
         for needed in self.needed.values():
             self.judged &= ~np.isnan(needed)
 
     def _counted(self, units: Iterable[str]) -> list[str]:
-        """The units that have a column; the others did nothing, or their work is unknown."""
+        """The units with a column; the others did nothing, or their work is unknown."""
         return [unit for unit in units if tables.has_column(self.table, UNIT_COLUMNS[unit])]
 
     def _seconds_needed(self) -> dict[str, Floats]:
@@ -110,7 +110,7 @@ class Launches:
         }
 
     def texts_at(self, column: str, rows: Keys) -> Objects:
-        """The values of a text column for the launches `rows`, None where there is none."""
+        """The values of a text column for the launches `rows`, None if missing."""
         codes, texts = tables.codes(self.table, column)
         return np.array(texts, object)[codes[rows]]
 
@@ -166,7 +166,7 @@ class Times(Total):
             chosen.merge(later, numbers)
 
     def mean(self) -> Floats:
-        """The mean time of a launch, one per row; NaN without one."""
+        """The mean time of a launch, one per row; NaN without launches."""
         return ratio(self.sum.values, self.launches.values)
 
     def deviation(self) -> Floats:
@@ -179,10 +179,10 @@ class Times(Total):
 
 
 class Need(Accumulator):
-    """The least time in s that a resource needs, and of each row one launch above its ceiling.
+    """The least time in s that a resource needs, and for each row one launch above its ceiling.
 
-    `judged` is of launches for which every needed ceiling is known; `least` and the `measured` time are of those with a
-    known ceiling of this resource.
+    `judged` covers launches for which every needed ceiling is known; `least` and the `measured` time cover launches
+    with a known ceiling of this resource.
     """
 
     def __init__(self, rows: RowNumbers[Any]) -> None:
@@ -190,7 +190,7 @@ class Need(Accumulator):
         self.excesses: dict[int, Excess] = {}
 
     def remember(self, resource: str, launches: Launches, keys: Keys, where: Mask) -> None:
-        """Keep the first launch of each row among those of `where`, which are above the ceiling."""
+        """Keep the first launch of each row among the launches `where`, which are above the ceiling."""
         above = np.flatnonzero(where)
         kernels, first = np.unique(keys[above], return_index=True)
         for kernel, row in zip(kernels.tolist(), above[first].tolist(), strict=True):
@@ -205,7 +205,7 @@ class Need(Accumulator):
 
 
 class Needs(Family[Need]):
-    """The needs of all resources that any launch uses. A launch that does not use one needs no time of it."""
+    """The needs of all resources that any launch uses. A launch needs no time of an unused resource."""
 
     def __init__(self, rows: RowNumbers[Any]) -> None:
         super().__init__(partial(Need, rows))
@@ -318,7 +318,7 @@ class KernelSums(RowSums[Title]):
 
     def _add_roofs(self, launches: Launches) -> None:
         """Add the seconds that the highest roof needs, over launches for which every needed ceiling is known."""
-        roof = np.fmax.reduce([np.zeros(launches.rows), *launches.needed.values()])  # of each launch its own
+        roof = np.fmax.reduce([np.zeros(launches.rows), *launches.needed.values()])  # each launch's own
         self.roof_seconds.add(np.fmin(roof, launches.seconds) * launches.weight, launches.judged)
         self.judged_seconds.add(launches.seconds * launches.weight, launches.judged)
         self.judged_partial.count(launches.partial & launches.judged)
@@ -365,7 +365,7 @@ class KernelSums(RowSums[Title]):
 
 
 def _excess(resource: str, launches: Launches, row: int) -> Excess:
-    """What is known of a launch above the ceiling of a resource."""
+    """Evidence on a launch above the ceiling of a resource."""
     table, ceilings, at = launches.table, launches.ceilings, np.array([row])
     shares = device_attributes.sparse_shares(table).get(resource)
     device, capability, source = (

@@ -1,8 +1,7 @@
 """The kinds of times in a run: GPU time of kernels, or self times from the operator collector.
 
-On a CPU the collector reads a monotonic clock around each operator that PyTorch dispatches, and those do not nest: self
-CPU time. On a GPU it records CUDA events around it: self GPU time. Files that do not say where they ran have "self
-time".
+On a CPU the collector reads a monotonic clock around each operator that PyTorch dispatches, and these do not nest: self
+CPU time. On a GPU it records CUDA events around it: self GPU time. Files without a device have "self time".
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def clocks_of(table: pa.Table) -> frozenset[str]:
 
 
 def time_title(clocks: Iterable[str]) -> str:
-    """The title of the column of times; "time" for several kinds."""
+    """The title of the time column; "time" for several kinds."""
     kinds = set(clocks)
     return kinds.pop() if len(kinds) == 1 else TIME
 

@@ -1,8 +1,8 @@
-"""Launches of a trace with the work of the operator calls that they belong to, and how much of the time has work.
+"""Launches of a trace with the work of their operator calls, and the share of the time with known work.
 
-FLOPs of a trace are estimates from the shapes of operators. A launch has them where it plainly did the work of its
-call; sums over operators, modules or phases take the call's own, which its first kernel holds, so that every call is in
-them once.
+FLOPs of a trace are estimates from the shapes of operators. A launch has FLOPs if it clearly did the work of its call;
+sums over operators, modules or phases use the call's own FLOPs, stored on its first kernel, so that every call counts
+once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ncu_tools.numbers.row_sums import RowSums, Sum
 
 OPERATOR, OPERATION, SHAPES = "operator", "operation", "shapes"
 OF_INPUTS = "inputs "
-"""What the range of a call begins with where `calls_of_operators` puts the shapes of its inputs."""
+"""Prefix of a call's range in which `calls_of_operators` puts the shapes of its inputs."""
 
 Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -36,21 +36,21 @@ OF_OPERATOR_WORK = (OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
 """The columns of launches that `with_work_of_operators` takes."""
 
 FLOPS_BY_SHAPES, BYTES_BY_SHAPES = "flops_by_shapes", "bytes_by_shapes"
-"""The same FLOPs and least bytes in a trace that was joined with counts, where no sum takes them."""
+"""The same FLOPs and least bytes in a trace that was joined with counts; no sum uses them."""
 
 NO_OPERATOR = "(no operator)"
 WITHOUT_OPERATOR = "kernels without an operator in the trace"
 MOST_NAMED = 4
-"""How many operators without known work a note names."""
+"""Most operators without known work that a note names."""
 
 
 def has_operators(table: pa.Table) -> bool:
-    """Whether launches know the work of the operator calls that they belong to."""
+    """True if launches know the work of their operator calls."""
     return OPERATOR_FLOPS in table.column_names or OPERATOR_BYTES in table.column_names
 
 
 def with_work_of_operators(table: pa.Table) -> pa.Table:
-    """The launches with the FLOPs, least bytes and units of their operator calls; as they are where none are known."""
+    """The launches with FLOPs, least bytes and units of their operator calls; unchanged if none are known."""
     if not has_operators(table):
         return table
     flops, least = tables.floats(table, OPERATOR_FLOPS), tables.floats(table, OPERATOR_BYTES)
@@ -73,7 +73,7 @@ def with_work_of_operators(table: pa.Table) -> pa.Table:
 
 
 def operator_titles(table: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], list[str]]:
-    """For each launch the number of its operator, and the operators' names; rows of the collector are operators."""
+    """Index of each launch's operator, and the operators' names; rows of the collector are operators."""
     codes, names = tables.codes(table, OPERATOR)
     own, kernels = tables.codes(table, "kernel_name")
     sources, kinds = tables.codes(table, "source")
@@ -83,16 +83,16 @@ def operator_titles(table: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np
 
 
 def knows_operators(table: pa.Table) -> bool:
-    """Whether any launch knows its operator, or is one."""
+    """True if any launch knows its operator, or is one."""
     numbers, titles = operator_titles(table)
     return any(titles[number] != NO_OPERATOR for number in np.unique(numbers).tolist())
 
 
 def calls_of_operators(table: pa.Table) -> pa.Table:
-    """A row per operator call in place of its launches: its name as the kernel's, the sum of their times, its work.
+    """A row per operator call in place of its launches: the operator's name, the sum of their times, its work.
 
-    The row is the launch that holds the call's work. Launches without a known call stay rows of their own.
-    Grids and blocks are those of launches, and null; ranges are replaced by what tells calls of one operator apart.
+    The row is the launch that stores the call's work. Launches without a known call stay separate rows. Grids and
+    blocks, which belong to launches, are null; ranges are replaced by what distinguishes calls of one operator.
     """
     table = with_work_of_operators(table)
     numbers, titles = operator_titles(table)
@@ -120,9 +120,9 @@ def calls_of_operators(table: pa.Table) -> pa.Table:
 
 
 def _alike_calls(table: pa.Table, numbers: Rows, titles: list[str], rows: Rows) -> list[list[str] | None]:
-    """What calls of one operator with the same work have in common: shapes and types of the inputs, None if not known.
+    """Common properties of calls of one operator with the same work: shapes and types of the inputs, None if unknown.
 
-    Of launches without an operator, that is their kernel, grid and block.
+    For launches without an operator: kernel, grid and block.
     """
     (of_grids, grids), (of_blocks, blocks) = (tables.list_codes(table, name) for name in ("grid", "block"))
     shapes, types, kernels = (tables.words(table, name) for name in (SHAPES, "dtype", "kernel_name"))
@@ -137,9 +137,9 @@ def _alike_calls(table: pa.Table, numbers: Rows, titles: list[str], rows: Rows) 
 
 
 class WorkCoverage(RowSums[str]):
-    """How much of the time of a trace's kernels has FLOPs, and by operator how much has none; a stretch at a time.
+    """Share of the time of a trace's kernels with FLOPs, and by operator the time without; added in batches.
 
-    Kernels of collectives are communication: no operator's FLOPs are missing there.
+    Kernels of collectives are communication: they have no FLOPs to miss.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class WorkCoverage(RowSums[str]):
         self._unknown = Sum(self.rows)
 
     def add(self, table: pa.Table, seconds: Floats) -> None:
-        """Take the next launches, with the time that each row stands for in seconds."""
+        """Add launches, with the time of each row in seconds."""
         bases, texts = tables.codes(table, "flops_basis")
         of_shapes = np.array([text == SHAPES_BASIS for text in texts], bool)[bases]
         has_flops = ~np.isnan(tables.floats(table, "flops"))
@@ -177,7 +177,7 @@ class WorkCoverage(RowSums[str]):
         self._unknown.add(seconds, missing)
 
     def notes(self) -> list[str]:
-        """In sentences; none for runs without a trace, and for traces that were joined with counts."""
+        """The notes; none for runs without a trace, and for traces that were joined with counts."""
         if not self.seconds or self.is_joined:
             return []
         if not self.known:
@@ -198,7 +198,7 @@ class WorkCoverage(RowSums[str]):
         return notes
 
     def _missing(self) -> str:
-        """The share of communication, and operators whose FLOPs are not known with theirs, the longest first."""
+        """The share of communication, and operators of unknown FLOPs with their shares, the longest first."""
         apart = f", {percent(self.communication / self.seconds)} is communication" if self.communication else ""
         amounts = zip(self._unknown.values.tolist(), self.titles, strict=True)
         found = sorted((-amount, name) for amount, name in amounts if amount > 0)

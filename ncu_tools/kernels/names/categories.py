@@ -40,7 +40,7 @@ _AN_OPERATOR = re.compile(r"[\w.]+::[\w.]+")
 
 @dataclass(frozen=True)
 class Decision:
-    """The category of a kernel, what decided it in words, and its kind where that is known and no category."""
+    """The category of a kernel, what decided it in words, and its kind if that is known but is no category."""
 
     category: str
     by: str
@@ -49,9 +49,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class CategoryRule:
-    """A rule of the table: what it decides, where `function` is in the function's path and `anywhere` in the name.
+    """A rule of the table: its decision if `function` is in the function's path and `anywhere` in the name.
 
-    With `hint` the operator goes first.
+    With `hint` the operator takes precedence.
     """
 
     decision: Decision
@@ -60,14 +60,14 @@ class CategoryRule:
     hint: bool
 
     def matches(self, function: str, whole: str) -> bool:
-        """Whether it knows a kernel by the path of its function and its whole name, both in small letters."""
+        """True if the rule matches a kernel by the path of its function and its whole name, both in lower case."""
         return self.function.search(function) is not None and (
             self.anywhere is None or self.anywhere.search(whole) is not None
         )
 
 
 def table() -> dict[str, Any]:
-    """The table of rules, as it is written."""
+    """The table of rules, as in the file."""
     return table_beside(__file__, "categories")
 
 
@@ -78,7 +78,7 @@ def category_of(name: str, operator: str | None = None) -> str:
 
 @lru_cache(maxsize=KNOWN_NAMES)
 def decision_of(name: str, operator: str | None = None) -> Decision:
-    """As `category_of`, with what decided."""
+    """As `category_of`, with the reason."""
     if _AN_OPERATOR.fullmatch(name) and (found := _of_operator(name)) is not None:
         return found
     rule = _by_name(name)
@@ -89,7 +89,7 @@ def decision_of(name: str, operator: str | None = None) -> Decision:
 
 @lru_cache(maxsize=KNOWN_NAMES)
 def _by_name(name: str) -> tuple[Decision, bool] | None:
-    """What the name alone says, and whether an operator goes first."""
+    """The decision by the name alone, and whether an operator takes precedence."""
     looked_at = name[:MOST_LETTERS]
     function, whole = function_path(looked_at)[:MOST_LETTERS_OF_A_PATH].lower(), looked_at.lower()
     generated = _inductor_name().match(function)
@@ -157,14 +157,14 @@ def decisions(launches: pa.Table) -> tuple[npt.NDArray[np.int64], list[Decision]
 
 
 def categories_in(launches: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """The number of each launch's category in `CATEGORIES` (int64, one per launch), and these."""
+    """Index of each launch's category in `CATEGORIES` (int64, one per launch), and the categories."""
     numbers, found = decisions(launches)
     places = np.array([CATEGORIES.index(one.category) for one in found], np.int64)
     return places[numbers], list(CATEGORIES)
 
 
 def category_of_rows(names: pa.Array, operators: pa.Array) -> pa.Array:
-    """The categories of many names with their operators, as texts; null where there is no name."""
+    """The categories of many names with their operators, as texts; null without a name."""
     pairs = zip(names.to_pylist(), operators.to_pylist(), strict=True)
     return pa.array([None if name is None else category_of(name, operator) for name, operator in pairs], pa.string())
 

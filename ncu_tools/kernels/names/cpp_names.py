@@ -9,13 +9,13 @@ from typing import NamedTuple
 from ncu_tools.kernels.names.kernel_name_spelling import normalised_name
 
 KNOWN_NAMES = 65536
-"""How many names are remembered with what they say."""
+"""Most parsed names that are cached."""
 
 MOST_LETTERS = 20_000
-"""How much of a name is looked at: reports are of others, and patterns take long on names without end."""
+"""Most characters of a name that are examined: reports are untrusted, and patterns are slow on endless names."""
 
 COPY = re.compile(r"\[|Mem(?:cpy|set)\b")
-"""Start of the names of copies in nsys and PyTorch's profiler, which are not functions."""
+"""Beginnings of copy names in nsys and PyTorch's profiler, which are not functions."""
 
 _VERSION = re.compile(r"(?:CUB|THRUST|ROCPRIM)_\w+|__\d+")
 """Inline namespaces of versions: cub::CUB_200600_890_NS is cub."""
@@ -58,7 +58,7 @@ def _part(piece: str) -> NamePart | None:
 
 
 def split_outside_brackets(text: str, separator: str) -> Iterator[str]:
-    """Split a text at separators outside of all brackets."""
+    """Split a text at separators outside all brackets."""
     depth, start, place = 0, 0, 0
     while place < len(text):
         if depth == 0 and text.startswith(separator, place):

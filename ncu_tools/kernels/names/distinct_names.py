@@ -1,4 +1,4 @@
-"""Short names that tell kernels apart, and names cut to a width that still do.
+"""Unique short names of kernels, and names cut to a width that stay unique.
 
 distinct_names([...forward<float, 6>..., ...forward<float, 7>...])  -> softmax_warp_forward fp32 (6), ... (7)
 fitted_names(["gemm bf16 128x256x64 tn", "gemm bf16 256x128x64 tn"], 17)  -> gemm bf…256x64 tn, gemm bf…128x64 tn
@@ -22,17 +22,17 @@ _MANGLED_LITERAL = re.compile(r"^L[a-z](?=\d)")
 _SHAPE = re.compile(r" (?:\((?:\d+, \d+, \d+|\?)\) x \((?:\d+, \d+, \d+|\?)\)|#\d+)$")
 _ADDED = re.compile(r" \([^()]*\)$")
 LONGEST_DIFFERENCE = 32
-"""The most letters that are added to a name to tell it from another; instead of more, the kernel's key is added."""
+"""The most letters added to make a name unique; beyond it, the kernel's key is added."""
 MOST_ALIKE = 200
-"""The most kernels of one readable name that are told apart by words."""
+"""The most kernels of one readable name that are distinguished by words."""
 
 ELLIPSIS = "…"
 
 
 def distinct_names(fulls: Iterable[str]) -> dict[str, str]:
-    """The readable name of each full name; those that would read alike have what differs behind them, in brackets.
+    """The readable name of each full name; equal ones get their difference appended in brackets.
 
-    The shape or number of a launch behind a full name, as `--by grid` adds it, stays as it is.
+    The shape or number of a launch after a full name, as `--by grid` adds it, is kept.
     """
     parts = {full: _without_shape(full) for full in dict.fromkeys(fulls)}
     named = _named({name for name, _ in parts.values()})
@@ -55,7 +55,7 @@ def _named(fulls: Iterable[str]) -> dict[str, str]:
 
 
 def _told_apart(name: str, fulls: Sequence[str]) -> dict[str, str]:
-    """Full names of one readable name, each with what differs behind it."""
+    """Full names of one readable name, each with its difference appended."""
     if len(fulls) == 1:
         return {fulls[0]: name}
     for words_of in (_words, _smaller_words) if len(fulls) <= MOST_ALIKE else ():
@@ -68,19 +68,19 @@ def _told_apart(name: str, fulls: Sequence[str]) -> dict[str, str]:
 
 
 def _words(full: str) -> tuple[str, ...]:
-    """The words of a full name in order, without those that every name of a library has."""
+    """The words of a full name in order, without words common to all names of a library."""
     if full.startswith("_Z"):
         return tuple(_MANGLED_LITERAL.sub("", word) for word in re.split(r"[E_]+|(?=L[a-z]\d)", full))
     return tuple(word for word in _WORDS.findall(normalised_name(full)) if word not in _NOISE)
 
 
 def _smaller_words(full: str) -> tuple[str, ...]:
-    """The words of a full name, parted before capitals: PagedKvCausal is Paged, Kv and Causal."""
+    """The words of a full name, split before capitals: PagedKvCausal is Paged, Kv and Causal."""
     return tuple(part for word in _words(full) for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", word))
 
 
 def _differences(words: Sequence[tuple[str, ...]]) -> list[str]:
-    """What tells sequences of words apart: the words at one place if these do, else those where they branch."""
+    """Distinguishing parts of word sequences: words at one place if they suffice, else those where they branch."""
     lengths = {len(one) for one in words}
     if len(lengths) == 1:
         columns = [column for column in zip(*words, strict=True) if len(set(column)) == len(words)]
@@ -90,13 +90,13 @@ def _differences(words: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _in_words(column: Sequence[str]) -> list[str]:
-    """Words in which types are those of engineers, if they differ then as well."""
+    """Words with engineers' names for types, if they still differ then."""
     typed = [type_word(word) for word in column]
     return typed if len(set(typed)) == len(column) else list(column)
 
 
 def _branches(words: Sequence[tuple[str, ...]], place: int = 0) -> list[list[str]]:
-    """For each sequence its words at the places where it leaves others that began alike."""
+    """For each sequence its words at the places where it leaves others with the same beginning."""
     while all(len(one) > place for one in words) and len({one[place] for one in words}) == 1:
         place += 1
     if len(words) == 1 or all(len(one) <= place for one in words):
@@ -118,7 +118,7 @@ def _branches(words: Sequence[tuple[str, ...]], place: int = 0) -> list[list[str
 
 
 def _injective(named: dict[str, str]) -> dict[str, str]:
-    """The names, with the kernel's key behind those that another kernel has too."""
+    """The names, with the kernel's key appended to names shared with another kernel."""
     taken: defaultdict[str, int] = defaultdict(int)
     for name in named.values():
         taken[name] += 1
@@ -129,9 +129,9 @@ def _injective(named: dict[str, str]) -> dict[str, str]:
 
 
 def fitted_names(names: Iterable[str], width: int) -> dict[str, str]:
-    """Texts at most `width` wide, cut in the middle at such a place that all of them still differ.
+    """Texts at most `width` wide, cut in the middle at a place that keeps all of them distinct.
 
-    Where no place does, they are numbered.
+    If no place does, they are numbered.
     """
     texts = sorted(set(names))
     fitted = {text: _cut(text, width, _usual_place(text, width)) for text in texts}
@@ -151,7 +151,7 @@ def _alike(fitted: dict[str, str]) -> list[list[str]]:
 
 
 def _usual_place(text: str, width: int) -> int:
-    """Where a text is cut: before what tells it apart if it ends in that, else in the middle."""
+    """Default cut position of a text: before its distinguishing end, else in the middle."""
     added = _ADDED.search(text)
     room = width - 1 - len(added[0]) if added else 0
     return room if room > width // 3 else width // 2
@@ -166,9 +166,9 @@ def _cut(text: str, width: int, before: int) -> str:
 
 
 def _cut_apart(group: Sequence[str], width: int) -> dict[str, str]:
-    """Texts that look alike when cut in the middle, cut where they do not; {} if there is no such place.
+    """Texts that look alike when cut in the middle, cut elsewhere; {} if no place keeps them distinct.
 
-    Best is a place in what all of them share, so that the words in which they differ stay whole.
+    Best is a place in their common part, so that differing words stay whole.
     """
     for texts in (group, _without_common_start(group, width)):
         for before in _places(texts, width):
@@ -179,7 +179,7 @@ def _cut_apart(group: Sequence[str], width: int) -> dict[str, str]:
 
 
 def _places(texts: Sequence[str], width: int) -> list[int]:
-    """Where texts could be cut: first where none loses words in which they differ, and nearer to the middle."""
+    """Possible cut positions of texts, by how few differing words they cut, then by nearness to the middle."""
     start, end = len(_common_start(texts)), len(_common_start([text[::-1] for text in texts]))
 
     def cost(before: int) -> tuple[int, int]:
@@ -190,7 +190,7 @@ def _places(texts: Sequence[str], width: int) -> list[int]:
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    """The start that texts share, up to the word in which they differ."""
+    """The common start of texts, up to the word in which they differ."""
     start, last = min(texts), max(texts)
     while not last.startswith(start):
         start = start[:-1]
@@ -203,14 +203,14 @@ def cut_end(text: str, width: int) -> str:
 
 
 def _without_common_start(group: Sequence[str], width: int) -> list[str]:
-    """Texts of which only a few letters are left of the start that all of them share."""
+    """Texts with their common start cut to a few letters."""
     start = _common_start(group)
     kept = head_of(start, width // 4)
     return [f"{kept}{ELLIPSIS}{text[len(start) :]}" if len(start) > len(kept) else text for text in group]
 
 
 def _numbered(group: Sequence[str], width: int, taken: set[str]) -> dict[str, str]:
-    """Texts that no cut tells apart, with numbers behind them."""
+    """Texts that no cut distinguishes, with numbers appended."""
     numbered: dict[str, str] = {}
     numbers = count(1)
     for text in group:

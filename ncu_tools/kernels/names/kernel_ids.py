@@ -1,7 +1,7 @@
-"""Short keys of kernels, which commands print for programs and take back: --id.
+"""Short keys of kernels, which commands print for programs and accept: --id.
 
-A key follows from the full name alone, so that it is the same in every run, and a program need not quote names of a
-thousand characters.
+A key depends on the full name alone, so it is the same in every run, and a program need not quote names of a thousand
+characters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ID = re.compile(rf"k[0-9a-f]{{{DIGITS}}}")
 
 @lru_cache(maxsize=65536)
 def kernel_id(name: str) -> str:
-    """The key of a kernel by its full name, as "k1f0c2b9a7d"."""
+    """The key of a kernel by its full name, such as "k1f0c2b9a7d"."""
     return "k" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 
@@ -30,7 +30,7 @@ def is_kernel_id(text: str) -> bool:
 
 
 def require_ids(ids: Iterable[str]) -> None:
-    """Raise `WrongUsage` for a text that has not the form of a key."""
+    """Raise `WrongUsage` for a text that does not have the form of a key."""
     for text in ids:
         if not is_kernel_id(text):
             raise WrongUsage(

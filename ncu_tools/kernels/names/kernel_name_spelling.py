@@ -21,7 +21,7 @@ _LITERALS = ((re.compile(r"\btrue\b"), "1"), (re.compile(r"\bfalse\b"), "0"))
 
 @lru_cache(maxsize=65536)
 def normalised_name(name: str) -> str:
-    """The name in one spelling for everything that tools spell differently with the same meaning."""
+    """The name in one normalised spelling, whatever tool printed it."""
     text = " ".join(name.split()).removeprefix("void ").replace("<unnamed>", "(anonymous namespace)")
     text = _LAMBDA.sub(r"{lambda(\1)#\2}", text)
     text = _SUFFIX.sub(r"\1", _CAST.sub("", text))

@@ -1,13 +1,13 @@
 """The short names of `--by short`: a function's path with the functor it runs, without types, numbers, parameters.
 
     void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char *, 3>>(int)
-    -> at::native::vectorized_elementwise_kernel<CUDAFunctor_add>
+        -> at::native::vectorized_elementwise_kernel<CUDAFunctor_add>
 
-Namespaces stay, so that functions of the same name in two namespaces differ. Of template arguments only those stay that
-select the code that runs (functors, lambdas by the function they are written in, function pointers); types and numbers
-are instantiations of one template, and share a short name. A wrapper such as `cutlass::Kernel2<...>` gets the name of
-what it wraps: a CUTLASS kernel its own name, or its class, tile and element type. A short name depends on nothing but
-the full name, so it is the same whatever the order of reading and the machine.
+Namespaces are kept, so that functions of the same name in two namespaces differ. Template arguments are kept only if
+they select the code that runs (functors, lambdas by their enclosing function, function pointers); types and numbers are
+instantiations of one template, and share a short name. A wrapper such as `cutlass::Kernel2<...>` gets the name of its
+content: a CUTLASS kernel its own name, or its class, tile and element type. A short name depends on nothing but the
+full name, so it is the same whatever the order of reading and the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES_NOTHING = re.compile(r"_?(?:device_|static_|global_)?kernel_?\d*", re.IGN
 """Function names that say no more than "kernel"."""
 
 _PASSES_ON = frozenset({"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "ReduceOp", "func_wrapper_t"})
-"""Templates of PyTorch that only pass a functor on."""
+"""Templates of PyTorch that only forward a functor."""
 
 _RUNS = re.compile(
     r"[Ff]unctor|Ops?$|_op$|^(?:plus|minus|multiplies|divides|maximum|minimum|Sum|Max|Min|ArgMax|ArgMin)$"
@@ -40,11 +40,11 @@ _PLAIN = re.compile(
 )
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _LENGTH = re.compile(r"[0-9]{1,4}")
-"""How long the next identifier of a mangled name is."""
+"""Length of the next identifier in a mangled name."""
 _HARD = re.compile(r"enable_if|operator\W|->|>=|<=")
-"""What brackets alone do not tell apart."""
+"""Constructs that brackets alone cannot separate."""
 DEEPEST = 12
-"""Deepest nesting of template arguments that is read; names in reports may nest without end."""
+"""Deepest nesting of template arguments that is parsed; names in reports may nest without end."""
 
 LEAST_TILE = 512
 """The least M x N x K of a tile; clusters have at most 16 blocks."""
@@ -56,7 +56,7 @@ _ENDS_IN_LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}$|lambda\([^()]*\)\(insta
 def short_title(name: str) -> str:
     """The short name of a kernel; a name that is not C++ is returned unchanged.
 
-    If nothing but the word "kernel" is known of the function, the parameters stay.
+    If only the word "kernel" is known of the function, the parameters are kept.
     """
     text = prepared(name)
     path = [] if COPY.match(name) else path_of(text)
@@ -69,7 +69,7 @@ def short_title(name: str) -> str:
 def function_path(name: str) -> str:
     """Namespaces and name of a kernel's function, without return type, template arguments and parameters.
 
-    Names that are no C++ stay whole; of mangled ones only the path is read.
+    Names that are not C++ are returned whole; for mangled names only the path is parsed.
     """
     if COPY.match(name):
         return name
@@ -110,7 +110,7 @@ def _of_function(text: str, path: Sequence[NamePart]) -> str:
 
 
 def names_nothing(function: str) -> bool:
-    """True if a function name says no more than "kernel", as `Kernel2`."""
+    """True if a function name says no more than "kernel", such as `Kernel2`."""
     return _NAMES_NOTHING.fullmatch(function) is not None
 
 
@@ -124,8 +124,8 @@ def _title(function: str, arguments: Sequence[str]) -> str:
 def _wrapped(scope: tuple[str, ...], function: NamePart) -> str | None:
     """The name of the class that a CUTLASS wrapper was instantiated with; None for other functions.
 
-    A class whose whole name comes from a CUTLASS library has tile and type in it; for other templates the tile and the
-    element type behind it are added.
+    The full name of a class in a CUTLASS library includes tile and type; for other templates the tile and the element
+    type after it are added.
     """
     argument = next((one for one in function.arguments if not is_plain(one)), "")
     path = path_of(argument)
@@ -170,7 +170,7 @@ def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) ->
 
 
 def _nested(part: NamePart, depth: int = 0) -> str:
-    """A class or function with its template arguments that are classes, down to `DEEPEST`."""
+    """A class or function with its class template arguments, down to `DEEPEST`."""
     if depth == DEEPEST:
         return part.name
     classes = [path for argument in part.arguments if not is_plain(argument) and (path := path_of(argument))]

@@ -1,12 +1,12 @@
-"""What an engineer would call a kernel: the operation, its types and tile, without namespaces and template arguments.
+"""Engineers' names of kernels: the operation, its types and tile, without namespaces and template arguments.
 
     void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>(...)
-    -> elementwise add fp32
+        -> elementwise add fp32
     nvjet_tst_192x208_64x4_1x1_h_bz_coopB_bias_TNT
-    -> gemm bf16 192x208x64 tnt
+        -> gemm bf16 192x208x64 tnt
 
-Two kernels may have one readable name; `distinct_names` adds what differs. Rules are in readable_names.toml. A name
-that no rule knows is shown by its short title, without unnamed namespaces.
+Two kernels may have one readable name; `distinct_names` adds their difference. Rules are in readable_names.toml. A name
+that no rule matches is shown by its short title, without unnamed namespaces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _START_OF_FUNCTOR = re.compile(r"^(?:CUDAFunctor(?:OnSelf|OnOther)?_|launch_)")
 
 @dataclass(frozen=True)
 class NameRule:
-    """A rule of the table: patterns in the short title and in the whole name, and what is shown."""
+    """A rule of the table: patterns in the short title and in the whole name, and the text shown."""
 
     title: re.Pattern[str]
     within: re.Pattern[str] | None
@@ -48,13 +48,13 @@ class NameRule:
 
 
 def table() -> dict[str, Any]:
-    """The table of rules, as it is written."""
+    """The table of rules, as in the file."""
     return table_beside(__file__, "readable_names")
 
 
 @lru_cache(maxsize=KNOWN_NAMES)
 def readable_name(full: str) -> str:
-    """What people call the kernel of this full name; names of copies and names that are no C++ stay."""
+    """The readable name for a full name; names of copies and names that are not C++ are unchanged."""
     name = " ".join(full[:MOST_LETTERS].split())
     if COPY.match(name) or (" " in name and not _BRACKET.search(name)):
         return name
@@ -73,7 +73,7 @@ def readable_name(full: str) -> str:
 
 
 def _is_short(name: str) -> bool:
-    """True for a name that is a short title already: of its template arguments it has only what the function runs."""
+    """True for a name that is already a short title: its only template arguments are the functions it runs."""
     if "(" in name or "<" not in name or " " in name.replace("<unnamed>", "").partition("<")[0]:
         return False
     path = path_of(prepared(name))
@@ -81,12 +81,12 @@ def _is_short(name: str) -> bool:
 
 
 def is_called(full: str, patterns: Iterable[re.Pattern[str]]) -> bool:
-    """True if one of the patterns is in the full name of a kernel, or in the readable one that tables show."""
+    """True if one of the patterns is in the full name of a kernel, or in its readable name."""
     return any(one.search(full) or one.search(readable_name(full)) for one in patterns)
 
 
 def called(fulls: Iterable[str], patterns: Sequence[re.Pattern[str]]) -> set[str]:
-    """The full names in which one of the patterns is; if it is in none, those in whose readable names it is."""
+    """The full names that contain one of the patterns; if none does, those whose readable names do."""
     names = set(fulls)
     found = {name for name in names if any(one.search(name) for one in patterns)}
     return found or {name for name in names if is_called(name, patterns)}
@@ -101,7 +101,7 @@ def _rules() -> tuple[NameRule, ...]:
 
 
 def _mangled_title(name: str) -> str:
-    """The path of a mangled function; for a wrapper that says nothing, the first class that it was made for."""
+    """The path of a mangled function; for an uninformative wrapper, the first class it was instantiated with."""
     path = function_path(name)
     if not _MANGLED_WRAPPER.search(path):
         return path
@@ -121,7 +121,7 @@ def _plain(title: str) -> str:
 
 
 def _filled(reads: str, groups: Mapping[str, str | None], name: str, title: str) -> str:
-    """The text of a rule with its groups; "" for one whose only word is empty."""
+    """The text of a rule with its groups filled in; "" if its only word is empty."""
     known: defaultdict[str, str] = defaultdict(str, {key: text for key, text in groups.items() if text})
     tile = [known[key] for key in ("tile", "m", "n", "k") if known[key]]
     known["tile"] = "x".join(tile)
@@ -142,7 +142,7 @@ def _filled(reads: str, groups: Mapping[str, str | None], name: str, title: str)
 
 
 def type_word(text: str) -> str:
-    """A type in the words of engineers, as bf16 for c10::BFloat16; the text itself where it is none."""
+    """A type in engineers' words, such as bf16 for c10::BFloat16; any other text unchanged."""
     bare = re.sub(r"\bconst\b|[*&]", "", text).strip().rpartition("::")[2]
     known: str = table()["types"].get(bare, bare)
     return known
@@ -153,7 +153,7 @@ def _is_type(text: str) -> bool:
 
 
 def _operation(title: str) -> str:
-    """The operation of the functor that a title names: mul for elementwise_kernel<BinaryFunctor<MulFunctor>>."""
+    """The operation of the functor in a title: mul for elementwise_kernel<BinaryFunctor<MulFunctor>>."""
     path = path_of(title.replace("<unnamed>", "{unnamed}"))
     functors = [_innermost(one) for one in path[-1].arguments] if path else []
     telling = [one for one in functors if not _WRAPS_A_FUNCTOR.fullmatch(one)] or functors
@@ -174,7 +174,7 @@ def _innermost(title: str) -> str:
 
 
 def _types(arguments: Sequence[str], depth: int = 0) -> str:
-    """The element types of a function by its template arguments, as "fp32" or "fp32 -> bool"; "" if none is known."""
+    """The element types in a function's template arguments, as "fp32" or "fp32 -> bool"; "" if none is known."""
     return next((found for one in arguments if depth < DEEPEST and (found := _types_in(one, depth))), "")
 
 

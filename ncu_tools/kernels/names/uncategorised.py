@@ -1,4 +1,4 @@
-"""The share of the time in kernels of no category, and the largest of them."""
+"""The share of the time in kernels without a category, and the largest of these."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_NAMED = 4
 
 
 class NoCategory(NamedTuple):
-    """A kernel of no category: its kind, as FFT, where that `is_kind`, else the name of its function."""
+    """A kernel without a category: its kind, such as FFT, if `is_kind`, else the name of its function."""
 
     name: str
     is_kind: bool
 
 
 class Uncategorised(RowSums[NoCategory]):
-    """Times of the kernels of a run that are in no category, in s, added in batches of launches."""
+    """Times of a run's kernels without a category, in s, added in batches of launches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Uncategorised(RowSums[NoCategory]):
         self._times = Sum(self.rows)
 
     def add(self, launches: pa.Table) -> None:
-        """Add launches; failed ones, and those without a time, count for nothing."""
+        """Add launches; failed ones, and launches without a time, do not count."""
         succeeded = ~(tables.floats(launches, "failed") > 0)
         times = np.nan_to_num(tables.floats(launches, "duration_ns") / 1e9)
         seconds = np.where(succeeded, times * tables.launch_counts(launches), 0.0)
@@ -47,7 +47,7 @@ class Uncategorised(RowSums[NoCategory]):
         self._times.add(seconds, mine)
 
     def notes(self) -> list[str]:
-        """In sentences; none where every kernel has a category, or no time is known."""
+        """The notes; none if every kernel has a category, or no time is known."""
         if not self.seconds:
             return []
         notes = []
@@ -60,7 +60,7 @@ class Uncategorised(RowSums[NoCategory]):
         return notes
 
     def times(self, *, is_kind: bool) -> dict[str, float]:
-        """The times above 0 of kernels whose kind is known, or of all others, by `NoCategory.name`."""
+        """The positive times of kernels with a known kind, or of all others, by `NoCategory.name`."""
         found = zip(self.titles, self._times.values.tolist(), strict=True)
         return {row.name: time for row, time in found if row.is_kind == is_kind and time}
 
@@ -74,7 +74,7 @@ class Uncategorised(RowSums[NoCategory]):
 
 
 NOTHING = NoCategory("", is_kind=False)
-"""The row of all kernels that have a category; nothing is added to it."""
+"""The row of all kernels with a category; nothing is added to it."""
 
 
 def _without_category(kernel: str, operator: str | None) -> NoCategory | None:

@@ -1,7 +1,7 @@
 """Lines, opcodes or functions of one kernel in two runs: which gained or lost samples and instructions.
 
-Numbers of samples depend on how long and how often was sampled, so that samples are compared as shares of the kernel's.
-Instructions are compared per launch. Lines are matched by their text where both runs know it, else by their number.
+Numbers of samples depend on the duration and rate of sampling, so samples are compared as shares of the kernel's.
+Instructions are compared per launch. Lines are matched by their text if both runs know it, else by their number.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Keys = list[Any]
 
 @dataclass(frozen=True)
 class ComparedPlace:
-    """A place in both runs; None where a run does not have it or did not collect the count.
+    """A place in both runs; None if a run lacks it or did not collect the count.
 
-    Shares are of the kernel's samples, `executed` are warp instructions per launch. In `share_change` a place that one
-    run does not have counts as one without samples there.
+    Shares are of the kernel's samples, `executed` are warp instructions per launch. In `share_change`, a place missing
+    in one run counts as having no samples there.
     """
 
     place: str
@@ -55,7 +55,7 @@ class _Side:
 def compare_places(
     base: KernelCode, new: KernelCode, by: str, texts: tuple[SourceText, SourceText] = (SourceText(), SourceText())
 ) -> list[ComparedPlace]:
-    """The places of either run, those whose share of samples changed most first, then by instructions."""
+    """The places of either run, sorted by change of the share of samples, then of instructions."""
     keyed = [_keys(code, by, text) for code, text in zip((base, new), texts, strict=True)]
     if by == LINE:
         keyed = _by_text_where_both_know_it(*keyed)
@@ -65,7 +65,7 @@ def compare_places(
 
 
 def _keys(code: KernelCode, by: str, text: SourceText) -> Keys:
-    """What names the place of each instruction in any run; None where it is not known."""
+    """A run-independent name for the place of each instruction; None if unknown."""
     if by != LINE:
         return list(code.table["opcode" if by == OPCODE else "function"].to_pylist())
     files, lines = code.table["file"].to_pylist(), code.table["line"].to_pylist()
@@ -76,7 +76,7 @@ def _keys(code: KernelCode, by: str, text: SourceText) -> Keys:
 
 
 def _by_text_where_both_know_it(base: Keys, new: Keys) -> list[Keys]:
-    """Lines named by file, text and which of the lines with this text it is; by file and number without text."""
+    """Lines named by file, text and index among lines with this text; without text by file and number."""
     knows_text = all(any(key is not None and key[2] for key in keys) for keys in (base, new))
     return [_named_lines(keys, knows_text=knows_text) for keys in (base, new)]
 

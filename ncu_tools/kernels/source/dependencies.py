@@ -1,7 +1,7 @@
-"""Which instruction made the value that another waits for, and how many registers hold values: from SASS as text.
+"""Producers of the values that instructions wait for, and live registers: from SASS as text.
 
-Jumps to computed targets (BRX, JMX) and calls hide where the program goes on. Across them nothing is claimed: a value
-is followed up to them, and registers that are live are not counted in a kernel with computed jumps.
+Jumps to computed targets (BRX, JMX) and calls hide where execution continues. Nothing is claimed across them: a value
+is followed up to them, and live registers are not counted in a kernel with computed jumps.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _TURNS = _JUMPS | _COMPUTED_JUMPS | _ENDS
 _CALLS = frozenset({"CALL", "CALLREL"})
 _TARGET = r"(?P<address>0x[0-9a-f]{1,16})[\s;]*$"
-"""The address at the end of an instruction, which a jump jumps to."""
+"""The address at the end of a jump instruction: its target."""
 MOST_STEPS = 2_000
-"""Most instructions that are looked at to find where one value comes from."""
+"""Most instructions that are examined to find the origin of one value."""
 
 
 _parsed = lru_cache(maxsize=65536)(parse_instruction)
@@ -33,10 +33,10 @@ _parsed = lru_cache(maxsize=65536)(parse_instruction)
 
 @dataclass
 class Flow:
-    """The instructions of a kernel as text (string), and where the program can go on after each.
+    """The instructions of a kernel as text (string), and the possible successors of each.
 
-    `turns` has the instructions after which the next one may not run: jumps with the place that they jump to, None
-    where it is not known, as of other instructions. Texts are taken apart when they are first asked for.
+    `turns` has the instructions that may not be followed by the next one: jumps with the index of their target, None if
+    unknown, and other such instructions. Texts are parsed on first use.
     """
 
     texts: pa.Array
@@ -44,17 +44,17 @@ class Flow:
     _parsed: dict[int, Instruction | None] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many instructions there are."""
+        """The number of instructions."""
         return len(self.texts)
 
     def instruction(self, place: int) -> Instruction | None:
-        """The instruction at a place; None where its text is none."""
+        """The instruction at an index; None if its text is none."""
         if place not in self._parsed:
             self._parsed[place] = _parsed(self.texts[place].as_py())
         return self._parsed[place]
 
     def follows(self, place: int) -> tuple[int, ...] | None:
-        """The places that can run right after a place; None where they cannot be told."""
+        """The indices that can run right after an index; None if unknown."""
         after = (place + 1,) if place + 1 < len(self) else ()
         if place not in self.turns:
             return after
@@ -69,7 +69,7 @@ class Flow:
         return (target,) if always else (*after, target)
 
     def precedes(self, place: int) -> list[int]:
-        """The places that can have run right before a place."""
+        """The indices that can have run right before an index."""
         before = [one for one in self._jumps_to.get(place, ()) if place in (self.follows(one) or ())]
         falls_through = place > 0 and place - 1 not in before and place in (self.follows(place - 1) or ())
         return [place - 1, *before] if falls_through else before
@@ -94,7 +94,7 @@ class Flow:
 
 
 def flow_of(code: KernelCode) -> Flow | None:
-    """The flow of a kernel; None where its instructions are not known as text."""
+    """The flow of a kernel; None if its instructions are not known as text."""
     sass = code.table["sass"]
     if sass.null_count or not len(sass):
         return None
@@ -107,9 +107,9 @@ def flow_of(code: KernelCode) -> Flow | None:
 
 
 def producers(flow: Flow, place: int, opcodes: Sequence[str]) -> list[int]:
-    """The places of the instructions whose results the one at `place` reads, of these operations.
+    """The indices of instructions with one of these opcodes whose results the instruction at `place` reads.
 
-    Nearest first, on every way that leads there. Values that come from before a call or a computed jump are not found.
+    Nearest first, on every path that leads there. Values from before a call or a computed jump are not found.
     """
     found = set[int]()
     for register in flow.read(place):
@@ -124,7 +124,7 @@ def _opcode(flow: Flow, place: int) -> str:
 
 
 def _writers(flow: Flow, place: int, register: str) -> Iterator[int]:
-    """The last instructions before `place` that set a register, one for each way that leads there."""
+    """The last instructions before `place` that set a register, one per path that leads there."""
     seen, waiting = set[int](), flow.precedes(place)
     while waiting and len(seen) < MOST_STEPS:
         one = waiting.pop()
@@ -142,9 +142,9 @@ def _writers(flow: Flow, place: int, register: str) -> Iterator[int]:
 
 
 def live_registers(flow: Flow) -> list[int] | None:
-    """How many registers (R) hold a value that is needed at or after each instruction; None with computed jumps.
+    """The number of registers (R) with a value needed at or after each instruction; None with computed jumps.
 
-    By the usual backward analysis, until nothing changes. What a called function needs is not counted.
+    By the usual backward analysis, until nothing changes. The needs of called functions are not counted.
     """
     if any(flow.follows(place) is None for place in flow.turns):
         return None

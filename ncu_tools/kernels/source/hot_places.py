@@ -1,6 +1,6 @@
 """The hottest places of a kernel: source lines, instructions, PTX lines or functions, with the stall of each.
 
-Shares are of the whole kernel's sum of what rows are ranked by.
+Shares are of the kernel's sum of the ranked measure.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ MEASURE_OF = {
     "sectors": "l2_sectors",
     "conflicts": "shared_wavefronts",
 }
-"""What --sort orders by -> its column; of conflicts the column less its ideal."""
+"""Value of --sort -> its column; for conflicts the column minus its ideal."""
 
 Ranks = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class HotPlace:
-    """One line, instruction or function. Counts are None where they were not collected.
+    """One line, instruction or function. Counts are None if not collected.
 
     `stall_share` is of the samples that are stalls. `waits_for` is the instruction whose value is waited for and its
-    line, as text; of a line or function, what its instruction with the most samples of that stall waits for.
-    `inline_of` is where its function was called and inlined, of several calls the one with most of what was ranked by.
+    line, as text; for a line or function, that of its instruction with the most samples of that stall. `inline_of` is
+    the call at which its function was inlined; of several, the one with the largest ranked measure.
     """
 
     rank: int
@@ -67,9 +67,9 @@ class HotPlace:
 
 
 def hottest(code: KernelCode, view: str, by: str, top: int | None) -> tuple[list[HotPlace], int]:
-    """The places of a kernel ranked by a measure of `MEASURE_OF`, and how many there are.
+    """The places of a kernel ranked by a measure of `MEASURE_OF`, and their number.
 
-    Only the `top` first ones are given; all if it is None.
+    Only the first `top` are returned; all if it is None.
     """
     groups = _groups(code, view)
     weights = ranked_by(code, by)
@@ -79,9 +79,9 @@ def hottest(code: KernelCode, view: str, by: str, top: int | None) -> tuple[list
 
 
 def around(code: KernelCode, offset: int, by: str, reach: int) -> list[HotPlace]:
-    """The instructions from `reach` before to `reach` behind the one at `offset`, in program order.
+    """The instructions from `reach` before to `reach` after the one at `offset`, in program order.
 
-    The nearest one if there is none at the offset.
+    The nearest one is used if there is none at the offset.
     """
     groups = _groups(code, SASS)
     offsets = np.array([-1 if one is None else one for one in code.table["offset"].to_pylist()], np.int64)
@@ -91,19 +91,19 @@ def around(code: KernelCode, offset: int, by: str, reach: int) -> list[HotPlace]
 
 
 def nearest_offset(code: KernelCode, offset: int) -> int | None:
-    """The offset of the instruction around which `around` shows others; None if no instruction has an offset."""
+    """The offset of the instruction that `around` centres on; None if no instruction has an offset."""
     known = [one for one in code.table["offset"].to_pylist() if one is not None]
     return min(known, key=lambda one: abs(one - offset), default=None)
 
 
 def ranked_by(code: KernelCode, by: str) -> Floats:
-    """What instructions are ranked by, float64, one per instruction; NaN where it was not collected."""
+    """The ranked measure of instructions, float64, one per instruction; NaN if not collected."""
     values = code.counts(MEASURE_OF[by])
     return values - code.counts("shared_wavefronts_ideal") if by == "conflicts" else values
 
 
 def _groups(code: KernelCode, view: str) -> Ranks:
-    """The number of the place that each instruction belongs to; -1 where it is not known."""
+    """The index of each instruction's place; -1 if unknown."""
     if view == SASS:
         return np.arange(len(code.table))
     if view == FUNCTIONS:
@@ -114,20 +114,20 @@ def _groups(code: KernelCode, view: str) -> Ranks:
     files = tables.codes(code.table, "file")[0].astype(np.int64) if view == LINES else np.zeros(len(keys), np.int64)
     keys = np.where(keys < 0, -1, keys + (files << 32))
     _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
-    unknown = int((keys < 0).any())  # the least key, so that its group is the first
+    unknown = int((keys < 0).any())  # the least key, so its group is the first
     numbers = np.full(len(firsts), -1, np.int64)
     numbers[np.argsort(firsts[unknown:]) + unknown] = np.arange(len(firsts) - unknown)
     return numbers[groups]
 
 
 def _numbers(code: KernelCode, column: str) -> Ranks:
-    """The whole numbers of a column; -1 where it has none."""
+    """The integers of a column; -1 if missing."""
     values = arrays.one(arrays.cast(code.table[column], pa.int64()))
     return np.where(arrays.present(values), arrays.values_of(values, np.int64), -1)
 
 
 def _sums(groups: Ranks, values: Floats) -> Floats:
-    """Values summed by place; NaN where no instruction of it has one."""
+    """Values summed by place; NaN if no instruction of the place has one."""
     known, count = (groups >= 0) & ~np.isnan(values), int(groups.max(initial=-1)) + 1
     if not known.all():  # copies take longer than sums
         groups, values = groups[known], values[known]
@@ -144,14 +144,14 @@ SUMMED = {
     "shared_wavefronts": "shared_wavefronts",
     "shared_wavefronts_ideal": "shared_wavefronts_ideal",
 }
-"""What a place sums over its instructions -> its column."""
+"""Sum of a place over its instructions -> its column."""
 
 MEASURES_SHOWN = frozenset({*SUMMED.values(), *(f"stall_{reason}" for reason in REASONS)})
-"""The columns of counts that rows are made of."""
+"""The columns of counts that rows use."""
 
 
 def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:
-    """Rows for the places numbered in `order`, whose instructions `groups` tells. Other instructions are not summed."""
+    """Rows for the places numbered in `order`; `groups` maps instructions to places. Other instructions are skipped."""
     whole, (shown, groups) = np.nansum(weights), _shown(groups, order)
     inside, weights = replace(code, table=arrays.taken(code.table, arrays.whole(shown))), weights[shown]
     sums = {name: _sums(groups, inside.counts(column)) for name, column in SUMMED.items()}
@@ -190,8 +190,8 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
 
 
 def _shown(groups: Ranks, order: Ranks) -> tuple[Ranks, Ranks]:
-    """The instructions of the places numbered in `order`, place by place, and for each the place of its own there."""
-    ranks = np.full(int(groups.max(initial=-1)) + 2, -1)  # the last one is of instructions without a place
+    """The instructions of the places numbered in `order`, place by place, and the index of each one's place there."""
+    ranks = np.full(int(groups.max(initial=-1)) + 2, -1)  # the last one is for instructions without a place
     ranks[order] = np.arange(len(order))
     shown = np.flatnonzero(ranks[groups] >= 0)
     shown = shown[np.argsort(ranks[groups[shown]], kind="stable")]
@@ -199,13 +199,13 @@ def _shown(groups: Ranks, order: Ranks) -> tuple[Ranks, Ranks]:
 
 
 def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
-    """What names the instructions in these rows."""
+    """The fields that name the instructions in these rows."""
     columns = code.table.select(["file", "line", "function", "offset", "sass", "ptx_line"])
     return list(arrays.taken(columns, arrays.whole(rows)).to_pylist())
 
 
 def _inline_of(calls: Sequence[str | None], weights: Sequence[float]) -> str | None:
-    """The call with the greatest weight among those that instructions were inlined at, and how many more there are."""
+    """The call with the greatest weight among those that instructions were inlined at, and the number of others."""
     sums: dict[str, float] = {}
     for call, weight in zip(calls, weights, strict=True):
         if call is not None:

@@ -1,4 +1,4 @@
-"""What a run holds of the inside of its kernels, for pages about whole runs: nothing is read where there is nothing."""
+"""Per-instruction and over-time data of a run's kernels, for pages about whole runs; read only if present."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ncu_tools.kernels.source.load_instructions import RunInstructions
 
 OVER_TIME = "pmsampling:"
-"""What metrics sampled over the time of a kernel begin with."""
+"""Prefix of metrics sampled over the time of a kernel."""
 PER_INSTRUCTION = ("inst_executed", "smsp__pcsamp_sample_count")
-"""Metrics of launches that are there if the binary report holds counts or samples per instruction."""
+"""Metrics of launches that exist if the binary report has counts or samples per instruction."""
 AS_TEXT = re.compile(r"^-{3,}(?: -+)+\s*\n(?:Kernel Name|Address|Line No|#) ", re.MULTILINE)
-"""How a table of a source page as text begins."""
+"""Beginning of a source page's table as text."""
 HEAD_BYTES = 65_536
-"""A source page begins within these, behind what the profiled program printed."""
+"""A source page begins within these bytes, after output of the profiled program."""
 
 
 def tells_of_inside(metric: str) -> bool:
@@ -39,7 +39,7 @@ def tells_of_inside(metric: str) -> bool:
 class Inside:
     """The instructions of a run, counters over the time of its launches, and notes on what could not be read.
 
-    `instructions` is None where the run has none.
+    `instructions` is None if the run has none.
     """
 
     instructions: RunInstructions | None = None
@@ -47,7 +47,7 @@ class Inside:
     notes: list[str] = field(default_factory=list)
 
     def source_text(self, root: Path | None) -> SourceText:
-        """The text of the source files that instructions come from: as the reports hold it, else from below `root`."""
+        """The text of the instructions' source files: from the reports, else from below `root`."""
         if self.instructions is None:
             return SourceText()
         files = self.instructions.table["file"].unique().to_pylist()
@@ -77,7 +77,7 @@ def inside_of(path: str, columns: Iterable[str], reading: Callable[[Source], Non
 
 
 def has_instructions(path: str, columns: list[str]) -> bool:
-    """True if the run's instructions lie beside its launches, or a report of it can hold some."""
+    """True if the run has a file of instructions beside its launches, or a report that can hold some."""
     from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside
 
     named = Path(path)

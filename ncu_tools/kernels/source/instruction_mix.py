@@ -1,4 +1,4 @@
-"""What instructions of a kernel do: shares of warp instructions by kind, from counts per opcode."""
+"""Instruction mix of a kernel: shares of warp instructions by kind, from counts per opcode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = tuple(COUNTS.format(kind) for kind in ("_with_modifier_all", "_with_mo
 
 @dataclass
 class InstructionMix:
-    """Warp instructions of the launches of one kernel, by kind, and how many launches have counts."""
+    """Warp instructions of the launches of one kernel, by kind, and the number of launches with counts."""
 
     kernel: str
     launches: int = 0
@@ -36,7 +36,7 @@ class InstructionMix:
         return sum(self.by_kind.values())
 
     def share(self, kind: str) -> float | None:
-        """The share of a kind; None where no launch has counts."""
+        """The share of a kind; None if no launch has counts."""
         return self.by_kind.get(kind, 0.0) / self.total if self.total else None
 
 
@@ -53,7 +53,7 @@ def _kind_by_opcode() -> dict[str, str]:
 
 
 def kind_of(opcode: str) -> str:
-    """The kind of an opcode with or without modifiers, as "IMAD.MOV.U32"; `OTHER` if it is not listed."""
+    """The kind of an opcode with or without modifiers, such as "IMAD.MOV.U32"; `OTHER` if it is not listed."""
     known = _kind_by_opcode()
     parts = opcode.split(".")
     for name in (".".join(parts[:2]), parts[0], re.sub(r"^U", "", parts[0])):
@@ -78,7 +78,7 @@ def mixes(launches: pa.Table) -> list[InstructionMix]:
 
 
 def mix_of(launches: pa.Table) -> InstructionMix | None:
-    """The mix of all launches together; None where none has counts."""
+    """The mix of all launches together; None if none has counts."""
     whole = InstructionMix("")
     for mix in mixes(launches):
         whole.kernel = whole.kernel or mix.kernel
@@ -100,7 +100,7 @@ def add(mix: InstructionMix, executed: Mapping[str, float]) -> None:
 
 
 def mix_notes(found: Iterable[InstructionMix]) -> list[str]:
-    """Notes on kernels without counts, and on opcodes whose kind is not known."""
+    """Notes on kernels without counts, and on opcodes of unknown kind."""
     found = list(found)
     notes = []
     without = [mix for mix in found if not mix.counted_launches]

@@ -1,4 +1,4 @@
-"""The instructions of one kernel, launches of it summed: where every view of the inside of a kernel begins."""
+"""The instructions of one kernel, summed over launches: the input of every view inside a kernel."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _SUMMED = tuple(one.name for one in MEASURES if one.words is None and one.name n
 class KernelCode:
     """Instructions of one kernel in program order, counts summed over `launches` of it.
 
-    `table` has the columns of the table of instructions, without `launch_id`. `of_kernels` is how many kernels the run
-    has instructions of, and `share` the share of their samples that is this kernel's, None without samples.
+    `table` has the columns of the table of instructions, without `launch_id`. `of_kernels` is the number of kernels
+    with instructions in the run, and `share` this kernel's share of their samples, None without samples.
     """
 
     kernel_name: str
@@ -39,11 +39,11 @@ class KernelCode:
     share: float | None
 
     def counts(self, name: str) -> Floats:
-        """A column of counts as float64, one per instruction; NaN where it was not collected."""
+        """A column of counts as float64, one per instruction; NaN if not collected."""
         return floats(self.table, name)
 
     def total(self, name: str) -> float | None:
-        """The sum of a column over the kernel; None where it was not collected."""
+        """The sum of a column over the kernel; None if not collected."""
         values = self.counts(name)
         return None if np.isnan(values).all() else float(np.nansum(values))
 
@@ -61,9 +61,9 @@ class KernelCode:
 def kernel_code(
     instructions: pa.Table, patterns: Sequence[re.Pattern[str]] = (), launch: int | None = None
 ) -> KernelCode:
-    """The kernel with the most samples (else executed instructions) among those that the patterns and launch leave.
+    """The kernel with the most samples (else executed instructions) among those matching patterns and launch.
 
-    Raises `NcuBenchError` if none is left.
+    Raises `NcuBenchError` if there is none.
     """
     left = _selected(instructions, patterns, launch)
     weights = _weights(left)
@@ -95,7 +95,7 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
 
 
 def _of_kernels(table: pa.Table, is_wanted: Callable[[str], bool]) -> pa.Table:
-    """The rows of kernels with such names."""
+    """The rows of the wanted kernels."""
     codes, names = tables.codes(table, "kernel_name")
     return arrays.kept(table, np.array([is_wanted(name or "") for name in names])[codes])
 
@@ -114,7 +114,7 @@ def _weights(table: pa.Table) -> dict[str, float]:
 def _summed(table: pa.Table, launches: int) -> pa.Table:
     """Rows of one kernel with launches summed, in program order; rows of lines without instructions by file and line.
 
-    What is not a count (text, line, access) is that of the first launch that has it.
+    Columns other than counts (text, line, access) come from the first launch that has them.
     """
     if launches == 1 and not table["offset"].null_count:  # nothing to sum, and every instruction is there once
         offsets = arrays.values_of(arrays.one(table["offset"]), np.int64)

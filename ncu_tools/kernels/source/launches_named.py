@@ -1,6 +1,6 @@
-"""Leave of the inside of a run what belongs to the launches that a selection names.
+"""Restrict the inside of a run to the launches of a selection.
 
-Instructions and samples over time know only the number of their launch. Its phase, layer, device and rank stand in the
+Instructions and samples over time know only the number of their launch. Its phase, layer, device and rank are in the
 table of launches of the same run.
 """
 
@@ -29,20 +29,19 @@ Reading = Callable[[Source], None]
 
 @dataclass(frozen=True)
 class LaunchesNamed:
-    """Launches by report and number, and the note that says which they are."""
+    """Launches by report and number, and the note that describes them."""
 
     numbers: frozenset[tuple[str | None, int | None]]
     note: str
 
     def of(self, reports: list[str | None], numbers: list[int | None]) -> list[bool]:
-        """Which of these belong to the launches, given the report and the number of each."""
+        """Which entries belong to the launches, given the report and the number of each."""
         return [one in self.numbers for one in zip(reports, numbers, strict=True)]
 
 
 def launches_named(path: str, only: Selection, reading: Reading) -> LaunchesNamed:
-    """The launches of a run that a selection leaves. Raises `NcuBenchError` if it leaves none, as where they know no
-    phase, or the run cannot be read.
-    """
+    """The selected launches of a run. Raises `NcuBenchError` if there are none, for example because they know no phase,
+    or if the run cannot be read."""
     left = _left(path, only, reading)
     numbers = zip(words(left.table, "report"), left.table["launch_id"].to_pylist(), strict=True)
     return LaunchesNamed(frozenset(numbers), left.notes[-1])
@@ -60,10 +59,10 @@ def _left(path: str, only: Selection, reading: Reading) -> Run:
 
 
 def instructions_named(loaded: RunInstructions, path: str, only: Selection, reading: Reading) -> RunInstructions:
-    """Of the instructions of a run, those that belong to the launches which a selection leaves.
+    """The instructions of a run that belong to the selected launches.
 
-    Kernels are not looked at here: instructions have their names. Raises `NcuBenchError` as `launches_named` does, and
-    where no launch that is left has instructions.
+    Kernel names are not considered here: instructions have them. Raises `NcuBenchError` as `launches_named`, and if no
+    selected launch has instructions.
     """
     launches = launches_named(path, only, reading)
     kept = np.array(launches.of(words(loaded.table, "report"), loaded.table["launch_id"].to_pylist()), bool)

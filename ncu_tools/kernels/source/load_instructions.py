@@ -1,4 +1,4 @@
-"""Find the instructions of a run: in its instructions.parquet, or in the reports it was made of."""
+"""Find the instructions of a run: in its instructions.parquet, or in its reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAUNCHES = "launches.parquet"
 
 @dataclass
 class RunInstructions:
-    """The instructions of a run, notes on reading them, and of its source files the text or size that reports hold.
+    """The instructions of a run, notes on reading them, and text or size of source files in the reports.
 
     `files` is the text by path, `sizes` are the bytes when compiled.
     """
@@ -35,10 +35,10 @@ class RunInstructions:
 def load_instructions(
     path: str, reading: Callable[[Source], None] = lambda source: None, wanted: Container[str] | None = None
 ) -> RunInstructions:
-    """The instructions of the run that `path` names: a report, reports in a folder, or what `parse` wrote of them.
+    """The instructions of the run that `path` names: a report, reports in a folder, or an output of `parse`.
 
-    Where only some columns of counts are `wanted`, others may be null, which saves time.
-    Raises `NcuBenchError` where none can be read or the run has none, saying what to collect.
+    If only some columns of counts are `wanted`, others may be null, which saves time. Raises `NcuBenchError` if none
+    can be read or the run has none, with advice on what to collect.
     """
     from ncu_parsers.ncu.instructions.read import read_instructions, source_files  # slow to import
 
@@ -83,7 +83,7 @@ def _reports(path: Path) -> list[Source]:
 
 
 def _written(path: Path) -> Path | None:
-    """The file of instructions that is named, or lies in the folder or beside the launches that are; None if none."""
+    """The file of instructions named by a path, or in or beside the named folder or file; None if there is none."""
     if path.is_dir():
         inside = path / INSTRUCTIONS_FILE
         return inside if inside.is_file() else None

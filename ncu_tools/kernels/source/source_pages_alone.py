@@ -1,4 +1,4 @@
-"""A run of source pages alone: its launches are known by their instructions, and nothing was counted of them whole."""
+"""Runs with source pages only: launches are known by their instructions, without metrics of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHOUT_LAUNCHES = (
 
 
 def run_of_source_pages(path: str, reading: Callable[[Source], None]) -> tuple[Run, Inside] | None:
-    """The launches on the source pages that `path` names, and their inside; None where it holds no source page."""
+    """The launches on the source pages that `path` names, and their inside; None without source pages."""
     try:
         found = load_instructions(path, reading)
     except NcuBenchError:
@@ -34,7 +34,7 @@ def run_of_source_pages(path: str, reading: Callable[[Source], None]) -> tuple[R
 
 
 def _launches(found: RunInstructions) -> pa.Table:
-    """A row for every launch that has instructions; all that is known of it are its names and its place on the page."""
+    """A row for every launch with instructions; only its names and its position on the page are known."""
     table = found.table
     places = zip(words(table, "report"), table["launch_id"].to_pylist(), words(table, "kernel_name"), strict=True)
     reports = dict[str, Report]()

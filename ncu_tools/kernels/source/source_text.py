@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from ncu_tools.numbers.number_format import counted
 
 COLLECT = "ncu --set full --import-source yes -o REPORT PROGRAM"
-"""What collects all that the views show; lines also need -lineinfo of the compiler."""
+"""Options that collect everything shown here; lines also need the compiler's -lineinfo."""
 LARGEST_FILE = 16 << 20
-"""Bytes; a larger file is no source that someone wrote."""
+"""Bytes; a larger file is not handwritten source."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class SourceText:
     notes: list[str] = field(default_factory=list)
 
     def of(self, file: str | None, line: int | None) -> str | None:
-        """The text of a line without the space around it, tabs as spaces; None where it is not known."""
+        """The stripped text of a line, tabs as spaces; None if unknown."""
         found = self.lines.get(file or "")
         if found is None or line is None or not 0 < line <= len(found):
             return None
@@ -33,11 +33,11 @@ class SourceText:
 def source_text(
     files: Iterable[str], imported: Mapping[str, str], root: Path | None, sizes: Mapping[str, int] | None = None
 ) -> SourceText:
-    """The lines of these files: as the report holds them, else as they are below `root`.
+    """The lines of these files: from the report, else from below `root`.
 
-    A file is looked for below the root by its whole path, then by ever shorter ends of it. One in which a line is
-    another one than in the report is not used, and a note says so; one of another size than `sizes` (bytes when
-    compiled) is used with a note.
+    A file is searched below the root by its whole path, then by ever shorter ends of it. A file in which a line differs
+    from the report is not used, and a note says so; a file whose size differs from `sizes` (bytes when compiled) is
+    used with a note.
     """
     result, missing = SourceText(), []
     for file in sorted(set(files)):
@@ -68,12 +68,12 @@ def _lines(content: bytes) -> list[str]:
 
 
 def _differs(below: list[str], held: list[str]) -> bool:
-    """Whether a line that a report holds is another one below the folder; reports need not hold every line."""
+    """True if a line in the report differs from the file below the folder; reports need not hold every line."""
     return any(line.strip() and line.strip() != other.strip() for line, other in zip_longest(held, below, fillvalue=""))
 
 
 def _below(root: Path, file: str) -> bytes | None:
-    """The content of a file below a folder; None where there is none. Nothing outside the folder is read."""
+    """The content of a file below a folder; None if missing. Nothing outside the folder is read."""
     parts = [part for part in PurePosixPath(file.replace("\\", "/")).parts if part not in ("/", "..", ".")]
     inside = root.resolve()
     for start in range(len(parts)):

@@ -1,4 +1,4 @@
-"""Stall reasons of instructions, lines and kernels: which dominates, what it means, and what usually helps."""
+"""Stall reasons of instructions, lines and kernels: which dominates, what it means, and common remedies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.kernels.source.kernel_code import KernelCode
 
 ISSUED = "selected"
-"""The reason of warps that issue: no stall."""
+"""The state of warps that issue: not a stall."""
 REASONS = tuple(reason for reason in STALLS if reason != ISSUED)
 
 
 class Stall(NamedTuple):
-    """A reason for which warps do not issue: what they wait for, what usually helps, and which operations make it."""
+    """A reason why warps do not issue: the event they wait for, common remedies, and the operations that cause it."""
 
     reason: str
     meaning: str
@@ -28,7 +28,7 @@ class Stall(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The reason in words, as "long scoreboard"."""
+        """The reason in words, such as "long scoreboard"."""
         return self.reason.replace("_", " ")
 
 
@@ -48,7 +48,7 @@ def stall_counts(code: KernelCode) -> Floats:
 
 
 def dominant(counts: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
-    """The index in `REASONS` of the most frequent stall of each row, and its share of all samples that are stalls.
+    """The index in `REASONS` of the most frequent stall of each row, and its share of all stall samples.
 
     The share is NaN in rows without a stall.
     """

@@ -1,1 +1,1 @@
-"""Counters of a launch as they spread over its time and over the units of the chip."""
+"""Distribution of a launch's counters over its time and over the units of the chip."""

@@ -32,19 +32,19 @@ UNITS = {
     "gpc": "GPC",
     "tpc": "TPC",
 }
-"""What metrics of a unit begin with -> the unit (Kernel Profiling Guide, "Metrics Structure")."""
+"""Prefix of a unit's metrics -> the unit (Kernel Profiling Guide, "Metrics Structure")."""
 LEAST, MEAN, MOST = ".min", ".avg", ".max"
-"""What metrics end with that sum up a counter over the units (same guide, "Metrics Rollups")."""
+"""Suffixes of metrics that combine a counter over units (same guide, "Metrics Rollups")."""
 WORK, NO_WORK = "__cycles_active", "_elapsed"
-"""Counters of cycles in which a unit works, and of those that pass on every unit, whether it works or not."""
+"""Counters of cycles in which a unit works, and of cycles that pass on every unit, working or not."""
 ALIKE = 1e-9
 
 
 @dataclass
 class LaunchBalance:
-    """The balance of one launch, with notes on counters whose values of each unit only repeat the mean.
+    """The balance of one launch, with notes on counters whose unit values only repeat the mean.
 
-    `launch_id` is the number that `--launch` names it by: its place in the run where no launch has an id.
+    `launch_id` is its number for `--launch`: its index in the run if no launch has an id.
     """
 
     kernel_name: str
@@ -60,9 +60,9 @@ def launch_balance(
     launch: int | None = None,
     reading: Callable[[Source], None] = lambda source: None,
 ) -> LaunchBalance:
-    """The balance of the longest launch of a run that a selection and the number of a launch leave.
+    """The balance of the longest launch of a run that matches a selection and a launch number.
 
-    Raises `NcuBenchError` if the run cannot be read, no launch is left, or it has no counter by units.
+    Raises `NcuBenchError` if the run cannot be read, no launch matches, or it has no counter by units.
     """
     run = load_only(path, only, reading=reading)
     number, row = _longest(run.table, launch)
@@ -103,7 +103,7 @@ def _longest(launches: pa.Table, launch: int | None) -> tuple[int | None, pa.Tab
 
 
 def _of_units(source: Source, row: pa.Table) -> Iterator[tuple[str, Floats]]:
-    """The values of each unit by metric, of the launch in `row`, where a binary report has them."""
+    """The values of each unit by metric, for the launch in `row`, if a binary report has them."""
     from ncu_parsers.ncu_rep.instances import instance_tables  # slow to import
 
     found: dict[str, list[Floats]] = {}
@@ -137,8 +137,8 @@ def _binary(path: str) -> list[Source]:
 class Balance:
     """A counter of one launch over all units of a kind, each value in `unit`.
 
-    `count` is how many units there are; it and `median` are None where the report holds no value of each.
-    `slowest_cost` is the share of the most loaded unit's amount that an even spread would take off it, 1 - mean / most.
+    `count` is the number of units; it and `median` are None if the report lacks the values per unit. `slowest_cost` is
+    the share of the most loaded unit's amount that an even spread would save, 1 - mean / most.
     """
 
     metric: str
@@ -155,8 +155,8 @@ class Balance:
 def balances(launch: pa.Table, of_units: Mapping[str, Floats] | None = None) -> list[Balance]:
     """The counters of a launch over units: first active cycles, then others, each with the highest cost first.
 
-    `launch` is its row of the table of launches, `of_units` the values of each unit by metric, where a report has them.
-    Counters that are 0 everywhere are left out, as are values of units that only repeat the mean (`repeats_mean`).
+    `launch` is its row of the table of launches, `of_units` the values of each unit by metric, if a report has them.
+    Counters that are 0 everywhere are left out, as are unit values that only repeat the mean (`repeats_mean`).
     """
     found = {one.metric: one for one in _from_extremes(launch)}
     for metric, values in (of_units or {}).items():
@@ -166,7 +166,7 @@ def balances(launch: pa.Table, of_units: Mapping[str, Floats] | None = None) -> 
 
 
 def repeats_mean(values: Floats) -> bool:
-    """True if all units have one value: old reports hold the mean of all as that of each, which tells of no balance."""
+    """True if all units have one value: old reports store the mean for each unit, which shows no balance."""
     return bool(np.ptp(values) <= ALIKE * np.abs(values).max(initial=0.0))
 
 
@@ -197,6 +197,6 @@ def _balance(metric: str, values: Floats) -> Balance:
 
 
 def unit_kind(metric: str) -> str:
-    """The kind of unit that a metric counts on; "" for metrics of none, and of mere time."""
+    """The kind of unit that a metric counts on; "" for metrics without one, and for pure times."""
     beginning, _, rest = metric.partition("__")
     return "" if rest.partition(".")[0].endswith(NO_WORK) else UNITS.get(beginning, "")

@@ -1,4 +1,4 @@
-"""Counters over the time of a kernel: as sparklines, with how long it takes to ramp up and to end."""
+"""Counters over the time of a kernel: as sparklines, with the durations of ramp-up and tail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BARS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 40
 PLATEAU_PERCENTILE = 90
 NEAR_PLATEAU = 0.9
-"""A counter is at its plateau from 90 % of its 90th percentile on."""
+"""A counter is at its plateau above 90 % of its 90th percentile."""
 TITLES = {
     "sm__cycles_active.avg": "SM active cycles",
     "sm__ctas_launched.sum": "blocks launched",
@@ -32,9 +32,9 @@ TITLES = {
 
 @dataclass(frozen=True)
 class CounterOverTime:
-    """One counter of one launch. Times in ns from the kernel's begin, values in the counter's unit, None if unknown.
+    """One counter of one launch. Times in ns from the kernel's start, values in the counter's unit, None if unknown.
 
-    `ramp_up_ns` is when it first comes near its plateau, `tail_ns` how long it stays below that at the end.
+    `ramp_up_ns` is the time until it first comes near its plateau, `tail_ns` the time it stays below that at the end.
     """
 
     metric: str
@@ -72,7 +72,7 @@ def counter_over_time(series: TimeSeries, width: int = SPARKLINE_WIDTH) -> Count
 
 
 def _edges(series: TimeSeries) -> tuple[float | None, float | None]:
-    """When a counter first and last is near its plateau: ns from the begin, and ns before the end."""
+    """When a counter first and last is near its plateau: ns from the start, and ns before the end."""
     known = ~np.isnan(series.values)
     if not known.any():
         return None, None
@@ -84,7 +84,7 @@ def _edges(series: TimeSeries) -> tuple[float | None, float | None]:
 
 
 def sparkline(times_ns: Floats, values: Floats, duration_ns: float, width: int) -> str:
-    """Values as bars from 0 to their greatest: means of `width` equal stretches of time, a space where one has none."""
+    """Values as bars from 0 to their maximum: means of `width` equal time intervals, a space where one has none."""
     known = ~np.isnan(values)
     top = float(values[known].max(initial=0.0))
     if not duration_ns or top <= 0:
@@ -95,7 +95,7 @@ def sparkline(times_ns: Floats, values: Floats, duration_ns: float, width: int) 
 
 
 def means_over_time(times_ns: Floats, values: Floats, duration_ns: float, width: int) -> Floats:
-    """Means of `width` equal stretches of a positive duration, float64; NaN where a stretch has no value."""
+    """Means of `width` equal intervals of a positive duration, float64; NaN where an interval has no value."""
     known = ~np.isnan(values)
     places = np.minimum((times_ns[known] / duration_ns * width).astype(int), width - 1)
     counts = np.bincount(places, minlength=width)
