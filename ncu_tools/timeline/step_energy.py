@@ -1,4 +1,4 @@
-"""Power of a GPU that NVML sampled while its steps ran, and the energy that follows from it.
+"""Power of a GPU that was sampled while its steps ran, and the energy that follows from it.
 
 A reading is taken some ten times a second, and on most GPUs it is a mean over the last second: of steps shorter than
 that the energy is smeared over its neighbours. Nothing is said of a step with fewer than two readings.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
+import numpy as np
 from ncu_launch.profilers.sampling.gpu_sampler import summed_up
 from ncu_launch.profilers.sampling.nvml import NvmlReading
 from ncu_launch.profilers.sampling.power_readings import PowerReading
@@ -19,6 +20,11 @@ from ncu_parsers.timelines.activity.activity import Activity
 from ncu_tools.numbers.number_format import counted, digits
 
 NS_PER_S = 1_000_000_000
+RECORDED_POWER = (
+    "~ is what the driver told the profiler of the GPU's power: energy is the mean power of the readings in a step "
+    "times its time; a reading may be a mean over up to a second, and steps with fewer than two have none"
+)
+"""The note on power that a recording itself holds."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,25 @@ def readings_of(
     if wanted is not None and None not in known:
         return list(known.get(wanted, []))
     return list(*known.values()) if len(known) == 1 and len(activity.operations.gpus()) == 1 else []
+
+
+def recorded_readings(activity: Activity, gpu: tuple[int, int]) -> list[PowerReading]:
+    """The readings of a GPU in the recording itself, whose `utc_ns` are ns of the recording; [] if it has none."""
+    samples = activity.sampled.environment.get(activity.sampled.number(*gpu))
+    if samples is None:
+        return []
+
+    def of(name: str) -> list[float | None]:
+        values = samples.values.get(name, np.full(len(samples), np.nan)).tolist()
+        return [None if value != value else value for value in values]
+
+    return [
+        PowerReading(str(gpu[1]), None, time, power, None, clock, memory, temperature)
+        for time, power, clock, memory, temperature in zip(
+            samples.times.tolist(), of("power_w"), of("sm_clock_hz"), of("memory_clock_hz"), of("temperature_c"),
+            strict=True,
+        )
+    ]  # fmt: skip
 
 
 def _plain(uuid: str | None) -> str | None:

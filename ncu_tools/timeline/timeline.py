@@ -45,7 +45,14 @@ from ncu_tools.timeline.gaps import (
 )
 from ncu_tools.timeline.intervals import NOTHING, IntervalSet, Mask
 from ncu_tools.timeline.launch_links import LaunchLinks, launch_links
-from ncu_tools.timeline.step_energy import energy_between, power_note, power_of_whole_run, readings_of
+from ncu_tools.timeline.step_energy import (
+    RECORDED_POWER,
+    energy_between,
+    power_note,
+    power_of_whole_run,
+    readings_of,
+    recorded_readings,
+)
 from ncu_tools.timeline.steps import (
     WHOLE,
     GpuWork,
@@ -190,8 +197,8 @@ def timeline(
     notes = [
         *doubts, *_notes(gpus, trimmed=trim is not None), *activity.missing, *activity.notes
     ]  # fmt: skip
-    if power:
-        gpus, more = _with_energy(activity, gpus, power)
+    if power or activity.sampled.environment:
+        gpus, more = _with_energy(activity, gpus, power or {})
         notes += more
     busy, gaps = _by_process(gpus)
     window = looked_at if looked_at is not None else IntervalSet.between(*recording)
@@ -420,13 +427,18 @@ def _notes(gpus: Sequence[GpuTimeline], *, trimmed: bool) -> list[str]:
 def _with_energy(
     activity: Activity, gpus: Sequence[GpuTimeline], power: Mapping[str, Sequence[PowerReading]]
 ) -> tuple[list[GpuTimeline], list[str]]:
-    """The GPUs with the energy of their steps, and notes on what was read."""
-    if activity.utc_ns is None:
+    """The GPUs with the energy of their steps, and notes on what was read.
+
+    `power` are readings in ns since 1970; without any those of the recording itself count, in its own time.
+    """
+    if power and activity.utc_ns is None:
         return list(gpus), ["power was sampled, and no energy is shown: the recording does not say when it began"]
-    began, found = activity.utc_ns, []
+    began, found = (activity.utc_ns or 0) if power else 0, []
     for gpu in gpus:
         process, device = (MISSING if one is None else one for one in (gpu.process, gpu.device))
-        readings = readings_of(activity, (process, device), power)
+        readings = (
+            readings_of(activity, (process, device), power) if power else recorded_readings(activity, (process, device))
+        )
         whole, *steps = (
             replace(step, energy=energy_between(readings, began + step.start_ns, began + step.start_ns + step.span_ns))
             for step in (gpu.whole, *gpu.steps)
@@ -434,7 +446,7 @@ def _with_energy(
         found.append(replace(gpu, whole=whole, steps=steps))
     if not any(step.energy for gpu in found for step in (gpu.whole, *gpu.steps)):
         return found, ["power was sampled, and no energy is shown: no GPU has two readings in the time of its work"]
-    return found, [power_note(power)]
+    return found, [power_note(power) if power else RECORDED_POWER]
 
 
 def no_gpu_work(activity: Activity, power: Mapping[str, Sequence[PowerReading]]) -> NcuBenchError:

@@ -34,4 +34,5 @@ def events_in(events: TraceEvents) -> list[dict[str, Any]]:
 
 def _said(event: dict[str, Any]) -> dict[str, Any]:
     event["args"] = json.loads(bytes(event["args"])) or None
+    event["id"] = json.loads(bytes(event["id"]) or b"null")
     return {name: value for name, value in event.items() if value is not None and value == value}

@@ -72,7 +72,7 @@ def command(run: str, by: str | None, output_format: str) -> None:
 def sampled_table(source: Source, output_format: str, by: str | None) -> Table:
     """A timeline's samples over time, or `by` a key of `GROUPS`. Raises `NcuBenchError` if it has none."""
     timeline = read_sampled_timeline(source)
-    if not timeline.activity.gpus:
+    if not timeline.activity.gpus and (by is not None or not timeline.activity.environment):
         kind = kind_of(source)
         raise NcuBenchError(
             f"{source.name} holds no sampled GPU metrics.",

@@ -92,10 +92,8 @@ def _gpu_events(
 
 def _sampled_events(found: Timeline, gpu: GpuTimeline, group: int) -> Iterator[Event]:
     """What was sampled of a GPU, as counters: a value where it changes, and 0 where samples end."""
-    samples = found.activity.sampled.of(gpu.process, gpu.device)
-    if samples is None:
-        return
-    for name, values in samples.values.items():
+    for name, samples in found.activity.sampled.series(gpu.process, gpu.device):
+        values = samples.values[name]
         known = np.flatnonzero(~np.isnan(values))
         title, unit = f"~{title_of_sampled(name)}", unit_of_sampled(name) or "value"
         last, until = 0.0, None

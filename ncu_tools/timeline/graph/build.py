@@ -170,6 +170,7 @@ class _Builder:
                 self._of_collectives(found),
                 self._between_streams(STREAM_ORDER, *self.across_lanes, self.delays.gap[self.across_lanes[1]]),
                 self._recorded_events(),
+                self._edges_of_graphs(found),
             ]
         )
         found = replace(found, edges=edges)
@@ -328,6 +329,20 @@ class _Builder:
         held = offset[offset <= limits["event"]["within_ns"]]
         usual = np.quantile(held, limits["stream"]["latency_quantile"]) if len(held) else limits["stream"]["gap_ns"]
         return self._between_streams(EVENT, before, place, np.full(len(place), usual))
+
+    def _edges_of_graphs(self, found: StepGraph) -> Edges:
+        """Edges between nodes of CUDA graphs that the recording has, whose times may overlap a little."""
+        if EVENT in self.without:
+            return _no_edges()
+        places = np.empty(len(self.order), np.int64)
+        places[self.order.row] = np.arange(len(self.order))
+        before, place = (places[rows] for rows in self.activity.dependencies)
+        kept = self.order.end[before] <= self.order.start[place] + graph_facts()["event"]["ahead_ns"]
+        kept &= found.chain[self.node[before]] != found.chain[self.entry[place]]
+        before, place = before[kept], place[kept]
+        offset = self.order.start[place] - self.order.end[before]
+        usual = np.full(len(place), np.median(offset) if self.constants_only and len(place) else np.inf)
+        return self._between_streams(EVENT, before, place, usual)
 
     def _between_streams(self, kind: int, before: Integers, place: Integers, usual: Numbers) -> Edges:
         """Edges from ends of operations to starts of others, which are the usual time later, or less if recorded."""

@@ -109,6 +109,20 @@ def test_a_derived_counter_of_each_kernel_is_no_sample(tmp_path: Path) -> None:
     assert read_activity(Source(str(trace(tmp_path, LONG, cycles)))).sampled.gpus == {}
 
 
+def test_what_the_driver_said_gives_the_energy_of_a_step_and_no_column(tmp_path: Path) -> None:
+    power = [sample("Power (W)", 10_000 + at * 1_000, 300 + 100 * (at % 2)) for at in range(9)]
+    clock = [sample("SM Clock (MHz)", 10_000 + at * 1_000, 1500) for at in range(9)]
+    path = trace(tmp_path, LONG, *power, *clock, sample("Temperature (C)", 12_000, 61))
+    (row,), _ = read(path)
+    assert not [name for name in row if name.startswith("sampled_")]
+    answer = json.loads(ran("timeline", str(path), "--format", "json").stdout)
+    step = answer["rows"][0]
+    assert (step["power_w"], step["temperature_c"], step["sm_clock_hz"]) == (350, 61, 1.5e9)
+    assert step["energy_j"] == pytest.approx(350 * 0.008)
+    shown = ran("timeline", str(path), "--part", "samples").stdout
+    assert [line.split()[1] for line in shown.splitlines() if "█" in line] == ["power", "sm", "temperature"]
+
+
 def test_groups_of_operations_have_means_of_the_gpu_that_ran_them(tmp_path: Path) -> None:
     on_other = {**LONG, "name": "other", "args": {**LONG["args"], "device": 1}}
     events = [*every_ms(SM, *[30] * 12), *every_ms(SM, *[90] * 12, gpu=1)]

@@ -85,6 +85,31 @@ class TestBlocks:
         assert (stream.broken, stream.cut, stream.header) == (0, False, {"z": 1})
 
     @pytest.mark.usefixtures("block")
+    @pytest.mark.parametrize("name", ['operator "" _x(int)', '"quoted"', 'f<"a", "b">', '\\"done\\" "not"'])
+    def test_of_before_july_2026_keep_quotes_in_names_that_were_not_escaped(self, tmp_path: Path, name: str) -> None:
+        events = [gpu("kernel", "NAME", at, 1, at, grid=[at, 1, 1]) for at in range(1, 12)]
+        found, stream = events_of(written(tmp_path, json.dumps({"traceEvents": events}).replace("NAME", name)))
+        assert {one["name"] for one in found} == {name.replace('\\"', '"')}
+        assert [one["args"]["grid"][0] for one in found] == list(range(1, 12))
+        assert (stream.broken, stream.cut) == (0, False)
+
+    @pytest.mark.usefixtures("block")
+    @pytest.mark.parametrize(
+        ("behind", "header"),
+        [
+            ('"INFO": ["a "b" c"], "traceName": "t"}', {"traceName": "t"}),
+            ('"INFO": [INFO:2026-03 1:1 a.cpp:8] x]}', {}),
+        ],
+    )
+    def test_with_messages_of_the_profiler_behind_them_are_whole(
+        self, tmp_path: Path, behind: str, header: dict[str, Any]
+    ) -> None:
+        text = json.dumps({"traceEvents": synthetic_gpu_events()}).removesuffix("}")
+        found, stream = events_of(written(tmp_path, f"{text}, {behind}"))
+        assert len(found) == len(synthetic_gpu_events())
+        assert (stream.broken, stream.cut, stream.header) == (1, False, header)
+
+    @pytest.mark.usefixtures("block")
     @pytest.mark.parametrize("whole", [True, False])
     def test_whose_last_event_is_broken_are_cut_only_if_it_does_not_end(self, tmp_path: Path, whole: bool) -> None:
         texts = [json.dumps(event) for event in synthetic_gpu_events()]

@@ -66,10 +66,11 @@ class SampledGroup:
 
 
 def metrics_over_time(timeline: SampledTimeline, width: int = SPARKLINE_WIDTH) -> list[SampledMetric]:
-    """Every metric of every GPU over the recording, from its first sample to its last."""
+    """Every metric of every GPU over the recording, from its first sample to its last, then what the driver says."""
     return [
         _over_time(gpu, name, samples, width)
-        for gpu, samples in sorted(timeline.activity.gpus.items())
+        for gpus in (timeline.activity.gpus, timeline.activity.environment)
+        for gpu, samples in sorted(gpus.items())
         for name in (*sampled_columns(), *(own for own in samples.values if own not in sampled_columns()))
         if name in samples.values and not np.isnan(samples.values[name]).all()
     ]

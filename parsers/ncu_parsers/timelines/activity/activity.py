@@ -308,6 +308,16 @@ FACTS = {
 launch, the blocks that fit on an SM, how many of them each resource allows, and what a block is given of two."""
 
 
+class Dependencies(NamedTuple):
+    """Rows of operations, in pairs: `after` starts when `before` has ended, by an edge of a CUDA graph."""
+
+    before: Integers
+    after: Integers
+
+
+NO_DEPENDENCIES = Dependencies(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 class CollectiveArguments(NamedTuple):
     """The arguments of a collective; None if not recorded.
 
@@ -331,7 +341,8 @@ class Activity:
     place of each operation's among them; None where the reader says none. `as_written` are the rows of `operations` in
     the order of the file, None for that of their starts. `broken` events and `others`, of no use here, were left out.
     `session` is what the recording says of itself, `rank` that of its process in a distributed run. `recorded_with` is
-    how to record the like. `sampled` is what its tool sampled of whole GPUs beside that.
+    how to record the like. `sampled` is what its tool sampled of whole GPUs beside that. `dependencies` are
+    edges of CUDA graphs.
     """
 
     name: str
@@ -359,6 +370,7 @@ class Activity:
     recorded_with: str = ""
     event_waits: EventWaits = field(default_factory=lambda: empty(EventWaits))
     sampled: SampledActivity = field(default_factory=SampledActivity)
+    dependencies: Dependencies = NO_DEPENDENCIES
 
 
 def plain_name(name: str) -> str:

@@ -8,7 +8,7 @@ PyTorch's profiler writes it (a start, and no end). How long a sample is follows
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -133,12 +133,18 @@ class _Integral:
         return np.where(place >= 0, self.sums[inside] + self.values[inside] * within, 0.0)
 
 
+ENVIRONMENT = {"power_w": "W", "temperature_c": "degree Celsius", "sm_clock_hz": "hz", "memory_clock_hz": "hz",
+               "fan_pct": "%"}  # fmt: skip
+"""What the driver says of a GPU, with the units."""
+
+
 @dataclass(frozen=True)
 class SampledActivity:
     """The samples of each GPU by its number in the recording, and notes on what was left out.
 
-    `numbers` are those of GPUs that a process calls by another device number. `sampled_by` is the tool, and `finer` how
-    it is told to sample more often.
+    `environment` are what the driver says of them: power, temperature, clocks, by names of `ENVIRONMENT`. `numbers` are
+    those of GPUs that a process calls by another device number. `sampled_by` is the tool, and `finer` how it is told to
+    sample more often.
     """
 
     gpus: Mapping[int, GpuSamples] = field(default_factory=dict)
@@ -146,6 +152,7 @@ class SampledActivity:
     numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
     sampled_by: str = ""
     finer: str = ""
+    environment: Mapping[int, GpuSamples] = field(default_factory=dict)
 
     def number(self, process: int, device: int) -> int:
         """The number of the GPU that a process calls `device`."""
@@ -153,7 +160,16 @@ class SampledActivity:
 
     def of(self, process: int | None, device: int | None) -> GpuSamples | None:
         """The samples of the GPU that a process calls `device`; None where there are none."""
-        return self.gpus.get(self.number(-1 if process is None else process, -1 if device is None else device))
+        return self.gpus.get(self._number(process, device))
+
+    def series(self, process: int | None, device: int | None) -> Iterator[tuple[str, GpuSamples]]:
+        """Every metric of a GPU, and the samples that it is among."""
+        for gpus in (self.gpus, self.environment):
+            samples = gpus.get(self._number(process, device))
+            yield from ((name, samples) for name in samples.values) if samples is not None else ()
+
+    def _number(self, process: int | None, device: int | None) -> int:
+        return self.number(-1 if process is None else process, -1 if device is None else device)
 
 
 def sampled_columns() -> dict[str, dict[str, Any]]:
@@ -177,12 +193,15 @@ def column_of_trace(name: str) -> str:
 
 def title_of_sampled(name: str) -> str:
     """How people see the name of a sampled metric."""
-    short = name.removeprefix("sampled_").removesuffix("_pct").replace("_", " ")
-    return short if name in sampled_columns() else name
+    if name in ENVIRONMENT:
+        return name.rpartition("_")[0].replace("_", " ")
+    return name.removeprefix("sampled_").removesuffix("_pct").replace("_", " ") if name in sampled_columns() else name
 
 
 def unit_of_sampled(name: str) -> str:
     """The unit of a sampled metric by its name: % of a peak; "" where the name does not say it."""
+    if name in ENVIRONMENT:
+        return ENVIRONMENT[name]
     return "%" if name in sampled_columns() or "pct" in name or name.endswith("(%)") else ""
 
 

@@ -2,9 +2,9 @@
 
 A trace is a JSON object with a list traceEvents, or the bare list. The complete events of a block are decoded together
 by msgspec. If it refuses, Python's json decodes them one by one, at least ten times slower: NaN, control characters in
-names, values of other types. Bare words that are not JSON, such as N/A, are read as null. Killed programs leave a
-truncated trace, and some write names that are invalid JSON: broken events are counted and skipped. Format: "Trace Event
-Format", a document of the Chromium project.
+names, values of other types. Bare words that are not JSON, such as N/A, are read as null, and quotes that were not
+escaped as part of their name. Killed programs leave a truncated trace, and some write names that are invalid JSON:
+broken events are counted and skipped. Format: "Trace Event Format", a document of the Chromium project.
 """
 
 from __future__ import annotations
@@ -36,11 +36,16 @@ _SPACE = re.compile(r"\s*")
 _BETWEEN = re.compile(r"[\s,]*")
 _BARE_WORD = re.compile(r'(?<!\\)("\s*:\s*)(?!(?:null|true|false|NaN|-?Infinity)\b)[-+]?[A-Za-z][\w./+-]*(?=\s*[,}\]])')
 """A value that is a bare word and not JSON, as in "blocks per SM": N/A or "occupancy": nan."""
+_NAME = re.compile(r'("name"\s*:\s*")((?:(?!"\s*:)[^\n])*?)("\s*,\s*"(?:pid|tid|ph|cat|ts)"\s*:)')
+"""The name of an event, with the key behind it: before July 2026 quotes in it were not escaped."""
+_BARE_QUOTE = re.compile(r'(?<!\\)"')
 _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _LONGEST_SCAN = 1 << 16
 """Characters of a broken event that are searched for its end."""
 _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
+_LATER_KEY = re.compile(r'"(?:traceName|displayTimeUnit|baseTimeNanoseconds)"\s*:')
+"""Members behind the events, in front of which the profiler's own messages may be no JSON."""
 _OVERLAP = 64
 """Characters kept while searching, so that a match across two blocks is found."""
 _END_OF_EVENT = re.compile(r"\}\s*,\s*\Z")
@@ -67,7 +72,7 @@ Thread = tuple[int | str, int | str]
 class TraceEvent(msgspec.Struct, gc=False):
     """The fields that all kinds of events have; None or NaN where one is missing or of another type.
 
-    `ts` and `dur` are microseconds; `args` is JSON.
+    `ts` and `dur` are microseconds; `args` and the `id` of a flow are JSON.
     """
 
     ph: str | None = None
@@ -78,6 +83,7 @@ class TraceEvent(msgspec.Struct, gc=False):
     ts: float = math.nan
     dur: float = math.nan
     args: msgspec.Raw = msgspec.Raw(b"{}")
+    id: msgspec.Raw = msgspec.Raw(b"")
 
     @property
     def thread(self) -> Thread | None:
@@ -128,6 +134,7 @@ class TraceEvents:
 
     def _members(self) -> Iterator[list[Any]]:
         """Iterate over the events in the outer object; store its other members in the header."""
+        had_events = False
         while self._text.peek(_BETWEEN) not in ("", "}"):
             try:
                 key = self._text.value(LONGEST_EVENT)
@@ -135,11 +142,13 @@ class TraceEvents:
                 opening = self._text.peek()
                 if key == "traceEvents" and opening == "[":
                     yield from self._events()
+                    had_events = not self.cut
                 else:
                     self.header[str(key)] = self._text.value(LONGEST_HEADER)
             except ValueError:
-                if not self._text.skip_to(_EVENTS_KEY):
-                    self.cut = True
+                if not self._text.skip_to(_LATER_KEY if had_events else _EVENTS_KEY):
+                    self.cut = not (had_events and self._text.ends_as_an_object)
+                    self.broken += not self.cut
                     return
                 self.broken += 1
 
@@ -188,7 +197,8 @@ def _typed(event: dict[str, Any]) -> TraceEvent:
     except RecursionError:
         args = b"{}"
     start, duration = event_number(event.get("ts")), event_number(event.get("dur"))
-    return TraceEvent(**texts, pid=process, tid=thread, ts=start, dur=duration, args=msgspec.Raw(args))
+    number = msgspec.Raw(str(event["id"]).encode() if isinstance(event.get("id"), int) else b"")
+    return TraceEvent(**texts, pid=process, tid=thread, ts=start, dur=duration, args=msgspec.Raw(args), id=number)
 
 
 class _Text:
@@ -240,11 +250,20 @@ class _Text:
         return False
 
     def mend(self) -> bool:
-        """Replace bare words in the buffered text ahead with null; False if there are none."""
-        ahead, mended = _BARE_WORD.subn(r"\1null", self._text[self.at :])
-        self._text, self.at, self._dropped = ahead, 0, self._dropped + self.at
+        """In the text ahead replace bare words that are not JSON by null, and escape quotes in names.
+
+        Returns False if there is nothing to mend.
+        """
+        ahead = self._text[self.at :]
+        mended = _NAME.sub(_with_escaped_quotes, _BARE_WORD.sub(r"\1null", ahead))
+        self._text, self.at, self._dropped = mended, 0, self._dropped + self.at
         self._has_border = True
-        return mended > 0
+        return mended != ahead
+
+    @property
+    def ends_as_an_object(self) -> bool:
+        """Whether what is left of the text, all of which was read, ends with a closing brace."""
+        return self._text.rstrip().endswith("}")
 
     def peek(self, passed: re.Pattern[str] = _SPACE) -> str:
         """The next character after skipping `passed`; "" at the end."""
@@ -324,6 +343,10 @@ class _Text:
             parts.append(part)
             length += len(part)
         return b"".join(parts)
+
+
+def _with_escaped_quotes(name: re.Match[str]) -> str:
+    return name[1] + _BARE_QUOTE.sub(r'\\"', name[2]) + name[3]
 
 
 # -------------------------------------------------------------------------------------------------- values of events

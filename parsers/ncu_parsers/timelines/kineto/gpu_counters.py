@@ -18,13 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ncu_parsers.timelines.activity.activity import Integers
-from ncu_parsers.timelines.activity.samples import GpuSamples, SampledActivity, column_of_trace
+from ncu_parsers.timelines.activity.samples import ENVIRONMENT, GpuSamples, SampledActivity, column_of_trace
 from ncu_parsers.timelines.kineto.chrome_trace import LONGEST_TIME, TraceEvent, event_number, whole_nanoseconds
 
 COUNTER = "C"
 FINER = "a shorter sampling_interval_ms of torch.profiler.PerformanceMetricsConfig samples more often"
 PER_KERNEL = ("Cycles (Current Kernel)",)
 """Counters that have a value at the start of each kernel: derived from its time, and no samples."""
+ENVIRONMENT_LABELS = {
+    "Power (W)": ("power_w", 1.0), "Temperature (C)": ("temperature_c", 1.0), "SM Clock (MHz)": ("sm_clock_hz", 1e6),
+    "Memory Clock (MHz)": ("memory_clock_hz", 1e6), "Fan Speed (%)": ("fan_pct", 1.0),
+}  # fmt: skip
+"""Cuspy's labels of what the driver says: our name, and the factor to its unit."""
 _OF_GPU = re.compile(r"GPU (\d{1,6}) Counters")
 _VALUES = msgspec.json.Decoder(list[dict[str, float]])
 
@@ -36,6 +41,7 @@ class CounterEvents:
         self.broken = 0
         self._series: dict[tuple[object, str | None], int] = {}
         self._gpus: list[tuple[int, str]] = []
+        self._factors: list[float] = []
         self._start, self._value, self._code = array("d"), array("d"), array("i")
 
     def __len__(self) -> int:
@@ -67,29 +73,36 @@ class CounterEvents:
         code = -1
         if found is not None and event.name and event.name not in PER_KERNEL:
             code = len(self._gpus)
-            self._gpus.append((int(found[1]), column_of_trace(event.name)))
+            name, factor = ENVIRONMENT_LABELS.get(event.name, (column_of_trace(event.name), 1.0))
+            self._gpus.append((int(found[1]), name))
+            self._factors.append(factor)
         self._series[event.pid, event.name] = code
         return code
 
     def sampled(self, begin: int | None, end: int | None) -> SampledActivity:
         """The samples from `begin` to `end`, in ns: of what the profiler sampled around its recording no more."""
         start = whole_nanoseconds(np.frombuffer(self._start, np.float64))
-        value, code = np.frombuffer(self._value, np.float64), np.frombuffer(self._code, np.int32)
-        gpu_of = np.array([gpu for gpu, _ in self._gpus] or [0], np.int64)[code]
-        gpus: dict[int, GpuSamples] = {}
+        code = np.frombuffer(self._code, np.int32)
+        value = np.frombuffer(self._value, np.float64) * np.array(self._factors or [1.0])[code]
+        metrics, environment = dict[int, GpuSamples](), dict[int, GpuSamples]()
         left_out = 0
-        for gpu in np.unique(gpu_of).tolist():
-            rows = np.flatnonzero(gpu_of == gpu)
-            found = self._samples(start[rows], value[rows], code[rows])
-            inside = np.ones(len(found), np.bool_)
-            if begin is not None and end is not None:
-                inside = (found.ends > begin) & (found.times < end)
-            left_out += len(found) - int(inside.sum())
-            if inside.any():
-                gpus[gpu] = GpuSamples(found.times[inside], {name: one[inside] for name, one in found.values.items()})
+        for of_driver, gpus in ((False, metrics), (True, environment)):
+            for gpu in sorted({number for number, _ in self._gpus}):
+                own = [at for at, (number, name) in enumerate(self._gpus)
+                       if number == gpu and (name in ENVIRONMENT) == of_driver]  # fmt: skip
+                rows = np.flatnonzero(np.isin(code, own))
+                found = self._samples(start[rows], value[rows], code[rows])
+                inside = np.ones(len(found), np.bool_)
+                if begin is not None and end is not None:
+                    inside = (found.ends > begin) & (found.times < end)
+                left_out += len(found) - int(inside.sum())
+                if inside.any():
+                    values = {name: one[inside] for name, one in found.values.items()}
+                    gpus[gpu] = GpuSamples(found.times[inside], values)
         notes = [f"{left_out:,} samples of GPUs lie before or after what was recorded, and were left out"]
         return SampledActivity(
-            gpus, tuple(notes if left_out else []), sampled_by="PyTorch's profiler", finer=FINER
+            metrics, tuple(notes if left_out else []), sampled_by="PyTorch's profiler", finer=FINER,
+            environment=environment,
         )  # fmt: skip
 
     def _samples(self, start: Integers, value: npt.NDArray[np.float64], code: npt.NDArray[np.int32]) -> GpuSamples:

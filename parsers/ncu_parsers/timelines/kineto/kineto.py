@@ -113,6 +113,7 @@ def read_activity(source: Source, functions: Callable[[str], bool] = lambda name
         rank=event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31),
         recorded_with=RECORDED_WITH if {one.vendor for one in devices.values()} <= {None, Vendor.NVIDIA} else "",
         sampled=_sampled(events, operations, calls, ranges), event_waits=_event_waits(events, calls),
+        dependencies=events.flows.dependencies(operations),
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ from ncu_parsers.timelines.kineto.chrome_trace import (
     is_call,
 )
 from ncu_parsers.timelines.kineto.gpu_counters import COUNTER, CounterEvents
+from ncu_parsers.timelines.kineto.graph_edges import GraphFlows
 
 Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
@@ -47,6 +48,9 @@ OPERATIONS = {
 """Categories of GPU work; the second line is for PyTorch 1.8 to 1.12."""
 OPERATORS, ANNOTATIONS, PYTHON, OVERHEAD = ("cpu_op", "Operator"), ("user_annotation",), "python_function", "overhead"
 SYNCHRONISATION, STREAM_WAIT = "cuda_sync", "Stream Wait Event"
+BETWEEN_OPERATIONS = ("graph_event_node", "graph_host_node")
+"""Categories of nodes of CUDA graphs that are no work of the GPU: they record an event, or call the host."""
+FLOWS = ("s", "f")
 MODULE_LOADING_OVERHEADS = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 QUEUE_FULL_OVERHEAD = "Command Buffer Full"
 
@@ -115,9 +119,17 @@ class WorkArguments(msgspec.Struct, gc=False):
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
     ranks: Any = msgspec.field(default=None, name="Group size")
+    copy_kind: Any = msgspec.field(default=None, name="copy kind")
+    source_kind: Any = msgspec.field(default=None, name="src kind")
+    destination_kind: Any = msgspec.field(default=None, name="dst kind")
     limits: OccupancyLimits | None = msgspec.field(default=None, name="occupancy")
     priority: Any = None
     channel: Whole | None = None
+
+    def name_of_copy(self) -> str:
+        """The name that Kineto gives to a copy, of which Cuspy says the parts: "Memcpy HtoD (Pinned -> Device)"."""
+        ends = (str(one).replace("_", " ").title() for one in (self.source_kind, self.destination_kind))
+        return f"Memcpy {self.copy_kind} ({' -> '.join(ends)})"
 
     def numbers(self) -> tuple[tuple[str, int], ...]:
         """What is known of `FACTS`. Priorities may be negative: the least is the most urgent."""
@@ -136,6 +148,13 @@ class SyncArguments(msgspec.Struct, gc=False):
     stream: Whole | None = None
     source: Whole | None = msgspec.field(default=None, name="wait_on_stream")
     record: Whole | None = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+
+
+class NodeArguments(msgspec.Struct, gc=False):
+    """Where a node of a graph stands that is no operation."""
+
+    stream: Whole | None = None
+    device: Size | None = None
 
 
 class CallArguments(msgspec.Struct, gc=False):
@@ -204,6 +223,7 @@ def _lenient(kind: Any, value: Any) -> Any:
 
 _work_arguments, _call_arguments = _decoder(WorkArguments), _decoder(CallArguments)
 _operator_arguments, _sync_arguments = _decoder(OperatorArguments), _decoder(SyncArguments)
+_node_arguments = _decoder(NodeArguments)
 
 
 class Launched(NamedTuple):
@@ -262,9 +282,9 @@ class TracedEvents:
 
     `launched` are the distinct operations that `work` has the places of, `labels` those of `ranges`; calls name
     `kernels`. `threads` are numbered. `collectives` are what rows of `work` say of a communication. `counters` are
-    samples of GPUs, `event_waits` those of streams for events. `broken` counts events that could not be read, `others`
-    those of no use here. `externals` are the ids of operators by thread. Of Python's functions only modules and those
-    `is_kept` are taken.
+    samples of GPUs, `event_waits` those of streams for events, `flows` edges of graphs. `broken` counts events that
+    could not be read, `others` those of no use here. `externals` are the ids of operators by thread. Of Python's
+    functions only modules and those `is_kept` are taken.
     """
 
     def __init__(self, source: Source, is_kept: Callable[[str], bool]) -> None:
@@ -275,7 +295,7 @@ class TracedEvents:
         self.kernels: dict[CalledKernel, int] = {}
         self.collectives: dict[int, WorkArguments] = {}
         self.broken = self.others = 0
-        self.counters = CounterEvents()
+        self.counters, self.flows = CounterEvents(), GraphFlows()
         self._is_kept = is_kept
         work = _Columns(
             launched="i", start="d", duration="d", correlation="q", device="q", context="q", stream="q", bytes="q",
@@ -301,6 +321,7 @@ class TracedEvents:
             **dict.fromkeys((*ANNOTATIONS, PYTHON), self._take_range),
             OVERHEAD: self._take_overhead,
             SYNCHRONISATION: self._take_synchronisation,
+            **dict.fromkeys(BETWEEN_OPERATIONS, self._take_node),
         }  # fmt: skip
         with source.open() as stream:
             events = TraceEvents(stream, source.name)
@@ -322,7 +343,7 @@ class TracedEvents:
                 take(event)
             elif event.ph == COUNTER:
                 counters.append(event)
-            else:
+            elif event.ph not in FLOWS or not self.flows.take(event):
                 self.others += 1
         if counters:
             self.others += self.counters.take(counters)
@@ -332,8 +353,9 @@ class TracedEvents:
             self.broken += 1
             return
         args = _work_arguments(event.args)
+        name = event.name if args.copy_kind is None else args.name_of_copy()
         what = Launched(
-            OPERATIONS[event.cat or ""], event.name, args.grid, args.block, args.registers, args.shared_memory,
+            OPERATIONS[event.cat or ""], name, args.grid, args.block, args.registers, args.shared_memory,
             args.occupancy if abs(args.occupancy) < LONGEST_TIME else None,
             None if args.limits is None else args.limits.limited_by, args.numbers(),
         )  # fmt: skip
@@ -418,6 +440,12 @@ class TracedEvents:
         kind = activity.QUEUE_FULL if event.name == QUEUE_FULL_OVERHEAD else activity.PROFILER
         kind = activity.MODULE_LOADING if event.name in MODULE_LOADING_OVERHEADS else kind
         self._overheads.add(kind, self._owner(thread), event.ts, event.dur)
+
+    def _take_node(self, event: TraceEvent) -> None:
+        args = _node_arguments(event.args)
+        if event.is_timed and args.device is not None and args.stream is not None:
+            self.flows.add_between(args.device, args.stream, event.ts, event.dur)
+        self.others += 1
 
     def _take_synchronisation(self, event: TraceEvent) -> None:
         args = _sync_arguments(event.args)
