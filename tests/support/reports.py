@@ -27,6 +27,14 @@ def sample_files() -> list[Path]:
     return sorted(path for path in (*SAMPLES.iterdir(), *MEASURED.iterdir()) if path.suffix in REPORT_SUFFIXES)
 
 
+EACH_FORMAT = [
+    SAMPLES / "d02-long-rules.csv", SAMPLES / "d15-no-kernels.csv", SAMPLES / "d18-text.txt",
+    SAMPLES / "d19-summary-per-kernel.csv", SAMPLES / "d20-source-page.csv", SAMPLES / "d22-session-page.csv",
+    MEASURED / "conflicts.ncu-rep", MEASURED / "resnet18-raw-scaled.csv",
+]  # fmt: skip
+"""Of `sample_files`, one of each format, for the day: a binary report, the pages of ncu as CSV and as text, and none."""
+
+
 def is_binary(sample: Path) -> bool:
     """Whether a sample is a binary report, perhaps compressed."""
     return ".ncu-rep" in sample.suffixes

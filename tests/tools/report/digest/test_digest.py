@@ -28,7 +28,9 @@ from ncu_tools.report.digest.statements import (
 from tests.conftest import SAMPLES, SHARED
 from tests.support.called_here import called_here
 from tests.support.launches import launch, table
+from tests.support.nightly import by_day, one_in
 from tests.support.reports import (
+    EACH_FORMAT,
     FAULTS,
     REPORT_SUFFIXES,
     needs_faults,
@@ -317,7 +319,7 @@ def test_a_table_of_sums_of_nsys_is_offered_no_timeline(where: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", sample_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("sample", by_day(EACH_FORMAT, sample_files()), ids=lambda path: path.name)
 def test_every_next_command_of_a_digest_works_on_the_very_file(sample: Path) -> None:
     assert failing_commands(sample) == []
 
@@ -325,8 +327,10 @@ def test_every_next_command_of_a_digest_works_on_the_very_file(sample: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "report",
-    [*(path for folder in ("ncu_csv", "ncu_rep", "ncu_rep_full") for path in shared_reports(folder)),
-     *(path for path in sorted(FAULTS.glob("*.*")) if path.suffix in REPORT_SUFFIXES)],
+    one_in(8, [
+        *(path for folder in ("ncu_csv", "ncu_rep", "ncu_rep_full") for path in shared_reports(folder)),
+        *(path for path in sorted(FAULTS.glob("*.*")) if path.suffix in REPORT_SUFFIXES),
+    ]),
     ids=lambda path: path.name[:60],
 )  # fmt: skip
 def test_every_next_command_of_a_digest_works_on_other_peoples_reports(report: Path) -> None:
