@@ -14,7 +14,8 @@ from ncu_tools.cli.options import WIDTH_OF_PIPES
 from ncu_tools.numbers.text_width import text_width
 from ncu_tools.report.table import KERNEL, Table, to_markdown, to_text
 from tests.conftest import SAMPLES, SHARED
-from tests.support.reports import needs_shared_reports, sample_files
+from tests.support.nightly import by_day, one_in
+from tests.support.reports import EACH_FORMAT, needs_shared_reports, sample_files
 
 WIDTHS = (80, 100, WIDTH_OF_PIPES, 160)
 NOISE = ("at::native", "anonymous namespace", "<unnamed>", "c10::")
@@ -81,19 +82,21 @@ def assert_kernels_readable(path: Path, table_of: Any) -> None:
 
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("path", SHARED_FILES, ids=name_of_file)
+@pytest.mark.parametrize("path", one_in(5, SHARED_FILES), ids=name_of_file)
 def test_the_kernels_of_a_real_report_are_told_apart_at_any_width(path: Path, table_of: Any) -> None:
     assert_kernels_readable(path, table_of)
 
 
-@pytest.mark.parametrize("path", sample_files(), ids=name_of_file)
+@pytest.mark.parametrize("path", by_day(EACH_FORMAT, sample_files()), ids=name_of_file)
 def test_the_kernels_of_a_sample_are_told_apart_at_any_width(path: Path, table_of: Any) -> None:
     assert_kernels_readable(path, table_of)
 
 
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in SHARED_FILES if path.parent.name == "kineto"], ids=name_of_file)
+@pytest.mark.parametrize(
+    "path", one_in(4, [path for path in SHARED_FILES if path.parent.name == "kineto"]), ids=name_of_file
+)
 def test_a_trace_compared_with_itself_has_a_name_for_each_kernel(path: Path, table_of: Any) -> None:
     table = table_of("compare", str(path), str(path), "--top", MANY)
     assert table is not None
@@ -119,7 +122,7 @@ def test_metrics_as_columns_have_titles_of_their_own(
 
 
 @needs_shared_reports
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_most_names_of_the_reports_are_short_enough_to_be_shown_whole_in_80_columns(table_of: Any) -> None:
     tables = [
         table for path in SHARED_FILES if (table := table_of("hotspots", str(path), "--by", "name", "--top", MANY))

@@ -12,6 +12,7 @@ import pytest
 from tests.parsers.timelines.test_rocprofv3 import launched
 from tests.parsers.timelines.test_xplane import step
 from tests.support.called_here import called_here
+from tests.support.nightly import by_day
 from tests.support.other_timelines import rocprof_json, xspace
 from tests.support.reports import needs_shared_reports, shared_reports
 
@@ -90,7 +91,9 @@ def test_the_folder_of_a_profile_of_jax_is_its_timeline(tmp_path: Path) -> None:
 
 @needs_shared_reports
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["908_results.json.gz", "934987a2fc2f.xplane.pb", "tw003.xplane.pb"])
+@pytest.mark.parametrize(
+    "end", by_day(["tw003.xplane.pb"], ["908_results.json.gz", "934987a2fc2f.xplane.pb", "tw003.xplane.pb"])
+)
 def test_commands_read_real_recordings(end: str, tmp_path: Path) -> None:
     (path,) = (str(one) for one in shared_reports("other") if one.name.endswith(end))
     for words in (
