@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,8 +11,9 @@ from ncu_launch.files.manifest import manifest_in
 from ncu_launch.profile.plan import PYTORCH_TOOL, TRACED_PROGRAM, Request, make_plan
 from ncu_parsers.parquet.reader import read_launches
 
+from tests.support.called_here import called_here
 from tests.support.installed import needs_torch
-from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
+from tests.tools.cli.test_cli import Result
 
 pytestmark = [pytest.mark.slow, needs_torch]
 
@@ -41,11 +39,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def profiled(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, "profile", "--no-measure", "-o", str(folder / "run"), "--", sys.executable, *words],
-        capture_output=True, check=False, text=True, env={**os.environ, "PYTHONPATH": PYTHONPATH},
-    )  # fmt: skip
+def profiled(folder: Path, *words: str) -> Result:
+    return called_here(
+        "profile", "--no-measure", "-o", str(folder / "run"), "--", sys.executable, *words, cwd=folder / "program"
+    )
 
 
 def products(folder: Path) -> int:
@@ -53,26 +50,29 @@ def products(folder: Path) -> int:
     return names.count("aten::mm")
 
 
-@pytest.mark.parametrize("words", [("train.py", "3"), ("-u", "train.py", "3"), ("-m", "train", "3")], ids=" ".join)
-def test_a_program_runs_as_it_does_alone_and_the_first_line_says_what_records_it(
+@pytest.mark.parametrize("words", [("-u", "train.py", "3"), ("-m", "train", "3")], ids=" ".join)
+def test_a_program_runs_as_it_does_alone_and_its_trace_is_a_run_like_any_other(
     words: tuple[str, ...], here: Path
 ) -> None:
     done = profiled(here, *words)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("Recording with PyTorch's profiler (")
-    assert "FLOPs and bytes follow from the shapes of operators" in done.stderr.splitlines()[0]
+    assert done.code == 0, done.err
+    assert done.err.startswith("Recording with PyTorch's profiler (")
+    assert "FLOPs and bytes follow from the shapes of operators" in done.err.splitlines()[0]
     assert "ran 1 ['3'] __main__" in (here / "run" / "logs" / "output.txt").read_text("utf-8")
     assert products(here) == 3
     manifest = manifest_in(here / "run")
     assert manifest is not None
     assert (manifest.source, manifest.partial) == (PYTORCH_TOOL, False)
+    rows = called_here("hotspots", "run", "--format", "json", cwd=here).json()["rows"]
+    row = next(row for row in rows if row["kernel"] == "aten::mm")
+    assert (row["launches"], row["flops"]) == (3, 3 * 2 * 8 * 4 * 2)
 
 
 def test_a_program_that_fails_leaves_what_it_did_and_says_why(here: Path) -> None:
     (here / "program" / "train.py").write_text(SCRIPT + "raise ValueError('too few')\n", "utf-8")
     done = profiled(here, "train.py", "2")
-    assert done.returncode == 1
-    assert 'It says: "ValueError: too few".' in done.stderr
+    assert done.code == 1
+    assert 'It says: "ValueError: too few".' in done.err
     assert products(here) == 2
 
 
@@ -80,18 +80,8 @@ def test_a_program_that_starts_the_profiler_itself_is_told_to_be_run_as_it_is(he
     own = "import torch\nwith torch.profiler.profile():\n    torch.ones(2)\n"
     (here / "program" / "own.py").write_text(own, "utf-8")
     done = profiled(here, "own.py")
-    assert done.returncode == 1
-    assert "The program starts PyTorch's profiler itself" in done.stderr
-
-
-def test_the_trace_is_a_run_like_any_other(here: Path) -> None:
-    profiled(here, "train.py", "2")
-    done = subprocess.run(
-        [*PROGRAM, "hotspots", str(here / "run"), "--format", "json"],
-        capture_output=True, check=True, text=True, env={**os.environ, "PYTHONPATH": PYTHONPATH},
-    )  # fmt: skip
-    row = next(row for row in json.loads(done.stdout)["rows"] if row["kernel"] == "aten::mm")
-    assert (row["launches"], row["flops"]) == (2, 2 * 2 * 8 * 4 * 2)
+    assert done.code == 1
+    assert "The program starts PyTorch's profiler itself" in done.err
 
 
 @pytest.mark.parametrize(

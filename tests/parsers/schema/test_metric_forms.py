@@ -85,11 +85,12 @@ OF_MORE = "mem_shared"
 
 def pairs(table: pa.Table) -> Iterator[tuple[str, float, float]]:
     """Each metric of launches that has another form in the same report, and both values."""
+    columns = frozenset(table.column_names)
     for metric in table.column_names:
         if OF_MORE in metric or metric.startswith(("SM", "TPC", "Triage")) or metric.endswith(("_elapsed.avg", ".sum")):
             continue
-        without = MetricsInAnyForm(table.drop_columns([metric]))
-        if without.behind(metric):
+        if columns_behind(metric, columns - {metric}):
+            without = MetricsInAnyForm(table.drop_columns([metric]))
             for one, other in zip(tables.floats(table, metric).tolist(), without.floats(metric).tolist(), strict=True):
                 if abs(one) > 0.01 and not math.isnan(other):
                     yield metric, one, other

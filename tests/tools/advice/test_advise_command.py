@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,19 +20,21 @@ KEYS = {
 }  # fmt: skip
 
 
-def called(*words: str, here: Path) -> Result:
-    return called_here("advise", *words, cwd=here)
+@cache
+def called(*words: str, command: str = "advise", width: int = 120) -> Result:
+    """What a command gives: the same is asked once, by whichever test is the first."""
+    return called_here(command, *words, cwd=SAMPLES, environment={**os.environ, "COLUMNS": str(width)})
 
 
-def answer(*words: str, here: Path) -> dict[str, Any]:
-    found = called(*words, "--format", "json", here=here)
+def answer(*words: str, command: str = "advise") -> dict[str, Any]:
+    found = called(*words, "--format", "json", command=command)
     assert found.code == 0, found.err
     result: dict[str, Any] = json.loads(found.out)
     return result
 
 
-def test_each_row_of_json_is_a_lever_with_its_interval_and_evidence(tmp_path: Path) -> None:
-    rows = answer(CONFLICTS, here=tmp_path)["rows"]
+def test_each_row_of_json_is_a_lever_with_its_interval_and_evidence() -> None:
+    rows = answer(CONFLICTS)["rows"]
     assert all(row.keys() >= KEYS for row in rows)
     first = rows[0]
     assert first["lever"] == "pad-shared-memory"
@@ -44,8 +47,8 @@ def test_each_row_of_json_is_a_lever_with_its_interval_and_evidence(tmp_path: Pa
     assert first["confidence"]["histories"] > 0
 
 
-def test_levers_that_keep_the_kernel_stand_before_those_apart_and_each_is_ranked_by_its_time(tmp_path: Path) -> None:
-    rows = [row for row in answer(CONFLICTS, here=tmp_path)["rows"] if row["lever"] and not row["nothing"]]
+def test_levers_that_keep_the_kernel_stand_before_those_apart_and_each_is_ranked_by_its_time() -> None:
+    rows = [row for row in answer(CONFLICTS)["rows"] if row["lever"] and not row["nothing"]]
     apart = [row["is_apart"] for row in rows]
     assert apart == sorted(apart)
     for group in (False, True):
@@ -53,68 +56,67 @@ def test_levers_that_keep_the_kernel_stand_before_those_apart_and_each_is_ranked
         assert times == sorted(times, reverse=True)
 
 
-def test_a_lever_that_brings_nothing_is_in_json_with_the_reason_and_not_in_text(tmp_path: Path) -> None:
-    rows = answer(CONFLICTS, here=tmp_path)["rows"]
+def test_a_lever_that_brings_nothing_is_in_json_with_the_reason_and_not_in_text() -> None:
+    rows = answer(CONFLICTS)["rows"]
     idle = [row["title"] for row in rows if row["nothing"]]
     assert idle
-    text = called(CONFLICTS, here=tmp_path).out
+    text = called(CONFLICTS).out
     assert [title for title in idle if f"{title}: conflicts" in text] == []
 
 
-def test_kernels_and_rows_can_be_chosen(tmp_path: Path) -> None:
-    rows = answer(CONFLICTS, "--kernel", "conflicts", "--top", "2", here=tmp_path)["rows"]
+def test_kernels_and_rows_can_be_chosen() -> None:
+    rows = answer(CONFLICTS, "--kernel", "conflicts", "--top", "2")["rows"]
     assert len(rows) == 2
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_text_fits_the_width_but_for_commands_and_says_what_each_lever_saves(
-    tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
+    width: int,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    lines = called(CONFLICTS, here=tmp_path).out.splitlines()
+    lines = called(CONFLICTS, width=width).out.splitlines()
     assert [line for line in lines if len(line) > width and "ncu-bench " not in line] == []
     assert any("saves" in line and "% of the kernel" in line for line in lines)
     assert any("Together" in line for line in lines)
 
 
-def test_markdown_has_a_row_for_each_lever_that_counts(tmp_path: Path) -> None:
-    out = called(CONFLICTS, "--format", "markdown", here=tmp_path).out
+def test_markdown_has_a_row_for_each_lever_that_counts() -> None:
+    out = called(CONFLICTS, "--format", "markdown").out
     assert "| avoid bank conflicts |" in out
 
 
-def test_csv_has_plain_values(tmp_path: Path) -> None:
-    lines = called(CONFLICTS, "--format", "csv", here=tmp_path).out.splitlines()
+def test_csv_has_plain_values() -> None:
+    lines = called(CONFLICTS, "--format", "csv").out.splitlines()
     assert lines[0].startswith("kernel,lever,")
     assert len(lines) > 5
 
 
-def test_a_lever_is_explained_with_its_model_and_how_often_it_held(tmp_path: Path) -> None:
-    out = called("--explain", "coalesce", here=tmp_path).out
+def test_a_lever_is_explained_with_its_model_and_how_often_it_held() -> None:
+    out = called("--explain", "coalesce").out
     assert "model" in out
     assert "source" in out
     assert "the real saving lay inside in" in out
-    assert "no known history pulled it" in called("--explain", "fuse", here=tmp_path).out
-    assert called(CONFLICTS, "--explain", "pad-shared-memory", here=tmp_path).out.count("saves") == 1
+    assert "no known history pulled it" in called("--explain", "fuse").out
+    assert called(CONFLICTS, "--explain", "pad-shared-memory").out.count("saves") == 1
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [((), "needs a run"), (("--explain", "coalesc"), "no lever"), (("missing.ncu-rep",), "missing.ncu-rep")],
 )
-def test_what_cannot_be_done_is_refused_with_what_to_type(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    found = called(*words, here=tmp_path)
+def test_what_cannot_be_done_is_refused_with_what_to_type(words: tuple[str, ...], says: str) -> None:
+    found = called(*words)
     assert found.code in (1, 2)
     assert says in found.err
     assert "Traceback" not in found.err
 
 
-def test_a_report_of_which_only_times_are_known_says_what_to_collect(tmp_path: Path) -> None:
-    row = answer(str(SAMPLES / "d09-units-per-row.csv"), here=tmp_path)["rows"]
+def test_a_report_of_which_only_times_are_known_says_what_to_collect() -> None:
+    row = answer(str(SAMPLES / "d09-units-per-row.csv"))["rows"]
     assert row  # whatever was collected gives rows
 
 
-def test_a_kernel_of_which_little_was_collected_names_what_to_ask_for(tmp_path: Path) -> None:
-    rows = answer(str(SAMPLES / "d04-long-metrics.csv"), here=tmp_path)["rows"]
+def test_a_kernel_of_which_little_was_collected_names_what_to_ask_for() -> None:
+    rows = answer(str(SAMPLES / "d04-long-metrics.csv"))["rows"]
     silent = [row for row in rows if row["reason"] == "not collected"]
     assert silent
     assert "ncu --set full" in silent[0]["says"]
@@ -123,8 +125,8 @@ def test_a_kernel_of_which_little_was_collected_names_what_to_ask_for(tmp_path: 
 @pytest.mark.parametrize(
     "report", sorted(path.name for path in SAMPLES.glob("d*.*") if path.suffix in (".csv", ".txt"))
 )
-def test_no_report_ends_in_a_traceback(tmp_path: Path, report: str) -> None:
-    found = called(str(SAMPLES / report), "--format", "json", here=tmp_path)
+def test_no_report_ends_in_a_traceback(report: str) -> None:
+    found = called(str(SAMPLES / report), "--format", "json")
     assert "Traceback" not in found.err
     assert found.code in (0, 1)
     rows = json.loads(found.out)["rows"] if found.code == 0 else []
@@ -133,32 +135,32 @@ def test_no_report_ends_in_a_traceback(tmp_path: Path, report: str) -> None:
     )
 
 
-def test_nvidias_rules_with_an_estimate_stand_beside_ours_and_none_is_answered_by_silence(tmp_path: Path) -> None:
-    rules = answer(CONFLICTS, here=tmp_path)["nvidia_rules"]
+def test_nvidias_rules_with_an_estimate_stand_beside_ours_and_none_is_answered_by_silence() -> None:
+    rules = answer(CONFLICTS)["nvidia_rules"]
     assert {rule["lever"] for rule in rules if rule["rule"] == "UncoalescedSharedAccess"} == {"pad-shared-memory"}
     assert all(rule["estimated_speedup"] >= 10 for rule in rules)
     assert "silent" not in {rule["ours"] for rule in rules}
-    assert "NVIDIA's rules that estimate" in called(CONFLICTS, here=tmp_path).out
+    assert "NVIDIA's rules that estimate" in called(CONFLICTS).out
 
 
-def test_the_smallest_next_set_of_metrics_is_named_with_its_passes_where_levers_are_undecided(tmp_path: Path) -> None:
-    lacking = answer(str(SAMPLES / "d10-details-all.csv"), here=tmp_path)["collect"]
+def test_the_smallest_next_set_of_metrics_is_named_with_its_passes_where_levers_are_undecided() -> None:
+    lacking = answer(str(SAMPLES / "d10-details-all.csv"))["collect"]
     assert lacking
     assert {"group", "levers", "passes"} == lacking[0].keys()
     gains = [len(one["levers"]) / one["passes"] for one in lacking]
     assert gains == sorted(gains, reverse=True)
-    assert answer(CONFLICTS, here=tmp_path)["collect"] == []
+    assert answer(CONFLICTS)["collect"] == []
 
 
-def test_kernel_says_the_levers_before_the_causes(tmp_path: Path) -> None:
-    found = called_here("kernel", CONFLICTS, cwd=tmp_path)
+def test_kernel_says_the_levers_before_the_causes() -> None:
+    found = called(CONFLICTS, command="kernel")
     assert found.code == 0, found.err
     assert found.out.index("levers: avoid bank conflicts saves") < found.out.index("bank conflicts: 94 %")
-    rows = json.loads(called_here("kernel", CONFLICTS, "--format", "json", cwd=tmp_path).out)["levers"]
+    rows = answer(CONFLICTS, command="kernel")["levers"]
     assert rows[0]["lever"] == "pad-shared-memory"
 
 
-def test_the_digest_of_a_kernel_has_its_levers(tmp_path: Path) -> None:
-    found = called_here("report", CONFLICTS, "--format", "digest", "--kernel", "conflicts", cwd=tmp_path)
+def test_the_digest_of_a_kernel_has_its_levers() -> None:
+    found = called(CONFLICTS, "--format", "digest", "--kernel", "conflicts", command="report")
     assert found.code == 0, found.err
     assert "levers: avoid bank conflicts saves" in found.out

@@ -10,6 +10,7 @@ import pytest
 from ncu_tools.cli import COMMANDS
 from ncu_tools.cli.old_names import OLD_NAMES
 from tests.conftest import ROOT, SAMPLES
+from tests.support.models.models_here import models_run_here
 from tests.support.ran import ran
 from tests.support.timelines import KERNELS, database, kernel
 
@@ -41,6 +42,8 @@ def test_an_old_command_does_the_same_and_says_the_new_one_on_one_line(
     old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if "--target" in old:
+        models_run_here(monkeypatch)
     of_old, of_new = ran(*shlex.split(old)), ran(*shlex.split(new))
     assert (of_old.exit_code, of_old.stdout) == (of_new.exit_code, of_new.stdout)
     first, _, rest = of_old.stderr.partition("\n")

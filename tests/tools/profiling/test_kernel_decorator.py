@@ -1,11 +1,14 @@
-"""`ncu_tools.kernel`: the example of docs/python.md in a process of its own, and what is refused."""
+"""`ncu_tools.kernel`: the example of docs/python.md run as a program, in a process of its own at night, and what is refused."""
 
 from __future__ import annotations
 
+import io
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ import ncu_tools
 from ncu_tools.profiling.kernel_decorator import ProfiledKernel
 from tests.conftest import ROOT
 from tests.support.installed import needs_torch
+from tests.support.models.models_here import models_run_here
 
 pytestmark = [pytest.mark.slow, needs_torch]
 
@@ -30,12 +34,22 @@ def ran(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "product.py"], cwd=folder, capture_output=True, text=True, check=False)
 
 
+def ran_here(folder: Path, source: str) -> str:
+    """What the program prints, run as `python product.py` in this process, and its points too."""
+    (folder / "product.py").write_text(source, encoding="utf-8")
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        models_run_here(patch)
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["product.py"])
+        runpy.run_path("product.py", run_name="__main__")
+    return printed.getvalue()
+
+
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("example")
-    told = ran(folder, example().replace("[64, 128, 256]", "[64, 256]"))  # each point is a process
-    assert told.returncode == 0, told.stderr
-    return folder, told.stdout
+    return folder, ran_here(folder, example().replace("[64, 128, 256]", "[64, 256]"))
 
 
 def test_the_example_prints_a_row_per_point_with_its_counted_flops(profiled: tuple[Path, str]) -> None:

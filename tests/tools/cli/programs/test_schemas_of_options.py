@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.called_here import called_here
+from tests.support.nightly import by_day
 from tests.support.reports import needs_shared_reports
 
 SWEEP = ROOT / "tests" / "released" / "schema-1" / "sweep"
@@ -85,7 +86,7 @@ def test_of_a_change_inside_a_kernel(by: str) -> None:
 
 @pytest.mark.slow
 @needs_shared_reports
-@pytest.mark.parametrize("report", [FULL, FULL_LINES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("report", by_day([FULL_LINES], [FULL, FULL_LINES]), ids=lambda path: path.stem)
 def test_of_a_kernel_with_counts_of_its_instructions(report: object) -> None:
     answer = answer_to(f"kernel {shlex.quote(str(report))}")
     assert answer["places"]

@@ -85,7 +85,7 @@ def test_a_token_takes_two_flops_for_each_parameter_and_four_for_each_element_at
     assert work.tokens == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_7b_model_in_bf16_reads_two_bytes_a_parameter_for_every_token() -> None:
     facts = facts_of("hf:llama-2-7b")
     assert facts.parameters * precision_of(facts).weight == 13_476_831_232
@@ -97,7 +97,7 @@ def test_a_7b_model_in_bf16_reads_two_bytes_a_parameter_for_every_token() -> Non
 
 @pytest.mark.slow
 def test_int4_weights_are_a_quarter_of_those_in_16_bits_and_leave_the_cache_alone() -> None:
-    facts = facts_of("hf:llama-2-7b")
+    facts = facts_of("hf:gpt2")
     whole, quarter = step_work(facts, "decode"), step_work(facts, "decode", precision_of(facts, "int4"))
     assert quarter.weight_bytes == whole.weight_bytes / 4
     assert quarter.cache_read_bytes == whole.cache_read_bytes
@@ -193,7 +193,7 @@ class TestTurningPoints:
     def test_windows_keep_the_cache_below_the_weights_for_ever(self) -> None:
         assert cache_outweighs_context(replace(MADE, windows=(64, 64)), BF16) is None
 
-    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_a_dense_8b_model_on_an_h100_turns_where_its_weights_take_as_long_as_its_products(self) -> None:
         facts = replace(facts_of("hf:llama-3-8b"), context_length=1)
         batch = compute_bound_batch(facts, BF16, *H100)

@@ -22,7 +22,6 @@ from tests.conftest import SHARED
 from tests.support.called_here import called_here
 from tests.support.launches import launch, table
 from tests.support.reports import needs_shared_reports
-from tests.tools.cli.test_cli import process
 
 GEMM, NCCL = "ampere_sgemm_128x64_nn", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
 SECONDS = {"gemm": (100.0, 110.0, 180.0, 120.0), "relu": (10.0, 10.0, 12.0, 10.0), "nccl": (90.0, 80.0, 5.0, 70.0)}
@@ -201,13 +200,13 @@ def test_a_run_of_ncu_notes_the_time_of_the_kernels_it_left_out(
 def test_the_command_shows_kernels_layers_and_ranks(four_ranks: pa.Table, tmp_path: Path) -> None:
     path = str(tmp_path / "launches.parquet")
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), Path(path))
-    kernels = process("timeline", "--by", "kernel", path)
+    kernels = called_here("timeline", "--by", "kernel", path, cwd=tmp_path)
     assert kernels.code == 0
     assert "max - median" in kernels.out
     assert "rank 2 on gpu1 is the slowest" in kernels.err
-    assert "net.block" in process("timeline", path, "--by", "layer", "--depth", "1").out
-    assert "in collectives" in process("timeline", path, "--by", "rank").out
-    assert '"excess_ns": 65' in process("timeline", "--by", "kernel", path, "--format", "json").out
+    assert "net.block" in called_here("timeline", path, "--by", "layer", "--depth", "1", cwd=tmp_path).out
+    assert "in collectives" in called_here("timeline", path, "--by", "rank", cwd=tmp_path).out
+    assert '"excess_ns": 65' in called_here("timeline", "--by", "kernel", path, "--format", "json", cwd=tmp_path).out
 
 
 def test_a_category_has_the_times_of_its_kernels_on_each_rank(four_ranks: pa.Table) -> None:
@@ -240,7 +239,7 @@ def test_categories_say_how_much_is_in_none() -> None:
 def test_the_command_shows_categories(four_ranks: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "launches.parquet"
     write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), path)
-    assert "communication" in process("timeline", str(path), "--by", "category").out
+    assert "communication" in called_here("timeline", str(path), "--by", "category", cwd=tmp_path).out
 
 
 class TestAReportOfEachRank:
