@@ -1,1 +1,1 @@
-"""A whole profile: collect, read, and run again where necessary."""
+"""A whole profile: collect, read, and run again if necessary."""

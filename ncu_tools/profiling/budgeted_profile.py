@@ -113,7 +113,7 @@ def _joined(manifest: Manifest, folder: Path, timeline: pa.Table) -> CollectedPr
     parsed = parsed_reports(manifest, folder)
     if parsed is None or parsed.table is None:
         raise nothing_collected(parsed, failure, folder)
-    joined = join(parsed.table, timeline, other_gpus=True)  # one machine, on some of whose GPUs ncu may have counted
+    joined = join(parsed.table, timeline, other_gpus=True)  # one machine; ncu may have counted on only some of its GPUs
     shares = [f"{share.outcome}: {percent(share.share)}" for share in joined.outcomes if share.share]
     notes = [f"of the time of the timeline's kernels, {', '.join(shares)}", *parsed.notes, *joined.notes]
     return replace(keep_profile(joined.table, notes, manifest, folder), failure=failure)

@@ -64,8 +64,8 @@ def keep_profile(
 ) -> CollectedProfile:
     """Write launches and kernels as Parquet into the run folder, and gather the notes.
 
-    `announced` are notes of the manifest that the listener has already; `warm` is what the warm model launches, if that
-    was counted.
+    `announced` are notes of the manifest that the listener already has; `warm` has the launches of the warm model, if
+    counted.
     """
     table = with_locations_of_modules(table, module_functions(folder))
     table = with_metadata(table, {**table_metadata(table), ASKED_METRICS: manifest.metrics})
@@ -84,7 +84,7 @@ def keep_profile(
 
 
 def module_functions(folder: Path) -> dict[str, Location]:
-    """Where the functions of a model's modules are, and the ranges of a program; {} where neither was written."""
+    """Locations of the functions of a model's modules, and of a program's ranges; {} if neither was written."""
     found: dict[str, Location] = {}
     for file in (folder / MODULES, *sorted(folder.glob(f"{RANKS}/*/{MODULES}"))):
         for path, place in object_in(file).items():
@@ -103,9 +103,9 @@ def _location(file: object, line: object, function: object) -> Location:
 
 
 def keep_compiled(folder: Path) -> list[str]:
-    """Keep what PyTorch wrote of the kernels that it compiled as one small file, in place of its logs; a note on it.
+    """Replace PyTorch's logs of compiled kernels by one small file; returns a note on it.
 
-    Ranks compile the same kernels: those of the first rank with logs are kept.
+    Ranks compile the same kernels: only the first rank's logs are kept.
     """
     written = (folder / LOGS / COMPILE_LOG, *sorted(folder.glob(f"{RANKS}/*/{LOGS}/{COMPILE_LOG}")))
     logs = [one for one in written if one.is_dir()]
@@ -158,7 +158,7 @@ def nothing_collected(parsed: Parsed | None, failure: NcuBenchError | None, fold
 
 
 def why_no_operators(manifest: Manifest) -> NcuBenchError | None:
-    """Why a program under the operator collector that succeeded collected nothing; None of any other run."""
+    """Why a successful program under the operator collector collected nothing; None for any other run."""
     if manifest.source != OPERATORS_TOOL or "program" not in manifest.workload:
         return None
     return NcuBenchError(
@@ -186,8 +186,8 @@ def _unattributed(table: pa.Table) -> list[str]:
 def _uneven(table: pa.Table, manifest: Manifest, warm: LaunchCounts | None) -> list[str]:
     """A note on iterations of a whole run under ncu or nsys that launched other numbers of kernels than expected.
 
-    Expected is what the last warm-up step launched, or, where that was not counted, what the other iterations did.
-    Copies of a timeline do not count.
+    Expected are the launches of the last warm-up step, or, if not counted, those of the other iterations. Copies of a
+    timeline do not count.
     """
     if manifest.source == OPERATORS_TOOL or manifest.partial or collection_of(manifest).filters:
         return []

@@ -1,7 +1,7 @@
-"""Choose the kernels that ncu counts within a time limit: those that take most of a timeline, a few launches each.
+"""Choose the kernels that ncu counts within a time limit: the ones with most of a timeline's time, a few launches each.
 
 In most programs a kernel launched with the same grid and block does the same work each time, so a few counted launches
-represent all of them. The cost of a count is estimated: passes x (the launch's own time + what ncu adds).
+represent all of them. The cost of a count is estimated: passes x (the launch's own time + ncu's overhead).
 
 ncu filters launches by function name and counts them in order, so on the way to a rare signature it also counts every
 other launch of the chosen functions. A plan includes that cost.
@@ -25,7 +25,7 @@ from ncu_tools.kernels.matching.launch_signatures import LaunchSignatures, is_on
 from ncu_tools.profiling.profile_request import COVERAGE
 
 AS_A_WHOLE = ("graph",)
-"""Names in timelines of CUDA graphs recorded without their kernels; ncu cannot filter for those."""
+"""Names in timelines of CUDA graphs recorded without their kernels; ncu cannot filter for them."""
 
 LAUNCHES_EACH = 3
 
@@ -34,7 +34,7 @@ LAUNCHES_EACH = 3
 class Signature:
     """A kernel with its grid and block (x, y, z each; None if the timeline has no shapes) in the timeline.
 
-    `share` is its part of the time of all kernels, and `counted` how many of its launches ncu is to count.
+    `share` is its part of the time of all kernels, and `counted` the number of its launches that ncu should count.
     """
 
     kernel: str
@@ -47,9 +47,9 @@ class Signature:
 
 @dataclass(frozen=True)
 class CountingPlan:
-    """The signatures to count, longest first, and those that the coverage needs but the budget does not allow.
+    """The signatures to count, longest first, and the ones that the coverage needs but the budget does not allow.
 
-    `covered` is the share of kernel time whose signatures are counted, `cost_s` the estimated time that ncu adds,
+    `covered` is the share of kernel time whose signatures are counted, `cost_s` the estimated overhead of ncu,
     including launches counted on the way.
     """
 
@@ -74,9 +74,9 @@ def plan(
 ) -> CountingPlan:
     """Spend `budget_s` seconds of ncu on the signatures that take `coverage` of the kernels' time.
 
-    Every signature gets one launch before any gets a second, up to `launches_each` and the number it has. ncu runs each
-    counted launch `passes` times. If other launches of the same functions use up the budget first, fewer of each are
-    counted, and then the signatures that come too late are left out.
+    Every signature gets one launch before any gets a second, up to `launches_each` and its number of launches. ncu runs
+    each counted launch `passes` times. If other launches of the same functions use up the budget first, fewer of each
+    are counted, and then late signatures are left out.
 
     Raises `NcuBenchError` if the timeline has no kernel with a time.
     """
@@ -146,7 +146,7 @@ class _InOrder:
         self._times = np.nan_to_num(tables.floats(launches.table, "duration_ns")[rows])
 
     def walk(self, signatures: Sequence[Signature], passes: int, budget_s: float = math.inf) -> _Walk:
-        """Count every launch of the signatures' functions until these have theirs, or the budget is used up."""
+        """Count every launch of the signatures' functions until all are fulfilled, or the budget is used up."""
         wanted = {short_name(signature.kernel) for signature in signatures}
         left = {(signature.kernel, signature.shape): signature.counted for signature in signatures}
         matching = np.array([function in wanted for function in self._functions], dtype=bool)[self._codes]

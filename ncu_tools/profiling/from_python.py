@@ -39,7 +39,7 @@ def load(
 
     `machine` gives ceilings that the report lacks; `formulas`, `capture`, `inductor` and `memory_limit` are the options
     of these names. They hold for this run alone. Raises `NcuBenchError` if nothing in the run can be read, and
-    `WrongUsage` for an unknown machine, a file of formulas that is none, and a limit that is no size.
+    `WrongUsage` for an unknown machine, an invalid file of formulas, and an invalid limit.
     """
     from ncu_parsers.sources.memory import limited_to
     from ncu_parsers.sources.settings import Settings
@@ -74,11 +74,11 @@ def profile(
 
     The arguments are the options of `ncu-bench profile`, with the same defaults: without an NVIDIA GPU and ncu, a
     model's operators are timed and counted instead. `output` is the run folder to write, by default runs/TARGET-TIME;
-    the returned run has it as `folder`. `machine` gives ceilings that the run lacks; without it, a machine
-    that nobody measured is measured after the run, for at most 10 s, unless NCU_BENCH_NO_MEASURE is set.
+    the returned run has it as `folder`. `machine` gives ceilings that the run lacks; without it, an unknown machine is
+    measured after the run, for at most 10 s, unless NCU_BENCH_NO_MEASURE is set.
 
     Raises `WrongUsage` for unknown or conflicting arguments, and `NcuBenchError` if nothing was collected or the run
-    ended early; what was collected until then stays in its folder.
+    ended early; its partial results stay in its folder.
     """
     from ncu_launch.counters.metric_groups import refuse_unknown
     from ncu_launch.profile.plan import TOOLS, Request
@@ -119,10 +119,10 @@ def estimate(
     sequence_length: int | None = None,
     unit: str | None = None,
 ) -> TableView:
-    """FLOPs, bytes and the least time of models on machines, with nothing run, as `ncu-bench estimate`.
+    """FLOPs, bytes and the least time of models on machines, without running anything, as `ncu-bench estimate`.
 
-    Of `target`, `machine`, `batch_size`, `dtype` and `phases` there may be several. `table` of what is returned has a
-    row for each phase. Raises `WrongUsage` for unknown names, `NcuBenchError` without PyTorch.
+    `target`, `machine`, `batch_size`, `dtype` and `phases` may have several values. `table` of the result has a row for
+    each phase. Raises `WrongUsage` for unknown names, `NcuBenchError` without PyTorch.
     """
     from ncu_launch.targets.model_name_check import misspelt
 
@@ -155,12 +155,12 @@ def expected_times(
     machine: str | Sequence[str],
     learnt: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
-    """Expected times of operators on machines, with nothing run, as `ncu-bench estimate --ops`.
+    """Expected times of operators on machines, without running anything, as `ncu-bench estimate --ops`.
 
     `operators` is a CSV file, a DataFrame, columns by name, or a row (a mapping) for each operator; docs/estimate.md
-    lists the columns. `learnt` is a file that `estimate --learn` wrote. The table that is returned has every row once
-    for each machine, with `machine`, `at_best_us`, `expected_us`, `low_us`, `high_us` (an interval of 80 %), `bound`,
-    `basis`, and `failed`, which says why a row has no times. Raises `WrongUsage` for unknown machines and columns.
+    lists the columns. `learnt` is a file that `estimate --learn` wrote. The returned table has every row once for each
+    machine, with `machine`, `at_best_us`, `expected_us`, `low_us`, `high_us` (an interval of 80 %), `bound`, `basis`,
+    and `failed`, the reason if a row has no times. Raises `WrongUsage` for unknown machines and columns.
     """
     import pandas as pd
 
@@ -196,7 +196,7 @@ def _arguments_named() -> Iterator[None]:
 
 
 def _with_arguments(text: str) -> str:
-    """A text that names options, except in sentences with a whole command to type."""
+    """A text with option names replaced by argument names, except in sentences with a whole command to type."""
     from ncu_launch.profile.plan import TOOLS
 
     values = "|".join((*TOOLS, *DTYPES, *PHASES, *DEVICES, "[0-9]+[sm]?"))

@@ -1,4 +1,4 @@
-"""`ncu_tools.kernel`: a function that knows at which values of its arguments it is profiled. See docs/python.md.
+"""`ncu_tools.kernel`: a function with the argument values at which it is profiled. See docs/python.md.
 
 `import ncu_tools` imports this module, so everything heavy is imported where it is used.
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 20
 INSIDE = "NCU_BENCH_PROFILED_BY_PYTHON"
-"""Set in the processes that run the points: they import the file that asked for them."""
+"""Environment variable in the processes that run the points: they import the file that started them."""
 
 
 def kernel(vary: Mapping[str, Sequence[Any]]) -> Callable[[Callable[..., Any]], VariedKernel]:
-    """Decorate a function that `profile` of the result profiles at every combination of these values of its arguments.
+    """Decorate a function so that its `profile` method runs it at every combination of these argument values.
 
     Raises `WrongUsage` for an argument that the function does not have.
     """
@@ -38,7 +38,7 @@ def kernel(vary: Mapping[str, Sequence[Any]]) -> Callable[[Callable[..., Any]], 
 
 
 class VariedKernel:
-    """A function, called as it was, with the points at which `profile` profiles it."""
+    """A function, callable as before, with the points at which `profile` profiles it."""
 
     def __init__(self, function: Callable[..., Any], vary: Mapping[str, Sequence[Any]]) -> None:
         from ncu_launch.targets.function_arguments import arguments_of, require_names
@@ -55,9 +55,9 @@ class VariedKernel:
         self, *, metrics: Sequence[str] = ("flops", "dram"), output: str | os.PathLike[str] | None = None,
         tool: str = "auto", device: str = "auto",
     ) -> ProfiledKernel:  # fmt: skip
-        """Profile every point in a process of its own, as `ncu-bench profile FILE.py:FUNCTION --vary`.
+        """Profile every point in a separate process, as `ncu-bench profile FILE.py:FUNCTION --vary`.
 
-        Raises `WrongUsage` where the function is not in a file, or the file profiles it whenever it is imported.
+        Raises `WrongUsage` if the function is not in a file, or if the file profiles it whenever it is imported.
         """
         from ncu_launch.profile.plan import Request
         from ncu_launch.workload_spec import Workload
@@ -97,7 +97,7 @@ class VariedKernel:
 
 @dataclass(frozen=True, repr=False)
 class ProfiledKernel:
-    """The points of a profile in `folder`, which every command takes too, and notes on collecting them."""
+    """The points of a profile in `folder`, which every command accepts too, and notes on collecting them."""
 
     folder: Path
     notes: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class ProfiledKernel:
 
     @property
     def table(self) -> pandas.DataFrame:
-        """A row per point: what was varied, launches, time, FLOPs, bytes, who counted, or why it failed."""
+        """A row per point: varied values, launches, time, FLOPs, bytes, the counting tool, or why it failed."""
         from ncu_launch.files.run_files import POINTS_FILE
         from ncu_parsers.parquet.reader import read_bench
 
@@ -121,9 +121,9 @@ class ProfiledKernel:
         return found.dropna(axis="columns", how="all")
 
     def point(self, **values: Any) -> ProfiledRun:
-        """One point with its tables and views, by what was varied: `point(n=512)`.
+        """One point with its tables and views, by varied values: `point(n=512)`.
 
-        Raises `WrongUsage` where none or several have these values.
+        Raises `WrongUsage` if none or several have these values.
         """
         rows = self.table.to_dict("records")
         found = [row for row in rows if all(str(row.get(name)) == str(value) for name, value in values.items())]

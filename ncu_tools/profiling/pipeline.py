@@ -57,7 +57,7 @@ def _collected(request: ProfileRequest, listener: Listener) -> CollectedProfile 
 
 
 def plan_profile(request: ProfileRequest, listener: Listener) -> DryRun:
-    """The first commands of `run_profile`, without running anything. Raises `WrongUsage` as that does."""
+    """The first commands of `run_profile`, without running anything. Raises `WrongUsage` as `run_profile`."""
     if _is_of_ranks(request):
         from ncu_tools.profiling.ranked_profile import plan_ranks
 

@@ -49,9 +49,9 @@ def expecting(listener: Listener) -> Expect:
 
 
 def launches_when_warm(request: Request, plan: Plan, listener: Listener) -> LaunchCounts | None:
-    """Count what the model launches in its last warm-up step, and report iterations that launch something else.
+    """Count the model's launches in its last warm-up step, and report iterations with other launches.
 
-    None where `can_be_counted` says no, or with a note if that failed: the profile goes on without.
+    None if `can_be_counted` is false, or with a note if that failed: the profile continues without.
     """
     if request.workload is None or not can_be_counted(request, plan):
         return None
@@ -66,7 +66,7 @@ def launches_when_warm(request: Request, plan: Plan, listener: Listener) -> Laun
 
 
 def run_plan(request: Request, plan: Plan, folder: Path, listener: Listener) -> Manifest:
-    """Run every command of the plan; raises as `collect` does."""
+    """Run every command of the plan; raises as `collect`."""
     with listener.step("running") as heard:
         return collect(request, plan, folder, on_line=heard)
 

@@ -29,8 +29,8 @@ class ProfileRequest:
     `output` is the run folder; None names one by target and time. `budget_s` is the time in s for counting with ncu;
     None counts every launch. `nproc` is the number of ranks to start here; None starts none. `tool_per` is one of
     `rank_environment.TOOL_PER`, `collectives` one of `rank_environment.COLLECTIVES`; with `timeline`, ranks whose
-    collectives ncu leaves out are traced with nsys first. With `measure`, a device whose ceilings nobody knows is
-    measured quickly after the run.
+    collectives ncu leaves out are traced with nsys first. With `measure`, a device without known ceilings is measured
+    quickly after the run.
     """
 
     run: Request

@@ -1,7 +1,7 @@
-"""What a profiled run of a point counted, as columns of its row beside the time of runs without a profiler.
+"""Counts of a point's profiled run, as columns of its row beside the time of runs without a profiler.
 
-Of several launches FLOPs and bytes are sums, and null where one launch lacks them. A counter asked for by its name is
-a sum if its name says so, a maximum or minimum likewise, and else a mean over the time of the launches.
+FLOPs and bytes of several launches are summed, and null if one launch lacks them. A counter requested by name is
+summed, or its maximum or minimum taken, if its name says so, and else averaged over the time of the launches.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ Row = dict[str, Any]
 def counted(table: pa.Table, metrics: Sequence[str], iterations: int = 1) -> Row:
     """The columns `profiled_*` of the launches of a run, and the counters that `metrics` name beyond `SUMMED`.
 
-    Sums are of one of the `iterations`: their mean. With a launch that failed, whose counters mean nothing, there are
-    none, and the row says so.
+    Sums are means over the `iterations`. If a launch failed, its counters mean nothing: the row has none, and says so.
     """
     source = str(table.column("source")[0]) if len(table) else None
     failed = sum(table.column("failed").to_pylist())
@@ -63,7 +62,7 @@ def _each(amount: float | None, iterations: int) -> float | None:
 
 
 def _dram_fraction(table: pa.Table, peaks: Floats | None) -> float | None:
-    """The bytes of all launches over what the DRAM could move in their time, at the profiled clock."""
+    """The bytes of all launches over the DRAM's capacity in their time, at the profiled clock."""
     if peaks is None:
         return None
     able = float(np.sum(peaks * floats(table, "duration_ns") / 1e9))
@@ -72,7 +71,7 @@ def _dram_fraction(table: pa.Table, peaks: Floats | None) -> float | None:
 
 
 def _named(table: pa.Table, metrics: Sequence[str]) -> list[str]:
-    """The columns of counters that are asked for by groups beyond `SUMMED`, by name or by pattern."""
+    """The columns of counters requested by groups beyond `SUMMED`, by name or by pattern."""
     usual = set(select(SUMMED, None).names)
     others = [entry for entry in metrics if entry not in SUMMED]
     patterns = [entry for entry in others if "*" in entry or "?" in entry]

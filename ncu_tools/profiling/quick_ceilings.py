@@ -1,7 +1,7 @@
-"""Ceilings for a machine that nobody measured: measured in seconds after its first profile, and kept for all others.
+"""Ceilings for an unknown machine: measured in seconds after its first profile, and kept for later ones.
 
-Only operators that were timed where they ran need that: reports of ncu have ceilings of their own, and most GPUs a data
-sheet. It is done after the run, in a process of its own, so that it disturbs no time of the profile.
+Only operators timed on that machine need them: reports of ncu have ceilings of their own, and most GPUs a data sheet.
+It is measured after the run, in a separate process, so that it does not affect times of the profile.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from ncu_tools.profiling.collected_profile import CollectedProfile
 from ncu_tools.profiling.listener import Listener
 
 SETTING = "NCU_BENCH_NO_MEASURE"
-"""With this environment variable set, nothing is measured: as --no-measure does for one profile."""
+"""With this environment variable set, nothing is measured, as with --no-measure for one profile."""
 LEFT = 0.8
-"""The part of the CPUs it needs that others must leave to a measurement: no ceiling is better than a wrong one."""
+"""The part of the needed CPUs that other programs must leave free: no ceiling is better than a wrong one."""
 LOOKED_S = 0.3
-"""How long the load is looked at before a measurement."""
+"""How long the load is observed before a measurement."""
 LEAST_SHARE, TOLERATED = 0.05, 1.05
-"""The share of a run's time from which an operator tests a measured peak, and how far above it may be."""
+"""The share of a run's time above which an operator tests a measured peak, and the tolerated excess."""
 PRODUCTS = ("fp32", "bf16", "tf32", "fp16", "fp64")
 LATER = "ncu-bench machines measure"
 AGAIN = f"The next profile tries it again; --no-measure, or {SETTING}=1 for all profiles, leaves it out."
-"""Said of a measurement that failed, because nothing is kept of it."""
+"""Note on a failed measurement, since nothing is kept of it."""
 
 
 def measure_unknown_devices(collected: CollectedProfile, listener: Listener) -> CollectedProfile:
-    """The profile, after its devices without ceilings were measured; its notes say what came of it.
+    """The profile after measuring its devices without ceilings; its notes report the outcome.
 
-    A measurement that fails or is interrupted leaves no file. Raises `KeyboardInterrupt` for the latter.
+    A failed or interrupted measurement leaves no file. Raises `KeyboardInterrupt` if interrupted.
     """
     if os.environ.get(SETTING) or collected.table is None or collected.failure is not None:
         return collected
@@ -60,7 +60,7 @@ def _is_unknown(device: Device) -> bool:
 
 
 def _types(collected: CollectedProfile) -> list[str]:
-    """The types of products to measure, that of the run first: there may be no time for all."""
+    """The types of products to measure, the run's own first: there may be no time for all."""
     own = collected.manifest.workload.get("dtype")
     return list(dict.fromkeys(name for name in (own, *PRODUCTS) if name in PRODUCTS))
 
@@ -100,10 +100,10 @@ def _measured(device: Device, types: Sequence[str], collected: CollectedProfile,
 
 
 def beaten_by_run(found: dict[str, Any], launches: pa.Table) -> str:
-    """What operators of the run reached beyond a measured peak, in words; "" if none did.
+    """Rates of operators in the run above a measured peak, in words; "" if there are none.
 
-    A machine is slower while its host is busy elsewhere, of which the load of its own CPUs says nothing. Operators that
-    take less than `LEAST_SHARE` of the time do not count: short times are not that exact.
+    A machine is slower while its host is busy elsewhere, which the load of its own CPUs does not show. Operators that
+    take less than `LEAST_SHARE` of the time do not count: short times are not exact enough.
     """
     codes, names = tables.codes(launches, "kernel_name")
 
@@ -125,9 +125,9 @@ def beaten_by_run(found: dict[str, Any], launches: pa.Table) -> str:
 
 
 def is_starved(others: float | None, threads: int | None) -> bool:
-    """True if other programs, which take this share of the CPU, leave too little of it to so many threads.
+    """True if other programs, which take this share of the CPU, leave too little of it for this many threads.
 
-    False where the share is unknown, and for a GPU, which has no `threads`.
+    False if the share is unknown, and for a GPU, which has no `threads`.
     """
     if others is None or threads is None:
         return False

@@ -1,4 +1,4 @@
-"""profile with several ranks: start them or use those of a launcher, then join their parts into one run."""
+"""profile with several ranks: start them or use a launcher's, then join their parts into one run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ncu_tools.runs.loading import LAUNCHES
 
 
 def profile_ranks(request: ProfileRequest, listener: Listener) -> CollectedProfile | None:
-    """Profile all ranks that are started here, or the rank that this process is.
+    """Profile all ranks that are started here, or the rank of this process.
 
     The first one returns the whole run, the others None. Raises `WrongUsage` for a folder that already has a run.
     """
@@ -81,7 +81,7 @@ class StartedHere:
 
 @dataclass(frozen=True)
 class StartedByLauncher:
-    """The rank that this process is, started by srun, mpirun or torchrun."""
+    """The rank of this process, started by srun, mpirun or torchrun."""
 
     request: Request
     folder: Path

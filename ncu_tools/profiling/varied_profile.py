@@ -1,7 +1,7 @@
-"""Points profiled one after the other, each into a run folder of its own: `profile --vary` and `bench --metrics`.
+"""Points profiled one after the other, each into its own run folder: `profile --vary` and `bench --metrics`.
 
 `profile --vary` writes points.parquet, a row per point in the columns of a table of measured points (docs/bench.md)
-with nothing timed, and launches.parquet, the launches of all points with a column for each thing that was varied.
+without times, and launches.parquet, the launches of all points with a column for each varied value.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class ProfiledPoints:
 
 
 def varied_points(workload: Workload, variants: Sequence[Variant]) -> list[VariedPoint]:
-    """A point for each variant of a workload; those that a target of known work does not tell apart are one.
+    """A point for each variant of a workload; variants that a reference kernel does not distinguish are one.
 
-    Raises `WrongUsage` for a value that the target does not take.
+    Raises `WrongUsage` for a value that the target does not accept.
     """
     found: list[VariedPoint] = []
     for variant in variants:
@@ -88,10 +88,9 @@ def plan_points(request: ProfileRequest, points: Sequence[VariedPoint], listener
 
 
 def points_to_keep(request: ProfileRequest, points: Sequence[VariedPoint], *, retry_failed: bool) -> pa.Table:
-    """The rows of the run folder that need not be profiled again: all but those that Ctrl-C ended.
+    """The rows of the run folder that need no new profile: all except those ended by Ctrl-C.
 
-    With `retry_failed`, only those that are ok. Raises `WrongUsage` if the folder holds no points, or others than
-    these.
+    With `retry_failed`, only the ok ones. Raises `WrongUsage` if the folder holds no points, or others than these.
     """
     folder = _folder(request)
     if not (folder / POINTS_FILE).is_file():
@@ -111,10 +110,10 @@ def points_to_keep(request: ProfileRequest, points: Sequence[VariedPoint], *, re
 def profile_points(
     request: ProfileRequest, points: Sequence[VariedPoint], listener: Listener, kept: pa.Table | None = None
 ) -> ProfiledPoints:
-    """Profile every point that has no row in `kept`; one that fails is a row that says so.
+    """Profile every point without a row in `kept`; a failed point becomes a row that says so.
 
-    A device without ceilings is measured once, after all points. Ctrl-C ends the point that runs and is raised; the
-    points before it stay. Raises `WrongUsage` if the folder is in use: without `kept` it may not hold points.
+    A device without ceilings is measured once, after all points. Ctrl-C ends the running point and is raised; earlier
+    points stay. Raises `WrongUsage` if the folder is in use: without `kept` it may not hold points.
     """
     folder = _folder(request)
     if kept is None and ((folder / LAUNCHES).exists() or (folder / POINTS_FILE).exists()):
@@ -130,7 +129,7 @@ def profile_points(
             if one.point.name in there:
                 continue
             if kept is not None and (folder / one.folder).is_dir():
-                put_aside(folder / one.folder)  # what an earlier attempt left
+                put_aside(folder / one.folder)  # left by an earlier attempt
             listener.message(f"Point {number} of {len(points)}: {one.point.name}")
             row, manifest = profiled(_request_of(unmeasured, one.point.workload, folder / one.folder), listener)
             table = with_row(table, {**_identity(one, manifest), **row, "profile": one.folder}, asked=request.run.asked)
@@ -159,7 +158,7 @@ def measure_devices_without_ceilings(folder: Path, listener: Listener) -> Sequen
 
 
 def _in_order(table: pa.Table, points: Sequence[VariedPoint]) -> pa.Table:
-    """The rows in the order of the points: those that were profiled later come last in the file."""
+    """The rows in the order of the points: rows profiled later are last in the file."""
     places = {name: place for place, name in enumerate(table.column("point").to_pylist())}
     return table.take([places[one.point.name] for one in points if one.point.name in places])
 
@@ -189,7 +188,7 @@ def profiled(request: ProfileRequest, listener: Listener) -> tuple[Row, Manifest
 def count_measured(
     folder: Path, points: Sequence[BenchPoint], metrics: Sequence[str], run: Request, listener: Listener
 ) -> None:
-    """Add the counters of a profiled run to each measured point of a sweep that has none yet, in its bench.parquet.
+    """Add the counters of a profiled run to each measured point of a sweep without counters, in its bench.parquet.
 
     A point is profiled on the device on which it was timed. Raises `KeyboardInterrupt` on Ctrl-C.
     """
@@ -240,7 +239,7 @@ def _outcome(manifest: Manifest | None, reason: str) -> str:
 
 
 def _identity(one: VariedPoint, manifest: Manifest | None) -> Row:
-    """The columns that say what a point is, and where it ran."""
+    """The columns that identify a point, and its device."""
     facts = manifest.facts if manifest is not None else {}
     runs = manifest.tool_runs if manifest is not None else []
     return {
@@ -258,7 +257,7 @@ def _identity(one: VariedPoint, manifest: Manifest | None) -> Row:
 
 
 def _write_launches(folder: Path, points: Sequence[VariedPoint], table: pa.Table) -> list[str]:
-    """Write the launches of all points that have some as one table, and return its notes."""
+    """Write the launches of all points that have some as one table; returns its notes."""
     names = {row["profile"] for row in table.select(["profile", "outcome"]).to_pylist() if row["outcome"] == OK}
     kept = [one for one in points if one.folder in names]
     if not kept:
@@ -282,7 +281,7 @@ def _write_launches(folder: Path, points: Sequence[VariedPoint], table: pa.Table
 
 
 def _write_manifest(folder: Path, request: ProfileRequest, points: Sequence[VariedPoint], *, partial: bool) -> None:
-    """The manifest of the whole: that of the first point that has one, without what only that point says."""
+    """The manifest of the whole: the first point's, without point-specific entries."""
     found = (manifest_in(folder / one.folder) for one in points)
     first = next((one for one in found if one is not None), None)
     if first is not None:

@@ -67,7 +67,7 @@ def filters_in(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def total(values: Floats, times: int = 1) -> float | None:
-    """The sum of what ran so many `times`, per time; None if there are no values or one is unknown."""
+    """The sum over work that ran `times` times, per time; None if there are no values or one is unknown."""
     found = float(values.sum()) if len(values) else np.nan
     return None if np.isnan(found) else found / times
 
@@ -103,7 +103,7 @@ class MeasuredLaunches:
         self.flops[estimated] = np.nan  # an estimate is no measurement
 
     def flops_of(self, rows: Mask | Places, times: int) -> tuple[float | None, bool]:
-        """FLOPs of some launches, which ran so many `times`, per time, and whether these are a lower bound."""
+        """FLOPs of launches that ran `times` times, per time, and whether they are a lower bound."""
         is_lower_bound, flops = bool(self.is_lower_bound[rows].any()), total(self.flops[rows], times)
         if is_lower_bound and not flops:
             return None, False  # "at least zero" bounds nothing
@@ -116,7 +116,7 @@ class MeasuredLaunches:
 
     @cached_property
     def bases(self) -> list[FlopsBasis]:
-        """What the FLOPs of each launch rest on."""
+        """The basis of each launch's FLOPs."""
         return [basis_of(text) for text in tables.words(self.table, COLUMN)]
 
     @cached_property
@@ -131,9 +131,9 @@ class MeasuredLaunches:
 
     @cached_property
     def product_flops(self) -> Floats:
-        """FLOPs of products, one per launch: those of tensor cores, else of CUDA cores without single operations.
+        """FLOPs of products, one per launch: tensor cores, else CUDA cores without single operations.
 
-        Matrix products are multiply-adds; additions and multiplications beside them scale, convert or reduce.
+        Matrix products are multiply-adds; separate additions and multiplications scale, convert or reduce.
         """
         single = np.zeros(self.rows)
         moves = marked(self.table, BasisMark.LEFT_OUT)
@@ -190,8 +190,8 @@ class MeasuredLaunches:
 class Operators:
     """The expected operators of one iteration as columns.
 
-    `flops` are those of contractions, NaN for operators that may hold one and have no formula. `all_flops` are all that
-    an operator computes, NaN without a formula.
+    `flops` are the FLOPs of contractions, NaN for operators that may hold one and have no formula. `all_flops` are all
+    FLOPs of an operator, NaN without a formula.
     """
 
     table: pa.Table

@@ -1,9 +1,9 @@
-"""A measured run as it would be on another GPU: each kernel from its own time, and what has no basis named.
+"""A measured run projected to another GPU: each kernel from its own time; kernels without a basis are named.
 
-Products of libraries whose shapes are known are expected on both GPUs: what the measured time differs from the expected
-one by is carried over with an exponent, since it is partly the kernel that one GPU's library chose and partly the
-machine. Other kernels with known work take the ratio of the roofs that they can reach, above a floor of launching; a
-kernel whose work is not known is not carried, and its share of the time is told.
+Library products of known shapes are expected on both GPUs: the ratio of measured to expected time is carried over with
+an exponent, since it depends partly on the kernel that one GPU's library chose and partly on the machine. Other kernels
+with known work take the ratio of their attainable roofs, above a floor for launching; a kernel of unknown work is not
+carried, and its share of the time is reported.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ncu_tools.model.expected_time.operator_rows import operator_rows
 from ncu_tools.model.expected_time.operator_shapes import Product, product_of, shapes_in
 
 WITHIN, ACROSS = 0.6, 0.2
-"""Exponent of measured / expected time that is carried over within a family of GPUs, and across families: chosen in the
+"""Exponent of measured / expected time carried over within a family of GPUs, and across families: chosen in the
 prototype on products (docs/estimate.md), where 0.5 to 0.7 and 0 to 0.3 were best."""
 FLOOR_NS = 2000.0
-"""Of a short kernel this much is launching, which no roof shortens."""
+"""Launch overhead of a short kernel, which no roof shortens."""
 TYPES = {
     "BFloat16": "bf16", "bfloat16": "bf16", "Half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32",
     "double": "fp64", "float64": "fp64", "Float8_e4m3fn": "fp8",
@@ -42,9 +42,9 @@ NO_WORK = "work not known"
 
 @dataclass
 class CarriedKernel:
-    """Launches of one kernel with the same operator and shapes, all of them together; times in ns, None unknown.
+    """All launches of one kernel with the same operator and shapes; times in ns, None if unknown.
 
-    `roof_ratio` is how much shorter the roofs alone would make it. `bound` is what bounds it there, `basis` how it was
+    `roof_ratio` is how much shorter the roofs alone would make it. `bound` is its bound there, `basis` how it was
     carried, and `failed` why it was not.
     """
 
@@ -70,7 +70,7 @@ class CarriedKernel:
 
 @dataclass(frozen=True)
 class _Group:
-    """What is known of launches that are alike: of one launch, but `launches` and `time_ns`."""
+    """Facts on equal launches: per launch, except `launches` and `time_ns`."""
 
     kernel: str
     operator: str | None
@@ -139,7 +139,7 @@ def products_measured(launches: pa.Table) -> list[MeasuredProduct]:
 
 
 def _products(groups: Sequence[_Group]) -> dict[str, list[Any]]:
-    """Products of groups as rows of operators: a batch of them counts as one with as many rows."""
+    """Products of groups as rows of operators: a batch of products counts as one with as many rows."""
     columns: dict[str, list[Any]] = {name: [] for name in ("op", "dtype", "m", "n", "k")}
     for group in groups:
         if (product := group.product) is not None:
@@ -191,7 +191,7 @@ def _by_roofs(row: CarriedKernel, group: _Group, here: Machine, there: Machine) 
 
 
 def _roof(group: _Group, machine: Machine) -> Any:
-    """(least ns, what bounds it, ns of computing, ns of moving) of a launch on a machine, or why it is not known."""
+    """(least ns, bound, ns of computing, ns of moving) of a launch on a machine, or why it is unknown."""
     if np.isnan(group.moved) and np.isnan(group.flops):
         return NO_WORK
     if DRAM not in machine.rates:

@@ -46,7 +46,7 @@ from ncu_tools.model.language.step_work import StepWork
 
 TF32 = "tensor_tf32"
 CONVOLUTION = "convolution"
-"""In the names of the operators that cuDNN computes, and of their backward passes."""
+"""Part of the names of operators that cuDNN computes, and of their backward passes."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def estimates(
 class _Work:
     """FLOPs and bytes of each operator of a phase.
 
-    `flops` are those of contractions, NaN without a formula; `contractions` are the same without what a causal mask
-    skips, and `others` what all other operators compute on CUDA cores, 0 where that is not known.
+    `flops` are the FLOPs of contractions, NaN without a formula; `contractions` are the same without elements skipped
+    by a causal mask, and `others` the FLOPs of all other operators on CUDA cores, 0 if unknown.
     """
 
     def __init__(self, operators: pa.Table, here: np.ndarray[Any, Any], summary: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class _Work:
 
 
 def tables_of_operators(operators: pa.Table, here: np.ndarray[Any, Any]) -> list[ModelOperator]:
-    """The operators of a phase as the expected time of models takes them."""
+    """The operators of a phase in the form that expected times of models take."""
     names, shapes = tables.words(operators, "kernel_name"), tables.words(operators, "shapes")
     flops = np.nan_to_num(tables.floats(operators, CONTRACTION_FLOPS))
     moved = np.nan_to_num(tables.floats(operators, "dram_bytes"))
@@ -204,7 +204,7 @@ def _seconds(machine: Machine, units: _Units, dtype: str, work: _Work, whole_byt
     rest = machine.rates.get("fp64" if dtype == "fp64" else "fp32")
     of_convolutions, of_others = machine.rates[units.convolutions].value, machine.rates[units.others].value
     peaks = np.where(work.is_convolution, of_convolutions, of_others)
-    busy = (work.contractions + work.integers) / peaks  # a workload of one data type has one or the other
+    busy = (work.contractions + work.integers) / peaks  # a workload of one data type has only one of them
     each = np.maximum(work.bytes / bandwidth, busy)
     if rest is not None:
         each = np.maximum(each, work.others / rest.value)
@@ -286,14 +286,14 @@ def _on(
 
 
 def _conv_dtype(machine: Machine | None, workload: Workload, unit: str | None, *, allows_tf32: bool) -> str | None:
-    """The type that a machine with TF32 computes convolutions of FP32 in; None of another type, or without TF32."""
+    """The type in which a machine with TF32 computes FP32 convolutions; None for other types, or without TF32."""
     if machine is None or machine.vendor != "NVIDIA" or TF32 not in machine.rates:
         return None
     return ("tf32" if allows_tf32 else "fp32") if workload.dtype == "fp32" and unit is None else None
 
 
 def _least_memory(summary: dict[str, Any], phase: str | None, types: Types) -> float | None:
-    """Bytes in memory at once, at least: as counted by shapes, and of prefill and decode weights and caches."""
+    """Least bytes in memory at once: counted by shapes; for prefill and decode, weights and caches."""
     counted, facts = summary.get("least_memory_bytes"), facts_in(summary)
     if facts is None or phase is None or work_of_phase(facts, phase, types) is None:
         return counted
@@ -302,7 +302,7 @@ def _least_memory(summary: dict[str, Any], phase: str | None, types: Types) -> f
 
 
 def _exceeds(machine: Machine | None, least_memory: float | None) -> bool | None:
-    """Whether a machine's memory is too small; None if that is not known."""
+    """True if a machine's memory is too small; None if unknown."""
     if machine is None or machine.most_memory_bytes is None or least_memory is None:
         return None
     return least_memory > machine.most_memory_bytes

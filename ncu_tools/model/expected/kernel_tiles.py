@@ -1,6 +1,6 @@
 """The tile of a matrix kernel by its name: rows x columns of the result, and the depth of a slice of the products.
 
-cuBLAS, cuDNN and CUTLASS write it into the names of their kernels, each family in its own way.
+cuBLAS, cuDNN and CUTLASS write it into the names of their kernels, each family in its own form.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 
 class Tile(NamedTuple):
-    """Rows and columns of the result that a block computes at once, and its step along the products: 1 if not named."""
+    """Rows and columns of the result that a block computes at once, and its step in the inner dimension (1: not
+    named)."""
 
     rows: int
     columns: int
@@ -34,7 +35,7 @@ _SIZES = tuple(
 _POWERS = re.compile(
     r"(?:implicit_convolve_sgemm|dgrad_engine|wgrad_alg\d_engine)<(?:[a-z_]\w*, )+(?:\d{2,}, )?(\d), (\d), (\d), "
 )
-"""cuDNN's older templates, as implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, ...>: 32 x 32 x 8."""
+"""cuDNN's older templates, such as implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, ...>: 32 x 32 x 8."""
 
 
 def tile_of(kernel: str) -> Tile | None:
@@ -60,12 +61,12 @@ def group_width(kernel: str) -> int:
 
 
 def channels_of(kernel: str) -> int:
-    """Channels that a kernel of first layers is made for ("_k64c4r7s7_"): 0 if not named."""
+    """Channels for which a kernel of first layers is built ("_k64c4r7s7_"): 0 if not named."""
     found = _CHANNELS.search(kernel)
     return int(found[1]) if found else 0
 
 
 def direction_of(kernel: str) -> str:
-    """ "fprop", "dgrad" or "wgrad": the product of a convolution that a kernel is named after, "" if none."""
+    """The product of a convolution in a kernel's name: "fprop", "dgrad" or "wgrad", "" if none."""
     found = _DIRECTION.search(kernel)
     return found[0].lower() if found else ""

@@ -1,4 +1,4 @@
-"""Learning from the matrix products of one's own runs: numbers of the physics, held to what was known before."""
+"""Learn from the matrix products of one's own runs: parameters of the physical model, regularised to known values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ncu_tools.model.expected_time.operator_rows import GEMM, operator_rows, rea
 from ncu_tools.model.expected_time.physics import TimedOperators
 
 FEWEST = 8
-"""Products of one type on one machine from which something is learnt."""
+"""Fewest products of one type on one machine for learning."""
 
 
 def products_in_csv(path: Path) -> list[MeasuredProduct] | None:
@@ -52,9 +52,9 @@ def _number(text: str) -> float:
 def learnt_from_products(
     runs: Sequence[tuple[Sequence[MeasuredProduct], Machine]], known: Learnt, source: str
 ) -> tuple[Learnt, list[dict[str, Any]]]:
-    """Entries learnt from products, and a row on each: how far expected times were off before and after.
+    """Entries learnt from products, and a row on each: the error of expected times before and after.
 
-    Raises `WrongUsage` if no type on any machine has enough products whose shapes are known.
+    Raises `WrongUsage` if no type on any machine has enough products of known shapes.
     """
     times: dict[tuple[str, str], list[tuple[int, int, int, float]]] = {}
     machines = {machine.id: machine for _, machine in runs}

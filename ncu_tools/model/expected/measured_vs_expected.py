@@ -1,12 +1,12 @@
 """Measured against expected: FLOPs and bytes counted by hardware, beside those of operator formulas.
 
-Expected FLOPs are those of contractions, from the shapes of one iteration's operators, and beside them those of all
-operators. Tensor counters see contractions alone; counters of CUDA cores see element-wise additions and multiplications
-too, but no functions and comparisons, which formulas count. So a ratio to contractions outside 0.97 to 1.03 is
-explained by the known causes that fit, and the ratio to all operators is shown. Expected bytes are the least of every
-operator, as if no cache existed; measured bytes are DRAM traffic. Their ratio is shown without a verdict.
+Expected FLOPs are of contractions, from the shapes of one iteration's operators, and beside them of all operators.
+Tensor counters see contractions alone; counters of CUDA cores see element-wise additions and multiplications too, but
+no functions and comparisons, which formulas count. So a ratio to contractions outside 0.97 to 1.03 is explained by the
+known causes that fit, and the ratio to all operators is shown. Expected bytes are the least of every operator, as if no
+cache existed; measured bytes are DRAM traffic. Their ratio is shown without a verdict.
 
-A trace that was joined with counts has both sides itself: counters, and the work of its operators by their shapes.
+A trace joined with counts has both sides itself: counters, and the work of its operators by their shapes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ MODEL, PHASE, LAYER, OPERATOR = "model", "phase", "layer", "operator"
 class Row:
     """The model, a phase, a layer in a phase, or an operator: FLOPs and bytes per iteration, None if unknown.
 
-    `expected_flops` are those of contractions, `all_flops` those of all operators: at least, where
-    `all_flops_lower_bound` says that some have no formula. `all_ratio` is measured / `all_flops`, None for a lower
-    bound. `measured_flops` is None if any launch's FLOPs are unknown; `flops_lower_bound` is True if some were not
-    collected. `launches` counts all iterations. `fitting` names the causes that fit, `causes` are sentences on all
-    causes. Integer operations are separate, and None if none are expected.
+    `expected_flops` are of contractions, `all_flops` of all operators: a lower bound if `all_flops_lower_bound`, since
+    some have no formula. `all_ratio` is measured / `all_flops`, None for a lower bound. `measured_flops` is None if any
+    launch's FLOPs are unknown; `flops_lower_bound` is True if some were not collected. `launches` counts all
+    iterations. `fitting` names the causes that fit, `causes` are sentences on all causes. Integer operations are
+    separate, and None if none are expected.
     """
 
     scope: str
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass
 class ExpectedComparison:
-    """The model, its phases, then its layers, those with the most work first."""
+    """The model, its phases, then its layers, most work first."""
 
     rows: list[Row]
     iterations: int
@@ -81,7 +81,7 @@ def compare(
 
     A layer is the module of a launch, without the modules inside it. With `depth`, layers are the first `depth` parts
     of module paths, with everything inside them. If no launch has a phase or module, there is only a row for the model.
-    Where some launches have an iteration, a note names those that have none, and they are left out.
+    If only some launches have an iteration, the others are left out, with a note.
     """
     collection = collection or Collection()
     launches = MeasuredLaunches(in_iterations(measured))
@@ -95,7 +95,7 @@ def compare(
 def compare_by_shapes(joined: pa.Table, *, depth: int | None = None) -> ExpectedComparison:
     """Compare the counters of a joined trace with the work of its operators by their shapes, also operator by operator.
 
-    Launches of operators whose work is not known are left out, and a note says so.
+    Launches of operators with unknown work are left out, with a note.
     """
     table, operators, notes = operators_by_shapes(joined)
     launches = MeasuredLaunches(table)
@@ -111,7 +111,7 @@ def compare_by_shapes(joined: pa.Table, *, depth: int | None = None) -> Expected
 
 
 def _rows(work: BothSides, depth: int | None) -> list[Row]:
-    """The model, its phases, and its layers with the most work first; the model alone if launches have no places."""
+    """The model, its phases, and its layers, most work first; only the model if launches have no places."""
     rows = [_row(work, MODEL, None, None, np.arange(work.launches.rows), np.arange(len(work.operators.places)))]
     if work.launches.are_unattributed:
         return rows

@@ -1,9 +1,9 @@
 """Why measured FLOPs differ from expected ones: the known causes, each with the evidence for or against it.
 
 A cause can lower the measured count, raise it, or both. A cause fits if there is evidence for it and its effect could
-explain a good part of the difference; the others state why they do not fit. Kernel names show which algorithm ran.
-Where they have a tile, its padding for the operator's shapes is held against the counters. What no cause explains has
-no known one.
+explain a good part of the difference; the others state why they do not fit. Kernel names show which algorithm ran. If
+they contain a tile, its padding for the operator's shapes is compared with the counters. A difference that no cause
+explains has no known cause.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ LOW, HIGH = 0.97, 1.03
 """Ratios of measured to expected FLOPs that need no explanation."""
 
 TELLING_SHARE = 0.1
-"""A cause with a known effect fits from this share of the difference on."""
+"""Share of the difference above which a cause with a known effect fits."""
 
 TILES_TOLD = 3
-"""Different tiles that a sentence names; it sums up more."""
+"""Most different tiles that a sentence lists; more are summed up."""
 
 BELOW, ABOVE, EITHER = "below", "above", "either"
 
@@ -144,7 +144,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a cause fits, with the evidence, and the FLOPs that it explains, None if not known."""
+    """Whether a cause fits, with the evidence, and the FLOPs that it explains, None if unknown."""
 
     fits: bool
     reason: str
@@ -217,7 +217,7 @@ def _causal_mask(evidence: Evidence) -> Verdict:
 
 
 def _padding(evidence: Evidence) -> Verdict:
-    """By the tiles in the names of kernels; where none has one, by usual tiles."""
+    """By the tiles in kernel names; if none has one, by usual tiles."""
     if not evidence.kernels:
         return _padding_to_usual_tiles(evidence)
     more = sum(kernel.padded - kernel.expected for kernel in evidence.kernels if kernel.matches and not kernel.skips)
@@ -226,7 +226,7 @@ def _padding(evidence: Evidence) -> Verdict:
 
 
 def _tiles_told(kernels: list[PaddedKernel]) -> str:
-    """Tiles with what they give and what was measured, each as a ratio to the operator's FLOPs; their sums if many."""
+    """Tiles with computed and measured FLOPs, each as a ratio to the operator's FLOPs; their sums if many."""
     told = list(dict.fromkeys(_tile_told(kernel) for kernel in kernels))
     if len(told) <= TILES_TOLD:
         return "; ".join(told)
@@ -301,7 +301,7 @@ def _split_k(evidence: Evidence) -> Verdict:
 
 
 def _elementwise(evidence: Evidence) -> Verdict:
-    """Fits by what launches outside the contractions did, or if measured FLOPs are those of all operators by shapes."""
+    """Fits by the FLOPs of launches outside contractions, or if measured FLOPs equal all operators' by shapes."""
     work = evidence.work
     flops = evidence.measured(work.launches.cuda_core_flops, work.outside_formulas)
     reason = evidence.share(flops) if flops else "no launch outside the contractions has FLOPs"
@@ -349,7 +349,7 @@ class Explanation:
 
 
 def _without_cause(evidence: Evidence, verdicts: list[Verdict]) -> str:
-    """The share of a difference that no cause explains, as text: "" if it is small, or a cause's share is not known."""
+    """The share of a difference that no cause explains, as text: "" if small, or if a cause's share is unknown."""
     if any(verdict.fits and verdict.flops is None for verdict in verdicts):
         return ""
     known = sum(verdict.flops or 0.0 for verdict in verdicts)

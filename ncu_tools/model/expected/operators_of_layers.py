@@ -72,15 +72,15 @@ def _operators_in(file: Path) -> pa.Table:
 
 
 def has_work_by_shapes(table: pa.Table) -> bool:
-    """Whether launches are those of a trace that was joined with counts, and know the work of their operators."""
+    """True if launches are of a trace joined with counts, and know the work of their operators."""
     return FLOPS_BY_SHAPES in table.column_names
 
 
 def operators_by_shapes(joined: pa.Table) -> tuple[pa.Table, pa.Table, list[str]]:
     """The kernels of a joined trace whose operators have known FLOPs, those operators row by row, and a note.
 
-    Nothing counts copies and memsets. A call's work stands on its first kernel, and is 0 on its others. FLOPs of
-    contractions are those of products, convolutions and attention, without what a causal mask skips.
+    Copies and memsets have no counts. A call's work is stored on its first kernel, and is 0 on its others. FLOPs of
+    contractions cover products, convolutions and attention, without elements skipped by a causal mask.
     """
     joined = drop_failed(joined)
     joined = arrays.kept(joined, [word in (None, "kernel") for word in tables.words(joined, OPERATION)])

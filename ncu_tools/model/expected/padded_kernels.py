@@ -1,8 +1,8 @@
 """Matrix kernels beside the operators they computed: FLOPs of whole tiles against the counters.
 
 A kernel and an operator of one phase and module belong together if the FLOPs of the kernel's tile for the operator's
-shapes are those that the counters counted. Counts of tensor instructions are exact; those of CUDA cores hold up to one
-multiply-add per result beside the products, for its scaling.
+shapes equal the counted ones. Counts of tensor instructions are exact; counts of CUDA cores include up to one extra
+multiply-add per result, for its scaling.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Call = tuple[str, str, float]
 """An operator's name, shapes and FLOPs."""
 
 EXACT = 0.001
-"""Measured FLOPs differ by less than this share from those of the right tile."""
+"""Largest relative difference of measured FLOPs from the FLOPs of the right tile."""
 
 MOST_SCALING = 0.01
-"""And on CUDA cores up to this share more, for scaled results."""
+"""Largest additional share on CUDA cores, for scaled results."""
 
 FEW = 8
-"""Different operators of one phase and module up to which a kernel's is found by its FLOPs, and not by chance."""
+"""Most different operators of one phase and module for which a kernel's operator is found by FLOPs, not by chance."""
 
 FUSED_ATTENTION = re.compile(r"flash|fmha|sdpa|attention", re.IGNORECASE)
 
 
 class PaddedKernel(NamedTuple):
-    """A launch: its tile, the FLOPs that its operator needs, those of whole tiles, and the measured ones.
+    """A launch: its tile, the FLOPs that its operator needs, the FLOPs of whole tiles, and the measured ones.
 
-    `matches` says whether the latter two are the same; if not, they are those of the nearest operator.
+    `matches` tells whether the latter two are equal; if not, they are those of the nearest operator.
     """
 
     launch: int
@@ -51,7 +51,7 @@ class PaddedKernel(NamedTuple):
 
     @property
     def skips(self) -> bool:
-        """True if it left out some of what its operator is said to need, as attention under a causal mask does."""
+        """True if it skipped some of its operator's nominal work, as attention under a causal mask does."""
         return self.matches and self.padded < self.expected
 
 
@@ -63,7 +63,7 @@ class PaddedKernels:
         self._found: dict[Place, list[PaddedKernel]] = {}
 
     def at(self, place: Place) -> list[PaddedKernel]:
-        """Those of a phase and module; [] if it has no matrix products, or too many different ones."""
+        """The launches of a phase and module; [] if it has no matrix products, or too many different ones."""
         if place not in self._found:
             self._found[place] = self._matched(self._rows.get(place, []), self._calls.get(place, Counter()))
         return self._found[place]
@@ -79,7 +79,7 @@ class PaddedKernels:
 
     @cached_property
     def _rows(self) -> dict[Place, list[int]]:
-        """The launches with a tile and measured products of each place."""
+        """The launches with a tile and measured products, by place."""
         found: dict[Place, list[int]] = {}
         for row, (place, tile) in enumerate(zip(self._launches.places, self._tiles, strict=True)):
             if tile and self._launches.product_flops[row] > 0:
@@ -88,7 +88,7 @@ class PaddedKernels:
 
     @cached_property
     def _calls(self) -> dict[Place, Counter[Call]]:
-        """The operators with FLOPs of each place, and how often each runs."""
+        """The operators with FLOPs by place, and how often each runs."""
         operators, found = self._operators, dict[Place, Counter[Call]]()
         for row in np.flatnonzero(np.nan_to_num(operators.flops) > 0).tolist():
             call = operators.names[row], operators.shapes[row], float(operators.flops[row])
@@ -117,7 +117,7 @@ class PaddedKernels:
         return found
 
     def _kernels(self, launch: int, product: MatrixProducts) -> list[PaddedKernel]:
-        """A launch if it computes this product, all of its batch or one of it, in each possible way."""
+        """A launch if it computes this product, its whole batch or one of it, in each possible way."""
         name, tile = self._names[launch], self._tiles[launch]
         direction = ATTENTION if FUSED_ATTENTION.search(name) else direction_of(name)
         is_any = not direction and product.direction != ATTENTION  # 1x1 convolutions may be plain products

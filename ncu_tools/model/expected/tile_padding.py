@@ -1,9 +1,9 @@
 """FLOPs of operators whose matrix products are padded to whole tiles, from shapes and tiles.
 
 Matrix kernels compute whole tiles of the result, and whole slices of the inner dimension. A convolution is computed as
-a matrix product: its rows are positions of the result, its inner dimension positions of the filter times channels.
-Where the tile is known from the kernel's name, `ways` are the FLOPs that its padding may give; else `padded_flops`
-gives a range from usual tiles, not a prediction.
+a matrix product: its rows are positions of the result, its inner dimension positions of the filter times channels. If
+the kernel's name gives the tile, `ways` are the possible FLOPs with padding; else `padded_flops` gives a range from
+usual tiles, not a prediction.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FPROP, DGRAD, WGRAD, ATTENTION = "fprop", "dgrad", "wgrad", "attention"
 class MatrixProducts(NamedTuple):
     """`number` matrix products [m, k] x [k, n] of an operator, which needs `flops` for all of them.
 
-    `direction` is the one of a convolution, or attention. m are positions in all `images`, k are `taps` positions of a
-    filter times channels. `words` name a way to compute the product, as " over the zeros of the stride".
+    `direction` is that of a convolution, or attention. m are positions in all `images`, k are `taps` positions of a
+    filter times channels. `words` name a way to compute the product, such as " over the zeros of the stride".
     """
 
     flops: float
@@ -50,7 +50,7 @@ class MatrixProducts(NamedTuple):
 
 
 class Way(NamedTuple):
-    """FLOPs of one of the products of an operator, and what is special in the way to compute it."""
+    """FLOPs of one of an operator's products, and the peculiarity of computing it this way."""
 
     flops: float
     words: str
@@ -63,7 +63,8 @@ def _up(size: float, multiple: float) -> float:
 def padded_flops(operator: str, shapes: str, flops: float, tile: int) -> float:
     """FLOPs of one operator call, padded to tiles of `tile` x `tile`; `flops` itself if it is no matrix product.
 
-    `operator` is as "bmm", `shapes` those of its first tensors as the operator collector writes them ("64x3x7x7 64").
+    `operator` is a name such as "bmm", `shapes` the shapes of its first tensors as the operator collector writes them
+    ("64x3x7x7 64").
     """
     products = [product for product in products_of(operator, shapes, flops) if not product.words]
     return sum(product.padded(tile) for product in products) if products else flops
@@ -88,7 +89,7 @@ def ways(product: MatrixProducts, kernel: str, tile: Tile, cluster: tuple[int, i
 
 
 def _areas(product: MatrixProducts, tile: Tile, cluster: tuple[int, int]) -> Iterator[tuple[float, str]]:
-    """Padded m times padded n, and how."""
+    """Padded m times padded n, and the way of padding."""
     if product.direction == ATTENTION:  # `taps` query heads that share a key head may be rows of one product
         yield _up(product.m, tile.rows) * _up(product.n, tile.columns), ""
         yield (
@@ -112,7 +113,7 @@ def _areas(product: MatrixProducts, tile: Tile, cluster: tuple[int, int]) -> Ite
 
 
 def _depths(product: MatrixProducts, channels: int, step: int, splits: int) -> Iterator[tuple[float, str]]:
-    """Padded k, and how."""
+    """Padded k, and the way of padding."""
     if product.direction == ATTENTION:
         yield product.k, ""
         return
@@ -165,9 +166,9 @@ def _convolution(source: Shape, weight: Shape, flops: float) -> MatrixProducts:
 
 
 def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: float) -> list[MatrixProducts]:
-    """The product for the gradient of the weight, and that of the input if `flops` includes both.
+    """The product for the gradient of the weight, and for the input's if `flops` includes both.
 
-    A kernel for the input's gradient may compute it at every input position, over zeros between those of a stride.
+    A kernel for the input's gradient may compute it at every input position, over zeros between stride positions.
     """
     groups = _groups(source, weight)
     images, taps = gradient[0], prod(weight[2:])
@@ -184,7 +185,7 @@ def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: 
 
 
 def _attention(shapes: Sequence[Shape], flops: float) -> list[MatrixProducts]:
-    """All products of fused attention as one of the same FLOPs: rows and columns of the scores are padded only."""
+    """All products of fused attention as one with the same FLOPs: only rows and columns of the scores are padded."""
     query, key = shapes
     rows, columns = query[-2], key[-2]
     sharing = query[-3] // key[-3] if len(query) == len(key) > 2 and query[-3] % key[-3] == 0 else 1

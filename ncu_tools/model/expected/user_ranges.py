@@ -1,7 +1,7 @@
-"""Ranges that a program marked with `ncu_tools.range`: what was measured inside, beside the user's own formulas.
+"""Ranges that a program marked with `ncu_tools.range`: measurements inside, beside the user's own formulas.
 
-A range has what its launches took, and those of ranges inside it, per pass. The formulas are in `ranges.jsonl` of the
-run folder, one line per pass; passes of one range may differ, so that means are compared.
+A range includes its launches, and those of ranges inside it, per pass. The formulas are in `ranges.jsonl` of the run
+folder, one line per pass; passes of one range may differ, so means are compared.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ncu_tools.model.expected.both_sides import MeasuredLaunches, ratio, total
 
 @dataclass(frozen=True)
 class UserRange:
-    """A range, per pass: None is what is unknown, or has no formula in every pass.
+    """A range, per pass: None if unknown, or without a formula in every pass.
 
-    `time_ns` is the sum of its launches or operators, `wall_ns` what passed on the clock of the host (under ncu, with
+    `time_ns` is the sum of its launches or operators, `wall_ns` the elapsed time on the host's clock (under ncu, with
     all its replays). `flops_lower_bound` is True if some FLOPs were not collected.
     """
 
@@ -45,7 +45,7 @@ class UserRange:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass through a range, as its program wrote it down."""
+    """One pass through a range, as recorded by its program."""
 
     range: str
     ns: float

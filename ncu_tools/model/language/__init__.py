@@ -1,1 +1,1 @@
-"""Language models in prefill and decode: bytes that are read, FLOPs by arithmetic, and both against peaks."""
+"""Language models in prefill and decode: bytes read, FLOPs by arithmetic, and both against peaks."""

@@ -1,8 +1,8 @@
-"""Steps of serving engines in a report: their phase, batch and context, where ranges or kernels say so for certain.
+"""Steps of serving engines in a report: their phase, batch and context, if ranges or kernels prove them.
 
-The rules are data (`engine_steps.toml`). What no rule knows is not guessed: a kernel that an engine uses for prompts
-and for single tokens alike, as most of llama.cpp's, says nothing of a phase. Beside one that does, it makes the phase
-uncertain, and so does a step that mixes both.
+The rules are data (`engine_steps.toml`). Nothing beyond the rules is guessed: a kernel that an engine uses for prompts
+and for single tokens alike, as most of llama.cpp's, does not show the phase. Next to a kernel that does, it makes the
+phase uncertain, and so does a step that mixes both.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ SELECT = "select some with --nvtx and a part of the name of their range"
 
 @dataclass(frozen=True)
 class EngineStep:
-    """A phase of an engine's run. `batch_size` sequences, `tokens` of their prompts together, `context_length` cached
-    tokens of a sequence on average; `attention_launches` of a kernel that runs once for each layer and step, and
-    `ranges` the different names of steps, which are as many at least. Each is None where the report does not say.
-    `evidence` are the range and the kernel that did.
-    """
+    """A phase of an engine's run. `batch_size` sequences, `tokens` of all their prompts, `context_length` mean cached
+    tokens of a sequence; `attention_launches` of a kernel that runs once per layer and step, and `ranges` the number of
+    distinct step names, a lower bound on steps. Each is None if the report does not show it. `evidence` are the range
+    and the kernel that prove it."""
 
     engine: str
     phase: str
@@ -44,9 +43,9 @@ class EngineStep:
 
 
 def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
-    """The step that all launches of a table belong to, None where that is not certain, and notes that say why.
+    """The step that all launches of a table belong to, None if uncertain, and notes with the reason.
 
-    Of several steps with one phase and batch the context is their mean.
+    For several steps with one phase and batch, the context is their mean.
     """
     named, notes = _in_ranges(table)
     phases = {step.phase for step in named}
@@ -73,7 +72,7 @@ def engine_step(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
 
 
 def inside(table: pa.Table, pattern: re.Pattern[str]) -> pa.Table:
-    """The launches in a range or annotation in whose name a pattern is found.
+    """The launches in a range or annotation whose name contains a pattern.
 
     Raises `WrongUsage` if there is none.
     """
@@ -93,7 +92,7 @@ def inside(table: pa.Table, pattern: re.Pattern[str]) -> pa.Table:
 
 
 def _in_ranges(table: pa.Table) -> tuple[list[EngineStep], list[str]]:
-    """The steps that NVTX ranges and annotations name; ranges in each other are joined where they agree."""
+    """The steps named by NVTX ranges and annotations; nested ranges are joined if they agree."""
     paths = dict.fromkeys(tuple(path) for path in table.column("nvtx_path").to_pylist() if path)
     steps, notes = list[EngineStep](), list[str]()
     for path in paths:
@@ -117,7 +116,7 @@ def _of_range(name: str) -> EngineStep | None:
         values = {key: int(value) for key, value in match.groupdict().items() if value is not None}
         if values.get("decoding"):
             batch, keys = values["decoding"], values.get("keys")
-            context = None if keys is None else max(round(keys / batch) - 1, 1)  # of the keys one is the token's own
+            context = None if keys is None else max(round(keys / batch) - 1, 1)  # one of the keys is the token's own
             return EngineStep(rule["engine"], DECODE, batch, None, context, evidence=(name,))
         if values.get("prefilling"):
             return EngineStep(rule["engine"], PREFILL, values["prefilling"], values.get("tokens"), evidence=(name,))
@@ -131,10 +130,10 @@ def _is_mixed(name: str) -> bool:
 
 
 def _in_kernels(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
-    """The launches of attention kernels that a rule knows, with their phase, and notes that say why it is not certain.
+    """The launches of attention kernels that a rule knows, with their phase, and notes on why it is uncertain.
 
-    The phase is "" for kernels that both phases run, and where other attention kernels ran as well. None where there
-    are no such kernels.
+    The phase is "" for kernels that both phases run, and if other attention kernels ran as well. None if there are no
+    such kernels.
     """
     launches = Counter(name for name in tables.words(table, "kernel_name") if name)
     found: dict[int, tuple[Any, dict[str, int]]] = {}
@@ -158,7 +157,7 @@ def _in_kernels(table: pa.Table) -> tuple[EngineStep | None, list[str]]:
 
 
 def _is_other_attention(name: str, beside: str | None) -> bool:
-    """True for a kernel of attention that no pattern `beside` says to complete the kernels of a rule."""
+    """True for an attention kernel that is not listed in `beside` as a companion of a rule's kernels."""
     if beside and re.search(beside, name):
         return False
     return category_of(name) == ATTENTION or any(rule["pattern"].search(name) for rule in _rules("prompts"))

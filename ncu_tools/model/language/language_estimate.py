@@ -1,4 +1,4 @@
-"""The row of an estimate that language models have: bytes as they are read, least time per token, turning points."""
+"""The language-model columns of an estimate: bytes as they are read, least time per token, turning points."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST = 1 << 40
 
 @dataclass(frozen=True)
 class Types:
-    """Types of weights and KV cache other than the model's, as int4; None for its own."""
+    """Types of weights and KV cache other than the model's, such as int4; None for the model's."""
 
     weights: str | None = None
     cache: str | None = None
@@ -41,9 +41,9 @@ ITS_OWN = Types()
 class LanguageEstimate:
     """A phase of a language model on one machine, or without one. Times in ns, per token of one sequence.
 
-    Bytes are of the whole phase and batch, but `bytes_per_token` and `cached_bytes_per_token`. `weights_resident_bytes`
-    and `cache_resident_bytes` are what lies in memory. The turning points are of decode; None where there is none, and
-    without a machine.
+    Bytes are of the whole phase and batch, except `bytes_per_token` and `cached_bytes_per_token`.
+    `weights_resident_bytes` and `cache_resident_bytes` are in memory. The turning points are for decode; None if there
+    is none, and without a machine.
     """
 
     has_head: bool
@@ -69,20 +69,20 @@ class LanguageEstimate:
 
 
 def facts_in(summary: dict[str, Any]) -> LanguageFacts | None:
-    """The facts of a causal model in the summary of an estimate, or in the facts of a run; None of other models."""
+    """The facts of a causal model in the summary of an estimate, or in the facts of a run; None for other models."""
     fields = summary.get("language")
     return LanguageFacts.from_fields(fields) if fields else None
 
 
 def work_of_phase(facts: LanguageFacts | None, phase: str | None, types: Types) -> StepWork | None:
-    """The work of prefill or decode; None of other phases and models."""
+    """The work of prefill or decode; None for other phases and models."""
     if facts is None or phase not in GENERATION_PHASES:
         return None
     return step_work(facts, phase, precision_of(facts, types.weights, types.cache))
 
 
 def resident_bytes(facts: LanguageFacts, phase: str, types: Types) -> tuple[float, float]:
-    """The bytes of weights and of all caches that lie in memory in a phase of generation."""
+    """The bytes of weights and of all caches in memory in a phase of generation."""
     precision = precision_of(facts, types.weights, types.cache)
     length = facts.context_length if phase == DECODE else facts.prompt_length
     return (
@@ -94,7 +94,7 @@ def resident_bytes(facts: LanguageFacts, phase: str, types: Types) -> tuple[floa
 def language_estimate(
     facts: LanguageFacts, phase: str, types: Types, machine: Machine | None, unit: str | None, least_ns: float | None
 ) -> LanguageEstimate:
-    """The row of a phase whose least time on a machine is `least_ns`. `unit` does its products, as tensor_bf16."""
+    """The row of a phase whose least time on a machine is `least_ns`. `unit` does its products, such as tensor_bf16."""
     precision = precision_of(facts, types.weights, types.cache)
     work, decodes = step_work(facts, phase, precision), phase == DECODE
     steps = facts.tokens(phase)
@@ -131,10 +131,9 @@ def language_estimate(
 def compute_bound_batch(facts: LanguageFacts, precision: Precision, peak: float, bandwidth: float) -> int | None:
     """The smallest batch at which FLOPs / peak of a decode step are at least bytes / bandwidth.
 
-    None if decode is memory bound at every batch, since each sequence brings its own cache.
-
-    `peak` in FLOP/s, `bandwidth` in byte/s. With the batch grow FLOPs, caches and activations, and of the weights only
-    experts, ever slower: so once compute bound, decode stays so.
+    None if decode is memory bound at every batch, since each sequence brings its own cache. `peak` in FLOP/s,
+    `bandwidth` in byte/s. FLOPs, caches and activations grow with the batch, and among weights only experts, ever
+    slower: so once compute bound, decode stays so.
     """
     one = replace(facts, new_tokens=1)
 
@@ -155,7 +154,7 @@ def cache_outweighs_context(facts: LanguageFacts, precision: Precision) -> int |
 
 
 def _smallest(holds: Callable[[int], bool]) -> int | None:
-    """The smallest whole number from 1 on of which something holds that then holds of all larger ones."""
+    """The smallest positive integer for which a condition holds that then holds for all larger ones."""
     high = 1
     while not holds(high):
         high *= 2

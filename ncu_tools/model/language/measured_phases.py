@@ -1,4 +1,4 @@
-"""Prefill and decode as they ran: GPU time of a step, tokens per second, and measured bytes beside the least."""
+"""Measured prefill and decode: GPU time of a step, tokens per second, and measured bytes beside the least."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GPU_TIME = (
     "second, MFU and MBU by the clock on the wall are lower"
 )
 ROUNDING = 1.02
-"""A share of a peak above this is more than the peak's own rounding."""
+"""A share of a peak above this exceeds the peak's rounding."""
 IMPOSSIBLE = (
     "more than the machine has: its peak is of another type (--dtype, --weights, --kv-cache), the run was on another "
     "machine, or it holds another number of steps (--iterations)"
@@ -32,10 +32,10 @@ IMPOSSIBLE = (
 
 @dataclass(frozen=True)
 class MeasuredPhase:
-    """A phase of a run, per step. Times in ns; None where the report does not say.
+    """A phase of a run, per step. Times in ns; None if the report does not show it.
 
-    `tokens` are those of all sequences in a step. `arithmetic_flops` and `read_bytes` are the least by arithmetic,
-    `measured_flops` and `measured_bytes` what hardware counted. MFU and MBU as `ncu_tools.model.language.utilisation`.
+    `tokens` counts all sequences in a step. `arithmetic_flops` and `read_bytes` are the least by arithmetic,
+    `measured_flops` and `measured_bytes` the hardware counts. MFU and MBU as in `ncu_tools.model.language.utilisation`.
     """
 
     phase: str
@@ -64,14 +64,14 @@ class MeasuredPhase:
 
 @dataclass
 class StepsAsked:
-    """What the user says of the steps: tokens of each, and how many there are; None for what the report tells."""
+    """The user's facts on the steps: tokens of each, and their number; None if the report gives them."""
 
     tokens_per_step: int | None = None
     steps: int | None = None
 
 
 def facts_as_ran(facts: LanguageFacts, phase: str, step: EngineStep | None, asked: StepsAsked) -> LanguageFacts:
-    """The facts with batch and lengths as a report has them, and as the user says.
+    """The facts with batch and lengths from the report and the user.
 
     In decode a token per step is a sequence. Raises `WrongUsage` for tokens that the sequences cannot share equally.
     """
@@ -93,9 +93,9 @@ def facts_as_ran(facts: LanguageFacts, phase: str, step: EngineStep | None, aske
 
 
 def steps_in(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, iterations: int) -> int:
-    """The steps of a phase: as the user says, else attention launches / layers where that is whole.
+    """The number of steps of a phase: the user's, else attention launches / layers if that is whole.
 
-    Else as many as have names of their own, or as there are iterations, whichever are more.
+    Else the number of distinct names, or of iterations, whichever is larger.
     """
     if asked.steps is not None:
         return asked.steps
@@ -105,7 +105,7 @@ def steps_in(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, i
 
 
 def on_steps(facts: LanguageFacts, step: EngineStep | None, asked: StepsAsked, steps: int) -> list[str]:
-    """A note where the number of an engine's steps was not told: times of a step, MFU and MBU depend on it."""
+    """A note if the number of an engine's steps was not given: times of a step, MFU and MBU depend on it."""
     if asked.steps is not None or _steps_by_kernel(facts, step):
         return []
     return [
@@ -129,7 +129,7 @@ def measured_phase(
     machine: Machine | None = None,
     unit: str | None = None,
 ) -> tuple[MeasuredPhase, list[str]]:
-    """A phase whose launches are `table`, and notes. FLOPs that follow from shapes are not taken for measured ones."""
+    """A phase whose launches are `table`, and notes. FLOPs derived from shapes do not count as measured."""
     work = step_work(facts, phase)
     time, flops, moved = (_sum(table, name) for name in ("duration_ns", "flops", "dram_bytes"))
     if SHAPES_BASIS in tables.words(table, "flops_basis"):
@@ -168,12 +168,12 @@ def measured_phase(
 
 
 def of_phase(table: pa.Table, phase: str) -> pa.Table:
-    """The launches of a phase; all of them where none knows its phase."""
+    """The launches of a phase; all of them if none knows its phase."""
     phases: Sequence[str | None] = tables.words(table, "phase")
     return arrays.kept(table, [one == phase for one in phases]) if phase in phases else table
 
 
 def _sum(table: pa.Table, name: str) -> float | None:
-    """The sum over all launches, None where one has no value. A failed launch counts as one without."""
+    """The sum over all launches, None if one has no value. A failed launch counts as one without."""
     values = tables.floats(table, name) * tables.launch_counts(table)
     return None if not len(values) or np.isnan(values).any() else float(values.sum())

@@ -1,4 +1,4 @@
-"""Measured points of prefill and decode beside what their machine allows: MFU, MBU and the least time of a token."""
+"""Measured points of prefill and decode beside the limits of their machine: MFU, MBU and the least time of a token."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OF_THE_MEDIAN = "the time is the median, as it is of tokens per second"
 
 
 def with_utilisation(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """The rows, those of prefill and decode with `mfu`, `mbu` and `of_the_roof`, and notes that define them.
+    """The rows, with `mfu`, `mbu` and `of_the_roof` for prefill and decode, and notes that define them.
 
-    All three take the median time, as tokens per second do; `of_the_roof` is the least time that the machine
-    allows / it. Each is None without a peak.
+    All three use the median time, as tokens per second do; `of_the_roof` is the least time that the machine allows,
+    divided by it. Each is None without a peak.
     """
     found, notes = [], list[str]()
     for row in rows:
@@ -52,6 +52,6 @@ def _facts(row: Row) -> LanguageFacts | None:
 
 
 def _machine(row: Row) -> Machine | None:
-    """The machine of a point: of a CPU one that was measured with as many threads, else that of a data sheet."""
+    """The machine of a point: for a CPU one measured with as many threads, else a data sheet's."""
     measured = measured_of(Device(row["device_name"], None, row["threads"]))
     return measured if row["device"] == "cpu" else machine_of_device(row["device_name"]) or measured

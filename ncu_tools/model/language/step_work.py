@@ -28,7 +28,7 @@ DECODE, PREFILL = "decode", "prefill"
 
 @dataclass(frozen=True)
 class Precision:
-    """Types by bytes of an element: of weights, cached keys and values, and activations."""
+    """Types by bytes of an element: weights, cached keys and values, and activations."""
 
     weight: float
     cached: float
@@ -37,8 +37,8 @@ class Precision:
 
 @dataclass(frozen=True)
 class StepWork:
-    """A phase of a whole batch. Bytes as above; `flops` as PyTorch's counter has them, `causal_flops` without the half
-    of a prompt's scores that a causal mask skips. `tokens` are those of all sequences."""
+    """A phase of a whole batch. Bytes as above; `flops` as in PyTorch's counter, `causal_flops` without the half of a
+    prompt's scores that a causal mask skips. `tokens` counts all sequences."""
 
     tokens: int
     flops: float
@@ -50,17 +50,17 @@ class StepWork:
 
     @property
     def bytes(self) -> float:
-        """All that is read and written."""
+        """All bytes read and written."""
         return self.weight_bytes + self.cache_read_bytes + self.cache_written_bytes + self.activation_bytes
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes by token, of all sequences."""
+        """Bytes per token, over all sequences."""
         return self.bytes / self.tokens
 
 
 def precision_of(facts: LanguageFacts, weight: str | None = None, cached: str | None = None) -> Precision:
-    """The types of a run, with other ones for weights (as weight-only quantisation has) or the cache."""
+    """The types of a run, with others for weights (as in weight-only quantisation) or the cache."""
     own = float(facts.element_bytes)
     return Precision(
         BYTES_PER_PARAMETER[weight] if weight else own, BYTES_PER_PARAMETER[cached] if cached else own, own
@@ -77,19 +77,19 @@ def step_work(facts: LanguageFacts, phase: str, precision: Precision | None = No
 
 
 def mean_hit_share(experts: int, per_token: int, tokens: int) -> float:
-    """The share of experts that `tokens` hit on average, if each goes to `per_token` of them at random; 1 of none."""
+    """The mean share of experts that `tokens` hit, if each goes to `per_token` random ones; 1 without experts."""
     return 1.0 - math.pow(1.0 - per_token / experts, tokens) if experts else 1.0
 
 
 def weight_bytes(facts: LanguageFacts, tokens: int, types: Precision) -> float:
-    """The weights that a step of so many tokens reads; those that run quantised as they are packed."""
+    """The weights that a step of this many tokens reads; quantised ones in packed form."""
     plain = facts.parameters - facts.lookup_parameters - facts.expert_parameters - facts.quantised_parameters
     hit = facts.expert_parameters * mean_hit_share(facts.experts, facts.experts_per_token, tokens)
     return (plain + hit + tokens * facts.lookup_row) * types.weight + facts.quantised_bytes
 
 
 def resident_weight_bytes(facts: LanguageFacts, types: Precision) -> float:
-    """All weights as they lie in memory."""
+    """All weights as stored in memory."""
     return (facts.parameters - facts.quantised_parameters) * types.weight + facts.quantised_bytes
 
 
@@ -100,13 +100,13 @@ def product_flops_per_token(facts: LanguageFacts) -> float:
 
 
 def resident_cache_bytes(facts: LanguageFacts, context: int, types: Precision) -> float:
-    """Keys and values of one sequence of so many tokens, as far back as its layers attend."""
+    """Keys and values of one sequence of this many tokens, as far back as its layers attend."""
     kept = sum(context if window is None else min(context, window) for window in facts.windows)
     return kept * facts.cached_elements * types.cached
 
 
 def at(facts: LanguageFacts, batch_size: int, context_length: int | None = None) -> LanguageFacts:
-    """The same model with another batch, and another context where one is given."""
+    """The same model with another batch, and another context if given."""
     return replace(facts, batch_size=batch_size, context_length=context_length or facts.context_length)
 
 
@@ -140,7 +140,7 @@ def _prefill(facts: LanguageFacts, types: Precision) -> StepWork:
 
 
 def _causal_pairs(length: int, window: int | None) -> int:
-    """Pairs of a token and one before it, or itself, of which a layer looks at the last `window`."""
+    """Pairs of a token with itself or an earlier one, of which a layer attends to the last `window`."""
     inside = min(length, window or length)
     return inside * (inside + 1) // 2 + (length - inside) * inside
 

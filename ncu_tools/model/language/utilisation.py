@@ -1,8 +1,8 @@
-"""MFU and MBU of a phase: what share of a machine's peak rates its least work would take of the measured time.
+"""MFU and MBU of a phase: the share of a machine's peak rates that its least work takes in the measured time.
 
-MFU (model FLOPs utilisation; Chowdhery et al., PaLM, 2022, appendix B) = FLOPs by arithmetic / (time x peak).
-MBU (memory bandwidth utilisation) = bytes that have to be read and written / (time x bandwidth). Both count what the
-model needs, not what a program does, so that needless work lowers them.
+MFU (model FLOPs utilisation; Chowdhery et al., PaLM, 2022, appendix B) = FLOPs by arithmetic / (time x peak). MBU
+(memory bandwidth utilisation) = bytes that must be read and written / (time x bandwidth). Both count the needs of the
+model, not the work of a program, so needless work lowers them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Utilisation:
 
 
 def utilisation(work: StepWork, nanoseconds: float, machine: Machine, unit: str | None) -> Utilisation:
-    """The utilisation of a machine's `unit`, as tensor_bf16, and DRAM, by work that took so long."""
+    """The utilisation of a machine's `unit`, such as tensor_bf16, and DRAM, by work that took this long."""
     seconds = nanoseconds / 1e9
     peak = machine.rates.get(unit) if unit is not None else None
     bandwidth = machine.rates.get("dram")

@@ -1,7 +1,7 @@
 """Forward against backward, layer by layer: ratios of times (with interval), FLOPs and bytes.
 
 Backward does twice the FLOPs of forward in a layer that multiplies matrices, once for the gradient of its input and
-once for that of its weights; the first layer of a model needs no gradient of its input.
+once for its weights; the first layer of a model needs no gradient of its input.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FORWARD, BACKWARD = "forward", "backward"
 class PhaseRatio:
     """One layer with everything below it, in one iteration: forward, backward, and backward / forward.
 
-    Times in ns, with the 95 % interval of their ratio from the scatter of iterations. None where a launch lacks the
-    value, where nothing ran in a phase, and for FLOPs that are a lower bound.
+    Times in ns, with the 95 % interval of their ratio from the scatter of iterations. None if a launch lacks the value,
+    if nothing ran in a phase, and for FLOPs that are a lower bound.
     """
 
     module: str

@@ -1,8 +1,8 @@
 """Launches by the layer that caused them, as a tree: time of each phase, FLOPs, bytes, arithmetic intensity.
 
 The sums of a layer include everything below it, so the root is the model. All sums are means over the iterations of the
-run; where some launches have an iteration, those that have none are left out. A value that any launch of a layer lacks
-is unknown for the layer.
+run; if only some launches have an iteration, the others are left out. A value that any launch of a layer lacks is
+unknown for the layer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COUNT = "launches"
 
 @dataclass(frozen=True)
 class Layer:
-    """One module with everything below it, per iteration. Times in ns; None where a launch lacks the value.
+    """One module with everything below it, per iteration. Times in ns; None if a launch lacks the value.
 
     `name` is the last part of `module`, `depth` the levels below the root, `is_leaf` True if nothing is below it.
     `kernels` counts distinct kernel names. `flops_lower_bound` is True if some FLOPs were not collected.
@@ -106,7 +106,7 @@ class Layers:
 def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = None) -> Layers:
     """The layers of `table`, at most `depth` levels below the root; none, with a note, if it has no modules.
 
-    With `phase`, only launches of that phase, in its order; "" are launches without a phase.
+    With `phase`, only launches of that phase, in its order; "" means launches without a phase.
     """
     every = _counted(table)
     table = in_iterations(every)
@@ -153,7 +153,7 @@ def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
 def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) -> dict[str, Floats]:
     """For each layer, and `WHOLE`, the sum of a column per iteration: float64, shape (iterations,).
 
-    NaN in an iteration where a launch has no value or is an average of several, and where no launch has an iteration.
+    NaN in an iteration in which a launch has no value or averages several, and without launches.
     """
     table = in_iterations(_counted(table))
     launches = _Launches(table)
@@ -170,21 +170,21 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
 
 
 def _counted(table: pa.Table) -> pa.Table:
-    """The launches that did not fail; those of a trace with the work of the operator calls that they belong to."""
+    """The launches that did not fail; for a trace, with the work of their operator calls."""
     return with_work_of_operators(drop_failed(table))
 
 
 def in_iterations(table: pa.Table) -> pa.Table:
-    """The launches that belong to an iteration; all of them where none does, as in a report without iterations.
+    """The launches that belong to an iteration; all of them if none does, as in a report without iterations.
 
-    A mean over iterations holds no work of a warm-up before them: their number leaves it out.
+    Means over iterations exclude warm-up work: the number of iterations does not count it.
     """
     inside = ~np.isnan(tables.floats(table, "iteration"))
     return table if inside.all() or not inside.any() else arrays.kept(table, inside)
 
 
 def outside_iterations(table: pa.Table) -> list[str]:
-    """The note on launches that `in_iterations` leaves out, with their time where it is known; [] without such."""
+    """The note on launches that `in_iterations` leaves out, with their time if known; [] without any."""
     outside = np.isnan(tables.floats(table, "iteration"))
     if outside.all() or not outside.any():
         return []
@@ -195,7 +195,7 @@ def outside_iterations(table: pa.Table) -> list[str]:
 
 
 class LaunchesAlike(NamedTuple):
-    """What launches have in common that are one row for their layers; `iteration` is -1 where it is not known."""
+    """The common values of launches in one row; `iteration` is -1 if unknown."""
 
     iteration: float
     source: str | None
@@ -206,9 +206,9 @@ class LaunchesAlike(NamedTuple):
 
 
 class LayerRows(RowSums[LaunchesAlike]):
-    """Launches of the same kernel, module, phase and iteration as one row, so that layers stay the same.
+    """Launches of the same kernel, module, phase and iteration as one row, with the same layers as the launches.
 
-    Failed launches are left out. Rows are in the order of first launches. Times, FLOPs and bytes are sums; NaN where a
+    Failed launches are left out. Rows are in the order of first launches. Times, FLOPs and bytes are sums; NaN if a
     launch lacks the value.
     """
 
@@ -218,7 +218,7 @@ class LayerRows(RowSums[LaunchesAlike]):
         self._most_averaged = Chosen(self.rows, np.fmax.at)
 
     def add(self, table: pa.Table) -> None:
-        """Add launches, or the `table` of others of these."""
+        """Add launches, or the `table` of other rows."""
         table = _counted(table)
         iterations, named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)
         words = [tables.codes(table, name) for name in KEY_COLUMNS]
@@ -265,7 +265,7 @@ def _counts(table: pa.Table) -> Floats:
 
 
 def _weights(table: pa.Table) -> Floats:
-    """The number of launches that each row averages; 1 for those of `LayerRows`, which are sums."""
+    """The number of launches that each row averages; 1 for rows of `LayerRows`, which are sums."""
     return np.ones(len(table)) if COUNT in table.column_names else tables.launch_counts(table)
 
 
@@ -309,7 +309,7 @@ class _Launches:
         return np.arange(self.rows) if phase is None else np.flatnonzero(self.phases == phase)
 
     def below(self, phase: str | None) -> dict[str, Rows]:
-        """For each module, the rows of its launches and of those below it, in the order in which they first ran."""
+        """For each module, the rows of its launches and of modules below it, in the order in which they first ran."""
         own: dict[str, list[int]] = {}
         for row in self.of_phase(phase).tolist():
             own.setdefault(self.modules[row] or NO_MODULE, []).append(row)
@@ -358,7 +358,7 @@ def _ancestors(module: str) -> Iterable[str]:
 
 
 def _parents_first(found: Iterable[str]) -> list[str]:
-    """Modules ordered so that each is followed by those below it, with siblings in their order."""
+    """Modules ordered so that each is followed by its descendants, with siblings in their order."""
     children: dict[str | None, list[str]] = {}
     for module in found:
         parent, dot, _ = module.rpartition(".")

@@ -1,12 +1,12 @@
 """Load imbalance of ranks: each kernel or layer across ranks, the slowest rank, and where it loses its time.
 
-A rank waits in collectives for the last one, so the total time of all ranks is much the same, and the rank that is late
-waits least. The slowest rank is therefore the one with the most time outside collectives, unless it waits longer than
-the median rank: then another one is later, by time in which its GPU runs nothing, and none is named. The slowest rank
-loses time in kernels or layers that take longer than on the median rank.
+A rank waits in collectives for the last one, so the total time of all ranks is much the same, and the late rank waits
+least. The slowest rank is therefore the one with the most time outside collectives, unless it waits longer than the
+median rank: then another one is later, by time in which its GPU is idle, and none is named. The slowest rank loses time
+in kernels or layers that take longer than on the median rank.
 
-A rank that recorded more steps took longer for that reason alone, so ranks that know different steps are compared in
-the steps that all of them have.
+A rank that recorded more steps took longer for that reason alone, so ranks with different steps are compared in the
+steps common to all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.numbers.row_sums import or_none
 
 RANKS_NAMED = 4
-"""The number of ranks whose steps a note counts."""
+"""Most ranks whose number of steps a note lists."""
 
 COLLECTIVES = "(collectives)"
 """The row of collectives in a table of layers; they belong to no layer."""
@@ -65,8 +65,9 @@ class RankTime:
 class Skew:
     """One kernel or layer across ranks; times in ns summed over its launches on a rank.
 
-    A rank without launches of it took 0; None means that a launch has no time. `ranks` is how many ran it, `slowest`
-    the rank of the maximum. `skew_ns` is maximum - median, `excess_ns` the time on the run's slowest rank - median.
+    A rank without launches of it took 0; None means that a launch has no time. `ranks` is the number of ranks that ran
+    it, `slowest` the rank of the maximum. `skew_ns` is maximum - median, `excess_ns` the time on the run's slowest rank
+    - median.
     """
 
     name: str
@@ -120,7 +121,7 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
 
 
 def expect_own_ranks(runs: Sequence[tuple[str, pa.Table]]) -> None:
-    """Raise `NcuBenchError` if several runs, each a name and its launches, hold the same rank, or one says none."""
+    """Raise `NcuBenchError` if several runs (name, launches) have the same rank, or if one has none."""
     if len(runs) < 2:
         return
     runs_of: dict[int | None, list[str]] = {}
@@ -178,7 +179,7 @@ def collective_share(table: pa.Table) -> tuple[float, float] | None:
 
 
 def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
-    """Mask of the launches that wait for other ranks: those whose category is communication."""
+    """Mask of the launches that wait for other ranks: their category is communication."""
     numbers, categories = categories_in(table)
     return np.equal(numbers, categories.index(COMMUNICATION))
 
@@ -226,9 +227,9 @@ def _none_is_named(ranks: Sequence[RankTime]) -> list[str]:
 
 
 class _Steps:
-    """The steps that ranks recorded, by the ranks and iterations of launches, NaN where a launch is in none.
+    """The steps that ranks recorded, by ranks and iterations of launches, NaN for launches in no step.
 
-    They are `known` if every rank has some. Where they differ, `compared` are the launches of those that all have.
+    They are `known` if every rank has some. If they differ, `compared` are the launches in common steps.
     """
 
     def __init__(self, ranks: Floats, iterations: Floats) -> None:
@@ -285,7 +286,7 @@ class _Launches:
         self._table, self._kept = table, kept
 
     def uneven(self) -> list[str]:
-        """The note on kernels that all ranks launched, and not equally often, where steps do not tell why; else []."""
+        """The note on kernels that all ranks launched, but not equally often, unless steps explain it; else []."""
         codes, names = self.names
         counts = np.zeros((len(names), len(self.ranks)))
         np.add.at(counts, (codes, self.place), self.count)
@@ -305,7 +306,7 @@ class _Launches:
         ]
 
     def layers(self, depth: int | None) -> Coded:
-        """The layer of each launch; collectives have a row of their own."""
+        """The layer of each launch; collectives have a separate row."""
         codes, modules = self.modules
         names = [module_at_depth(module or NO_MODULE, depth) for module in modules] + [COLLECTIVES]
         return np.where(self.collective, len(names) - 1, codes), names
@@ -333,7 +334,7 @@ class _Launches:
         return np.bincount(self.place[mask], self.nanoseconds[mask], len(self.ranks)).astype(np.float64)
 
     def across_ranks(self, coded: Coded, slowest: int | None) -> list[Skew]:
-        """One row per distinct text of `coded` that a launch has."""
+        """One row per distinct text of `coded` among the launches."""
         codes, texts = coded
         at_work = np.unique(codes)
         known, place = np.unique(np.array([str(texts[one]) for one in at_work]), return_inverse=True)

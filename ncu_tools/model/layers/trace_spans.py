@@ -1,6 +1,6 @@
 """Layers as nested spans of time: one iteration, its phases in sequence, in each the modules that ran in it.
 
-A span is a mean over the iterations, not a moment of any of them: it starts where the one before it ends, without the
+A span is a mean over the iterations, not a moment of any of them: it starts where the previous one ends, without the
 gaps between launches. Modules are in the order in which they first ran in that phase.
 """
 
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass
 class Spans:
-    """Spans, each before those inside it."""
+    """Spans, each before its nested ones."""
 
     rows: list[Span]
     iterations: int
