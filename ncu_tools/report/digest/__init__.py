@@ -1,1 +1,1 @@
-"""What a reader must know of a run first, in as few words as are asked for."""
+"""The most important facts on a run, within a word budget."""

@@ -1,4 +1,4 @@
-"""The digest of what changed between two runs, or of one kernel in both."""
+"""The digest of the changes between two runs, or of one kernel in both."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def change_digest(
     *,
     counted_by_ncu: bool = True,
 ) -> Digest:
-    """What changed from the first of the runs called `names` to the second, kernels by their part in the change.
+    """Changes from the first of the runs called `names` to the second, kernels by their part in the change.
 
-    Of runs `counted_by_ncu`, a command is named that says why one kernel changed.
+    For runs `counted_by_ncu`, it names a command that explains the change of one kernel.
     """
     pairs = [kernel.pair for kernel in comparison.kernels]
     called = quoted_names(name for pair in pairs for name in (pair.kernel, pair.was) if name)
@@ -100,9 +100,9 @@ def kernel_change_digest(
     *,
     with_instructions: bool = True,
 ) -> Digest:
-    """Why one kernel is faster or slower in the second of two runs, and what changed of it beyond its spread.
+    """Why one kernel is faster or slower in the second of two runs, and which values changed beyond their spread.
 
-    Of runs `with_instructions`, which hold counts of single ones, a command is named that compares its lines.
+    For runs `with_instructions` (counts per instruction), it names a command that compares the kernel's lines.
     """
     key = kernel_id(change.new.kernel_name)
     statements = [Statement("change", change.why, 100.0, key=key, kernel_id=key)]

@@ -1,4 +1,4 @@
-"""The digest of one kernel: what it is, its limits, occupancy, stalls and hottest lines, causes and rules."""
+"""The digest of one kernel: identity, limits, occupancy, stalls and hottest lines, causes and rules."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ncu_tools.report.digest.statements import Digest, Statement, fitted, quoted
 from ncu_tools.report.table import printable
 
 WEIGHTS = {"limits": 85.0, "occupancy": 78.0, "scheduler": 80.0, "memory": 72.0, "identity": 70.0, "pipes": 60.0}
-"""Part of the kernel -> how important its numbers are."""
+"""Part of the kernel -> importance of its numbers."""
 
 
 def kernel_digest(
     view: KernelView, run: str, budget: int, notes: Sequence[str] = (), levers: Sequence[str] = ()
 ) -> Digest:
-    """What a reader must know of one kernel of the run at path `run` first, in at most `budget` tokens.
+    """The most important facts on one kernel of the run at path `run`, in at most `budget` tokens.
 
     `levers` are sentences on what can be done about its time.
     """
@@ -58,7 +58,7 @@ def _parts(view: KernelView) -> Iterator[Statement]:
         told = [
             " ".join([f"{row['title']}", *(str(row[side]) for side in ("value", "against") if row.get(side))])
             for row in rows_of_part(view, part)
-            if row["title"] != FULL_NAME  # stands in the values
+            if row["title"] != FULL_NAME  # already in the values
         ]
         if told:
             text = f"{title_of_part(part)}: {printable('; '.join(told))}"

@@ -1,4 +1,4 @@
-"""The digest of a run: what it is, its sums, its kernels by time with bound, cause and rules, what it lacks."""
+"""The digest of a run: identity, sums, kernels by time with bound, cause and rules, and missing data."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from ncu_tools.timeline.timeline import Timeline
 
 KERNELS_TOLD = 20
 VIEWED = 5
-"""Kernels whose causes and rules are told: those of the most time."""
+"""Kernels whose causes and rules are included: those with the most time."""
 CAUSES_TOLD, RULES_TOLD = 3, 3
 NOT_REPEATED = ("source", "GPU", "end", *(f"version of {name}" for name in ("torchvision", "transformers", "timm")))
-"""Conditions that stand elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
+"""Conditions that appear elsewhere in the sentence, or rarely matter; all are in the values of the statement."""
 GPUS_TOLD, WAITS_TOLD = 2, 3
-"""So many GPUs of a recording are told, and of each so many of its longest waits for the host; and calls that wait."""
+"""Most GPUs of a recording in the digest, and for each the most long waits for the host, and calls that wait."""
 SAYS_OF_RULES = {
     AGREED: "and this agrees", FINER: "and this is finer", SILENT: "and this says nothing of it",
     WITH_REASON: "and this contradicts it", WITHOUT: "and this contradicts it without a reason",
@@ -57,10 +57,10 @@ def run_digest(
     manifest: Manifest | None = None,
     timeline: Timeline | None = None,
 ) -> Digest:
-    """What a reader must know of a run first, in at most `budget` tokens.
+    """The most important facts on a run, in at most `budget` tokens.
 
-    Ceilings that the report lacks are those of `machine`; `manifest` is of the run folder, if it is one, `timeline` of
-    the recording.
+    Ceilings that the report lacks come from `machine`; `manifest` belongs to the run folder, if it is one, `timeline`
+    to the recording.
     """
     table = run.table
     found = hotspots(table, ceilings_of(table, machine))
@@ -103,7 +103,7 @@ def _identity(table: pa.Table, manifest: Manifest | None, time_title: str) -> It
 
 
 def _timeline(found: Timeline) -> Iterator[Statement]:
-    """What bounds the steps of a recording, and where the host was in the longest waits for it."""
+    """The bounds of a recording's steps, and the host's activity in the longest waits for it."""
     first = first_of_timeline(found)
     if first is not None:
         yield Statement("run", f"what could save most: {printable(first)}", 99.0, values={"first": first})
@@ -158,7 +158,7 @@ def _totals(rows: Sequence[Hotspot], counted_by_ncu: bool) -> Iterator[Statement
 def _kernel(
     row: Hotspot, rank: int, name: str, table: pa.Table, diagnosed: dict[str, Diagnosis]
 ) -> Iterator[Statement]:
-    """The kernel of a rank, 0 for the most time, and for the first ones the causes and rules of it."""
+    """The kernel of a rank, 0 for the most time, and for the first ones its causes and rules."""
     key, share = kernel_id(row.kernel), row.time_share or 0.0
     weight = 90.0 - 20.0 * min(rank, 3) / 3 if rank < 4 else 40.0 * share
     ours = diagnosed.get(row.key)
@@ -211,7 +211,7 @@ def _values(row: Hotspot, ours: Diagnosis | None) -> dict[str, Any]:
 
 
 def cause_statement(cause: KernelCause, about: str, importance: float, section: str = "kernels") -> Statement:
-    """A cause with what it can cost, and the numbers that it stands on, each with its first metric; values have all."""
+    """A cause with its largest cost, and its evidence, each number with its first metric; values have all."""
     evidence = ", ".join(
         f"{re.split(r'[:(,]', one.title)[0].strip()} {_number(one.value, one.unit)} [{one.metrics[0]}]"
         if one.metrics
@@ -241,7 +241,7 @@ def _number(value: float, unit: str) -> str:
 def rule_statements(
     rules: Sequence[RuleResult], about: str, importance: float, section: str = "kernels"
 ) -> Iterator[Statement]:
-    """What NVIDIA's rules ask to change, the largest estimated speed-up first, and whether we agree."""
+    """Suggestions of NVIDIA's rules, the largest estimated speed-up first, and whether our diagnosis agrees."""
     asking = [rule for rule in rules if rule.speedup or rule.kind not in INFORMATION]
     for place, rule in enumerate(asking[:RULES_TOLD]):
         kind = "est. speed-up" if rule.speedup_type != "local" else "est. local speed-up"
@@ -282,7 +282,7 @@ def _not_collected(rows: Sequence[Hotspot], diagnosed: dict[str, Diagnosis]) -> 
 
 
 def _next(name: str, rows: Sequence[Hotspot], table: pa.Table, diagnosed: dict[str, Diagnosis]) -> Iterator[Statement]:
-    """Two or three commands that look further, with what each answers."""
+    """Two or three commands that look further, with the question that each answers."""
     run = shlex.quote(name)
     if not rows:
         return

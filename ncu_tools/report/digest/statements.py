@@ -24,7 +24,7 @@ SECTIONS = {
     "missing": "Not collected",
     "next": "Next",
 }
-"""Sections in the order in which they are told, with their titles."""
+"""Sections in output order, with their titles."""
 NOUNS = {
     "run": ("statement on the run", "statements on the run"),
     "change": ("change", "changes"),
@@ -36,19 +36,19 @@ NOUNS = {
     "missing": ("statement on what was not collected", "statements on what was not collected"),
     "next": ("command", "commands"),
 }
-"""What a statement left out is called, by its kind."""
+"""Kind of statement -> its name if left out, singular and plural."""
 LEFT_OUT_SIZE = 60
-"""Tokens kept for the line on what was left out."""
+"""Tokens reserved for the line on omissions."""
 LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that is so, which is told whole or left out.
+    """One fact, which is shown whole or left out.
 
-    The one with the largest `importance` is told first if there is little room. `about` is the key of the statement
+    The statement with the largest `importance` comes first if there is little room. `about` is the key of the statement
     without which this one means nothing, "" for none. `values` are its numbers under stable keys, in the unit that the
-    key ends in; None is not known. `kind` is one of `NOUNS`, the section by default.
+    key ends in; None is unknown. `kind` is one of `NOUNS`, the section by default.
     """
 
     section: str
@@ -62,7 +62,7 @@ class Statement:
 
     @property
     def line(self) -> str:
-        """The statement as one line of Markdown; what is about another one is set in."""
+        """The statement as one line of Markdown; indented if it is about another statement."""
         return f"{'  ' if self.about else ''}- {self.text}"
 
     @property
@@ -73,7 +73,7 @@ class Statement:
 
 @dataclass
 class Digest:
-    """The statements that fit, in the order in which they are told, and what was left out by kind."""
+    """The statements that fit, in output order, and the number left out by kind."""
 
     title: str
     budget: int
@@ -92,7 +92,7 @@ class Digest:
 
     @property
     def left_out_line(self) -> str:
-        """What the budget had no room for; "" if it had."""
+        """The statements that the budget had no room for; "" if none."""
         if not self.left_out:
             return ""
         named = ", ".join(counted(count, *NOUNS[kind]) for kind, count in self.left_out.items())
@@ -110,9 +110,9 @@ def tokens_in(text: str) -> int:
 
 
 def fitted(title: str, statements: Sequence[Statement], budget: int, titles: Mapping[str, str] = SECTIONS) -> Digest:
-    """As many of the statements as `budget` tokens hold, by importance; a statement needs the one that it is about.
+    """As many of the statements as `budget` tokens hold, by importance; a statement needs the one it is about.
 
-    `titles` are those of sections.
+    `titles` are the titles of sections.
     """
     room = budget - tokens_in(f"# {title}\n")
     whole = sum(one.tokens for one in statements) + _headings(statements, titles)
@@ -141,12 +141,12 @@ def _heading(title: str) -> int:
 
 
 def quoted_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Full names of kernels -> short ones as code, no two of them alike."""
+    """Full names of kernels -> unique short ones as code."""
     return {kernel: quoted(name) for kernel, name in names_shown(kernels, width=LONGEST_NAME).items()}
 
 
 def quoted(name: str) -> str:
-    """A name from a report as code, so that what it says reads as a name; cut in its middle where it is long."""
+    """A name from a report as code, so that its words read as a name; cut in the middle if long."""
     plain = printable(" ".join(name.replace("`", "'").split()))
     if len(plain) > LONGEST_NAME:
         half = (LONGEST_NAME - 1) // 2

@@ -2,8 +2,8 @@
 
 Only metrics of the report are written, under section, label and base unit, without derived columns. Values have all
 digits, so that reading the file restores them exactly. NVTX ranges and results of NVIDIA's rules have their columns if
-any launch has them. A range's thread, colour, payload and message are unknown, and all ranges except those of our own
-launcher get the default domain.
+any launch has them. A range's thread, colour, payload and message are unknown, and all ranges except our own launcher's
+get the default domain.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEFAULT_DOMAIN = "<default domain>"
 NCU = "ncu"
 """Prefix of `source` where ncu counted."""
 INSTANCES = " (instances)"
-"""Suffix of columns with what a report prints in brackets behind a metric's value."""
+"""Suffix of columns with a report's bracketed text after a metric's value."""
 OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", KERNEL_TIME, "Result Type", "Device Name", RUN, HOST})
 """Columns of reports, ranks and datasets that are not metrics."""
 
@@ -113,7 +113,7 @@ def _rules(table: pa.Table, launches: Sequence[dict[str, str]]) -> Iterator[dict
 
 
 def _behind_the_last_filled(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Columns of rules behind the last that has a text: those before it are known by their places."""
+    """Rule columns after the last one with a text: earlier ones are identified by position."""
     empty = takewhile(lambda name: not any(row.get(name) for row in rows), reversed(RULE_COLUMNS))
     return list(empty)
 
@@ -168,7 +168,7 @@ def _shape(shape: list[int] | None) -> str:
 
 
 def _printed(value: float | str | None) -> str:
-    """A value with all digits. Never three decimals: readers would take those for thousands in a report of counts."""
+    """A value with all digits. Never three decimals: readers would mistake them for thousands in a report of counts."""
     if value is None or isinstance(value, str):
         return value or ""
     if not math.isfinite(value):

@@ -20,7 +20,7 @@ AMOUNTS = ("launches", "kernels", "time_share", "flops", "flops_lower_bound", "d
 
 
 def to_perfetto(spans: Sequence[Span], name: str, note: str = "") -> str:
-    """One track of slices: phases, in them modules, with known FLOPs, bytes and launches as arguments.
+    """One track of slices: phases, with their modules nested, and known FLOPs, bytes and launches as arguments.
 
     `note` explains the spans; it is in the metadata of the trace, which Perfetto shows under "Info and stats".
     """

@@ -16,7 +16,7 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def to_speedscope(spans: Sequence[Span], name: str, note: str = "") -> str:
     """One evented profile, in ns: phases, and the modules in them. The same module is one frame in every phase.
 
-    `note` explains the spans; the format has no place for it except the name, which speedscope shows on top.
+    `note` explains the spans; the format has no field for it except the name, which speedscope shows on top.
     """
     frames: dict[str, int] = {}
     events: list[dict[str, Any]] = []

@@ -34,7 +34,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _heading(field: pa.Field) -> str:
-    """The name, of metrics and columns of a page with their unit; names of our own columns say it."""
+    """The column name, with the unit for metrics and columns of a page; our own columns have it in the name."""
     unit, is_own = field_entries(field).get("unit", ""), field.name.isidentifier() and "__" not in field.name
     return field.name if is_own or not unit else f"{field.name} [{unit}]"
 

@@ -1,10 +1,10 @@
 """A recording as lanes for Perfetto and chrome://tracing: streams, gaps by cause and steps of each GPU, threads.
 
-Format: Chrome's Trace Event Format, complete events, with times in µs from the first thing recorded, to the nanosecond.
-Kernels have short names that tell them apart, and their full ones as an argument, `full_name`, where these differ. API
-calls and ranges of a thread are two lanes, and operations of a stream or steps that overlap are on further lanes,
-because a lane holds slices that nest. An operation that ran beside others has the time in which it ran alone, and one
-that a lever would change the names of these.
+Format: Chrome's Trace Event Format, complete events, with times in µs from the first recorded event, to the nanosecond.
+Kernels have unique short names, and their full names as an argument, `full_name`, if different. API calls and ranges of
+a thread are two lanes, and overlapping operations of a stream, or overlapping steps, are on further lanes, because
+slices of a lane must nest. An operation that ran beside others has the time in which it ran alone; an operation that
+levers would change has their names.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ncu_tools.timeline.timeline import GpuTimeline, Timeline
 
 NS_PER_US = 1000
 STEP_LANE, GAP_LANE, FIRST_STREAM = 0, 1, 2
-"""Lanes of a GPU, in this order; streams behind them, then steps of other threads that overlap."""
+"""Lanes of a GPU, in this order; streams after them, then steps of other threads that overlap."""
 CALLS_BESIDE = 20_000_000
 """The lane of a thread's API calls is its number plus this; ranges have the number itself."""
 FURTHER = 50_000_000
 """A further lane of a thread, for ranges or calls that overlap without nesting, has its lane's number plus this."""
 FIRST_GPU, LANES_OF_GPU = 10_000_000, 1000
-"""The ids of GPUs lie above those of processes; no two have a lane of the same number."""
+"""The ids of GPUs are above those of processes; no two have a lane of the same number."""
 
 OF_ALL_OPERATIONS = ("cuda-graphs", "batch")
-"""Levers that say nothing of one operation beside others."""
+"""Levers on all operations, which do not single out one."""
 
 Event = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _gpu_events(
 
 
 def _sampled_events(found: Timeline, gpu: GpuTimeline, group: int) -> Iterator[Event]:
-    """What was sampled of a GPU, as counters: a value where it changes, and 0 where samples end."""
+    """Samples of a GPU as counters: a value where it changes, and 0 where samples end."""
     for name, samples in found.activity.sampled.series(gpu.process, gpu.device):
         values = samples.values[name]
         known = np.flatnonzero(~np.isnan(values))
@@ -116,7 +116,7 @@ def _counter(found: Timeline, group: int, name: str, time: int, args: dict[str, 
 
 
 def _levers_of_operations(found: Timeline) -> dict[int, list[str]]:
-    """The levers that change each operation, by its row, those that save most first; of a part of a recording none."""
+    """The levers that change each operation, by its row, largest saving first; none for a part of a recording."""
     levers: dict[int, list[str]] = {}
     if found.activity.whole is None:
         for one in step_advice(found.activity).levers:
@@ -126,7 +126,7 @@ def _levers_of_operations(found: Timeline) -> dict[int, list[str]]:
 
 
 def _step_events(found: Timeline, gpu: GpuTimeline, group: int, lane: int, further: int) -> Iterator[Event]:
-    """The steps of a GPU: on `lane`, and those that begin before another is over on lanes from `further` on."""
+    """The steps of a GPU: on `lane`, and overlapping ones on lanes from `further` on."""
     start = [step.start_ns for step in gpu.steps]
     end = [step.start_ns + step.span_ns for step in gpu.steps]
     depths = [depth for _, depth in _tracks([0] * len(start), start, end)]
@@ -139,9 +139,9 @@ def _step_events(found: Timeline, gpu: GpuTimeline, group: int, lane: int, furth
 
 
 def _tracks(streams: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
-    """The stream of each slice, and the first of its lanes that is free at its start, from 0 on.
+    """The stream of each slice, and its first lane that is free at its start, from 0 on.
 
-    Slices are in the order of their starts. Those of a stream overlap where the next begins before one has ended.
+    Slices are ordered by start. Slices of a stream overlap if the next begins before one has ended.
     """
     busy_until: dict[int, list[int]] = {}
     found = []
@@ -193,9 +193,9 @@ def _host_events(found: Timeline) -> Iterator[Event]:
 
 
 def _nesting(owners: Sequence[tuple[int, int]], starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """The first lane of its thread in which each slice lies behind or within the others, from 0 on.
+    """The first lane of its thread in which each slice follows or nests in the others, from 0 on.
 
-    Slices are in the order of their starts, the longer first. A viewer drops those that only overlap.
+    Slices are ordered by start, the longer first. A viewer drops slices that only overlap.
     """
     lanes: dict[tuple[int, int], list[list[int]]] = {}
     found = []
@@ -215,7 +215,7 @@ def _nesting(owners: Sequence[tuple[int, int]], starts: Sequence[int], ends: Seq
 
 
 def _short(thread: int) -> int:
-    """The thread's number without the process and machine that nsys puts in front of it."""
+    """The thread's number without the process and machine that nsys puts before it."""
     return thread & 0xFFFFFF if thread >= 1 << 24 else thread
 
 

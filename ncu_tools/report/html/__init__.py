@@ -1,1 +1,1 @@
-"""Telling: runs as one HTML page that opens anywhere."""
+"""Runs as one HTML page that opens anywhere."""

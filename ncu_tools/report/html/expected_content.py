@@ -30,7 +30,7 @@ EXPECTED_COLUMNS = (
         "bytes_ratio launches"
     ),
 )
-"""The columns of the command; units are those of its output for programs."""
+"""The columns of the command; units as in its output for programs."""
 PAGE_COLUMNS = (*EXPECTED_COLUMNS, *columns("causes flops_lower_bound all_flops_lower_bound"))
 
 
@@ -39,7 +39,7 @@ def expected_rows(
 ) -> tuple[list[dict[str, Any]], list[str]] | None:
     """The rows of a run and notes on them; None if nothing is expected of it.
 
-    `expected` are the operators of one iteration. A trace that was joined with counts has both sides itself.
+    `expected` are the operators of one iteration. A trace joined with counts has both sides itself.
     """
     if expected is not None:
         collection = collection_of(manifest) if manifest else Collection()

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ncu_tools.timeline.timeline import Timeline
 
 KERNELS_SHOWN, LETTERS_SHOWN, LETTERS_OF_ROWS = 2_000, 800_000, 1_400_000
-"""Most kernels of all runs on a page, and most letters of their names and of their rows, to keep it small and fast."""
+"""Most kernels of all runs on a page, and most characters of their names and rows, to keep it small and fast."""
 
 
 NO_BOUND = "not known"
@@ -67,7 +67,7 @@ ALL_LEVELS = "all"
 OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shapes"})
 """Columns beyond the contract on when, where and with which data types something ran."""
 MOST_NAMED = 3
-"""Up to that many runs a page is titled by their names."""
+"""A page with at most this many runs is titled by their names."""
 
 
 def is_reported(name: str) -> bool:
@@ -82,8 +82,8 @@ class ReportedRun:
     """A run of the report. `expected` are the operators of one iteration; `unexpected` the reason if there are none.
 
     `inside` are its instructions and counters over time, `source` the text of its source lines. `has_launches` is False
-    for a run of source pages alone, in which no launch can have counters. `timeline` says where the time of a recording
-    goes.
+    for a run of source pages alone, in which no launch can have counters. `timeline` is the time analysis of a
+    recording.
     """
 
     name: str
@@ -225,7 +225,7 @@ def _hottest(points: list[Point], top: int | None, runs: int) -> list[Point]:
 
 
 def _notes_of_launches(runs: Sequence[ReportedRun], machine: Machine | None, look: Look, result: Roofline) -> list[str]:
-    """The notes of the roofline of the runs that have launches: what others lack there, no option of ncu adds."""
+    """The notes of the roofline of runs with launches: ncu options cannot add what other runs lack there."""
     with_launches = {run.name: run.table for run in runs if run.has_launches}
     if len(with_launches) == len(runs):
         return result.notes
@@ -256,7 +256,7 @@ def _names_of_kernels(runs: Sequence[ReportedRun]) -> set[str]:
 def _kernels(
     points: list[Point], run: str, known: RunKernels, names: Mapping[str, str], room: float
 ) -> list[dict[str, Any]]:
-    """A row for each of a run's kernels, called by its `names`, until their JSON takes more than `room` letters."""
+    """A row for each of a run's kernels, called by its `names`, until their JSON exceeds `room` characters."""
     rows = []
     for point in points:
         kernel = point.hotspot
@@ -273,9 +273,9 @@ def _kernels(
 def _inside(
     runs: Sequence[ReportedRun], labels: dict[str, str], rows: list[dict[str, Any]], group: str, rest: dict[str, Any]
 ) -> dict[str, Any]:
-    """What is known inside the kernels, as "inside"; {} where nothing is, so that the page has no part for it.
+    """The inside of the kernels, as "inside"; {} if nothing is known, so that the page has no such section.
 
-    It has the room that the `rest` of the page leaves.
+    It gets the room that the `rest` of the page leaves.
     """
     known = [run for run in runs if run.inside.instructions is not None or run.inside.series]
     if not known:
@@ -289,7 +289,7 @@ def _inside(
 
 
 def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict[str, Any]) -> dict[str, Any]:
-    """The timelines of runs by their places, as "timeline", and "levers" on their steps; {} where no run has one.
+    """The timelines of runs by run index, as "timeline", and "levers" on their steps; {} if no run has one.
 
     Kernels are called by `names`.
     """
@@ -306,9 +306,9 @@ def _timelines(runs: Sequence[ReportedRun], names: Mapping[str, str], rest: dict
 
 
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:
-    """The columns of the table of kernels: of the bytes that were counted and those by shapes, what any kernel has.
+    """The columns of the table of kernels: counted bytes and bytes by shapes only if any kernel has them.
 
-    Causes take the room of the mean time, which stands beside the plot.
+    Causes replace the mean time, which is beside the plot.
     """
     estimated, counted = (any(row[f"{name}_bytes_per_s"] is not None for row in rows) for name in ("least", "dram"))
     shown = {
@@ -334,7 +334,7 @@ def _areas(rows: list[dict[str, Any]], result: Roofline) -> dict[str, list[float
 
 
 def _arrows(rows: list[dict[str, Any]], result: Roofline, labels: dict[str, str]) -> list[list[int]]:
-    """[row in the run before, row] of each kernel that the run before has too, maybe under another name."""
+    """[row in the previous run, row] of each kernel that the previous run has too, maybe under another name."""
     number = {(row["run"], row["kernel"]): place for place, row in enumerate(rows)}
     was = {(labels[run], kernel): before for (run, kernel), before in result.followed.items()}
     names = list(labels.values())
@@ -452,7 +452,7 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
 
 
 def title_of(labels: Sequence[str]) -> str:
-    """The title of a page: the names of its runs, or how many they are."""
+    """The title of a page: the names of its runs, or their number."""
     return ", ".join(labels) if len(labels) <= MOST_NAMED else f"{len(labels):,} runs"
 
 
@@ -464,7 +464,7 @@ def distinct(table: pa.Table, column: str) -> str | None:
 def groups_of_runs(runs: Mapping[str, tuple[pa.Table, Manifest | None]]) -> list[dict[str, Any]]:
     """The ways to group the runs, by device, folder and model, each with the name of every run's group; None: unknown.
 
-    Ways that tell no two runs apart are left out.
+    Groupings that do not separate any two runs are left out.
     """
     ways: dict[str, list[str | None]] = {
         "device": [distinct(table, "device_name") for table, _ in runs.values()],

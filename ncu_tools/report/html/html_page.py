@@ -15,7 +15,7 @@ from typing import Any
 
 LIBRARY = "d3.min.js"
 SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
-"""In the order in which they run: each uses only those before it."""
+"""In execution order: each uses only earlier ones."""
 
 OPTIONAL = {
     "groups": ("several/runs.js", "several/runs.css"),
@@ -25,10 +25,10 @@ OPTIONAL = {
     "parts": ("parts.js", "parts.css"),
     "inside": ("inside.js", "inside.css"),
 }
-"""Script and style of what only some pages have; the scripts come right before the last one, which uses them."""
+"""Script and style for optional page content; the scripts come right before the last one, which uses them."""
 
 PAGE_LETTERS, LEAST_LETTERS = 1_500_000, 20_000
-"""Letters of JSON with which a page is under 2 MB, and what of them a part of the page may take in any case."""
+"""Characters of JSON with which a page is under 2 MB, and the minimum that a part of the page may take."""
 
 STYLES = "report.css"
 TEMPLATE = "report.html"
@@ -65,7 +65,7 @@ def embedded(value: Any) -> str:
 
 
 def room_beside(rest: dict[str, Any], most: int) -> int:
-    """The letters of JSON that a part of the page may take beside the rest of its content, `most` at most."""
+    """The characters of JSON that a part of the page may take beside the rest of its content, `most` at most."""
     return max(min(most, PAGE_LETTERS - len(embedded(rest))), LEAST_LETTERS)
 
 

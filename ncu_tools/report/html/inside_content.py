@@ -1,6 +1,6 @@
 """The inside of kernels as plain values for the HTML report: lines, instructions, stalls, counters over time.
 
-Only as many kernels and instructions as keep the page small; notes say what was left out.
+It includes as many kernels and instructions as keep the page small; notes list omissions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ncu_tools.kernels.source.stalls import ISSUED, REASONS, stall_counts, stall
 from ncu_tools.report.html.html_page import embedded
 
 INSIDE_LETTERS = 400_000
-"""Most letters of JSON that the insides of all kernels take on a page."""
+"""Most characters of JSON that the insides of all kernels take on a page."""
 MOST_INSTRUCTIONS, LEAST_INSTRUCTIONS = 3_000, 50
-"""Most instructions of a kernel, and the fewest that are worth showing of one for which there is little room left."""
+"""Most instructions of a kernel, and the fewest worth showing if there is little room left."""
 MOST_LINES = 1_500
 EXPLAINED = 20
-"""Instructions of a kernel for which the page says what they wait for."""
+"""Instructions of a kernel for which the page shows the awaited instruction."""
 CONTEXT = 3
-"""Lines shown before and behind one that has instructions."""
+"""Lines shown before and after a line with instructions."""
 LONGEST_TEXT = 200
 POINTS_OVER_TIME = 120
 
@@ -59,7 +59,7 @@ class _Launches:
 
 @dataclass
 class InsideContent:
-    """Inside of kernels by their row in the page's table of kernels, and notes on what is not shown."""
+    """Inside of kernels by their row in the page's table of kernels, and notes on omissions."""
 
     kernels: dict[int, dict[str, Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -85,7 +85,8 @@ def inside_content(
     group: str,
     room: int,
 ) -> InsideContent:
-    """The inside of the page's kernels (`rows` with run, kernel and device), hottest first, in `room` letters of JSON.
+    """The inside of the page's kernels (`rows` with run, kernel and device), hottest first, in `room` characters of
+    JSON.
 
     Each run is its label, its launches, its inside and the text of its source lines.
     """
@@ -114,7 +115,7 @@ class _RunInside:
         self._numbers, self._of_instructions = _launches_of(inside)
 
     def kernel(self, title: str, room: int) -> dict[str, Any] | None:
-        """The inside of a kernel in at most about `room` letters; None where nothing is known of it."""
+        """The inside of a kernel in at most about `room` characters; None if nothing is known."""
         wanted = self._launches.get(title)
         if wanted is None:
             return None
@@ -145,7 +146,7 @@ class _RunInside:
         return kernel_code(loaded.table.filter(pa.array(np.isin(self._numbers, numbers))))
 
     def _notes(self, code: KernelCode) -> list[str]:
-        """A note where launches of a source page are shown, which a selection of launches does not concern."""
+        """A note if launches of a source page are shown, which a selection of launches does not affect."""
         if set(words(code.table, "report")) <= self._reports:
             return []
         return ["from a source page, which numbers launches anew: all launches of this kernel on it"]
@@ -153,14 +154,14 @@ class _RunInside:
     def _belongs(self, report: str, launch: int, kernel: str, wanted: _Launches) -> bool:
         """True if a launch with instructions is one of a kernel: by its number, or on a source page by its name.
 
-        Pages number launches anew, so that the name decides, where it is that of one kernel of the page only.
+        Pages number launches anew, so the name decides, if only one kernel of the page has it.
         """
         if report in self._reports:
             return (report, launch) in wanted.named
         return sum(kernel in one.kernels for one in self._launches.values()) == 1
 
     def _over_time(self, wanted: _Launches) -> list[dict[str, Any]]:
-        """The counters over time of the kernel's longest launch that has some."""
+        """The counters over time of the kernel's longest launch with counters."""
         numbers = {number for _, number in wanted.named}
         found = [one for one in self._inside.series if one.launch_id in numbers and one.kernel_name in wanted.kernels]
         if not found:
@@ -182,7 +183,7 @@ class _RunInside:
 
 
 def _thinned(series: TimeSeries) -> tuple[Floats, Floats]:
-    """Times in ns and values of a counter as sampled; of more than `POINTS_OVER_TIME` samples, means of equal times."""
+    """Times in ns and values of a counter as sampled; above `POINTS_OVER_TIME` samples, means over equal intervals."""
     if len(series.values) <= POINTS_OVER_TIME:
         return series.times_ns, series.values
     means = means_over_time(series.times_ns, series.values, series.duration_ns, POINTS_OVER_TIME)
@@ -192,7 +193,7 @@ def _thinned(series: TimeSeries) -> tuple[Floats, Floats]:
 
 
 def _reports_with_launches(launches: pa.Table) -> set[str | None]:
-    """The reports of a run's launches, with those whose launches a selection left out."""
+    """The reports of a run's launches, including reports whose launches a selection left out."""
     told = (one.get("report") for one in table_metadata(launches).get("reports", ()) if one.get("launches"))
     return {*told, *words(launches, "report")}
 
@@ -209,7 +210,7 @@ def _launches_by_title(launches: pa.Table, group: str) -> dict[str, _Launches]:
 
 
 def _launches_of(inside: Inside) -> tuple[npt.NDArray[np.int64], list[tuple[str, int, str]]]:
-    """The number of the launch of each instruction (int64), and report, launch and kernel of each number."""
+    """Index of each instruction's launch (int64), and report, launch and kernel of each index."""
     if inside.instructions is None:
         return np.empty(0, np.int64), []
     known: dict[tuple[str, int, str], int] = {}
@@ -225,7 +226,7 @@ def _launches_of(inside: Inside) -> tuple[npt.NDArray[np.int64], list[tuple[str,
 
 
 def _code_content(code: KernelCode, text: SourceText, most: int) -> dict[str, Any]:
-    """Lines and the `most` hottest instructions of a kernel, with notes on what they are of."""
+    """Lines and the `most` hottest instructions of a kernel, with notes on their origin."""
     by = next((name for name in ("samples", "executed") if code.total(MEASURE_OF[name])), "samples")
     weights = np.nan_to_num(code.counts(MEASURE_OF[by]))
     places = np.array([offset is not None for offset in code.table["offset"].to_pylist()], bool)
@@ -269,7 +270,7 @@ def _stalls_with_issued(code: KernelCode) -> Floats:
 def _lines(
     code: KernelCode, lines: Sequence[HotPlace], files: list[str], text: SourceText, counts: Floats, by: str
 ) -> list[Row]:
-    """Rows of `LINE_FIELDS` by file and line, with the lines around those that have instructions where known."""
+    """Rows of `LINE_FIELDS` by file and line, with the lines around lines with instructions, if known."""
     of_place: dict[tuple[str, int], list[int]] = {}
     for place, key in enumerate(zip(code.table["file"].to_pylist(), code.table["line"].to_pylist(), strict=True)):
         of_place.setdefault((key[0] or "?", key[1]), []).append(place)
@@ -290,7 +291,7 @@ def _lines(
 
 
 def _text(text: SourceText, file: str, line: int) -> str | None:
-    """A source line with the space before it, cut where it is very long; None where it is not known."""
+    """A source line with its indentation, cut if very long; None if unknown."""
     if text.of(file, line) is None:
         return None
     found = text.lines[file][line - 1].expandtabs(4).rstrip()
@@ -300,7 +301,7 @@ def _text(text: SourceText, file: str, line: int) -> str | None:
 def _instructions(
     code: KernelCode, shown: npt.NDArray[np.int64], weights: Floats, counts: Floats, files: list[str]
 ) -> list[Row]:
-    """Rows of `INSTRUCTION_FIELDS` in program order; of the line its file's number and itself."""
+    """Rows of `INSTRUCTION_FIELDS` in program order; a line is its file's index and its number."""
     names = {name: code.table[name].to_pylist() for name in ("offset", "sass", "opcode", "file", "line")}
     flow = flow_of(code) if len(code.table) <= MOST_INSTRUCTIONS else None
     live = live_registers(flow) if flow is not None else None
@@ -330,12 +331,12 @@ def _waits(code: KernelCode, by: str) -> dict[str, str]:
 
 
 def _sparse(counts: Floats) -> list[int]:
-    """Number of the reason and samples of it, in turn, for those that have samples."""
+    """Alternating index of a reason and its samples, for reasons with samples."""
     return [value for reason, count in enumerate(counts.tolist()) if count for value in (reason, round(count))]
 
 
 def _short(value: float) -> float | None:
-    """A number of six digits, whole where it can be; None for NaN."""
+    """A number of six digits, an integer if possible; None for NaN."""
     if not math.isfinite(value):
         return None
     return int(value) if float(value).is_integer() else float(f"{value:.6g}")

@@ -1,6 +1,6 @@
-"""What ran on a lane as boxes: neighbours too short to be told apart are merged into one that says how many it holds.
+"""Work on a lane as boxes: neighbours too short to be distinguished are merged into one box with their count.
 
-Merging keeps sums: a box holds the time of each kind, in which a moment counts once, for the first that ran in it.
+Merging keeps sums: a box holds the time of each kind; a moment counts once, for the first piece that ran in it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 
 FINEST = 20_000
-"""Where boxes are merged at all, the least time that is told apart is this part of what is shown."""
+"""If boxes are merged at all, the shortest visible time is this fraction of the shown time."""
 
 
 @dataclass(frozen=True)
 class LanePieces:
-    """What ran on a lane, in order of the starts: int64 columns, times in ns from 0 on, kinds and names as numbers."""
+    """Pieces of work on a lane, ordered by start: int64 columns, times in ns from 0 on, kinds and names as numbers."""
 
     start: Integers
     end: Integers
@@ -31,7 +31,7 @@ class LanePieces:
 
     @property
     def own(self) -> Integers:
-        """The time of each piece in which none before it ran, in ns: their sum is the time in which any ran."""
+        """The time of each piece in which no earlier one ran, in ns: their sum is the busy time."""
         if not len(self):
             return np.zeros(0, np.int64)
         reached = np.maximum.accumulate(self.end)
@@ -44,7 +44,7 @@ class LanePieces:
 class LaneBox:
     """One piece, or `count` merged ones (`name` is None then), from `start` to `end` in ns.
 
-    `times` are the ns of each kind; what they lack of the box's length ran nothing.
+    `times` are the ns of each kind; the rest of the box's length was idle.
     """
 
     start: int
@@ -55,9 +55,9 @@ class LaneBox:
 
 
 def resolution_of(lanes: Sequence[LanePieces], span: int, most: int) -> int:
-    """The least time in ns that the boxes of all lanes tell apart, so that they are at most `most`; 0 merges nothing.
+    """The shortest visible time in ns, so that the boxes of all lanes are at most `most`; 0 merges nothing.
 
-    At least two boxes for each lane are left, whatever `most` is.
+    At least two boxes are left for each lane, whatever `most` is.
     """
     if sum(map(len, lanes)) <= most:
         return 0
@@ -74,9 +74,9 @@ def resolution_of(lanes: Sequence[LanePieces], span: int, most: int) -> int:
 
 
 def boxes_of(pieces: LanePieces, resolution: int) -> list[LaneBox]:
-    """The pieces as boxes in order of their starts: those shorter than `resolution` merged, if it is not 0, by columns.
+    """The pieces as boxes ordered by start: pieces shorter than `resolution` are merged by columns, unless it is 0.
 
-    A column is as wide as `resolution`; a piece belongs to that of its middle.
+    A column is as wide as `resolution`; a piece belongs to the column of its middle.
     """
     if not len(pieces):
         return []
@@ -106,5 +106,5 @@ def boxes_of(pieces: LanePieces, resolution: int) -> list[LaneBox]:
 
 
 def _columns(pieces: LanePieces, width: int) -> Integers:
-    """The column of so many ns in which the middle of each piece lies."""
+    """The column, `width` ns wide, that contains the middle of each piece."""
     return ((pieces.start + pieces.end) // 2) // width

@@ -1,4 +1,4 @@
-"""Levers on the steps of a page's timelines as plain values: the critical path as lanes, and what each lever saves."""
+"""Levers on the steps of a page's timelines as plain values: the critical path as lanes, and each lever's saving."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ncu_tools.timeline.levers.step_advice import StepAdvice, advice_on_recordin
 from ncu_tools.timeline.timeline import Timeline
 
 MOST_STRETCHES, MOST_LEVERS, MOST_OPERATIONS = 1_500, 12, 1_000_000
-"""Most stretches of a path on a page, the longest ones; levers of a run; operations of one that is advised on."""
+"""Most (longest) stretches of a path on a page; most levers of a run; most operations in a recording with advice."""
 
 
 def levers_content(timelines: Mapping[int, Timeline]) -> dict[str, Any]:
-    """The levers of timelines by the place of their run on the page; {} where none has any.
+    """The levers of timelines by run index; {} if none has any.
 
-    Of a part of a recording there are none: its graph is that of the whole.
+    A part of a recording has none: the graph needs the whole.
     """
     runs = []
     for place, one in timelines.items():
@@ -29,7 +29,7 @@ def levers_content(timelines: Mapping[int, Timeline]) -> dict[str, Any]:
         if activity.whole is None and len(activity.operations) <= MOST_OPERATIONS:
             try:
                 runs.append({"run": place, **_of_run(advice_on_recording(activity))})
-            except NcuBenchError:  # its timeline is told all the same
+            except NcuBenchError:  # its timeline is shown nevertheless
                 continue
     return {"kinds": list(PATH_KINDS), "runs": runs} if runs else {}
 

@@ -1,4 +1,4 @@
-"""The columns of the tables of an HTML page, titled and left out in narrow windows as those of the commands."""
+"""The columns of the tables of an HTML page, titled, and dropped in narrow windows, like those of the commands."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ncu_tools.report.columns.registry import column, columns, table_columns
 from ncu_tools.report.table import Column
 
 SHOWN = "_shown"
-"""End of the names of columns that say how the text of another one is shown; null: as it is."""
+"""Suffix of columns with the display text of another column; null: shown as it is."""
 WIDEST_NAME = 64
-"""The most letters of a name on the page, which shows the whole one where the mouse is."""
+"""The most characters of a name on the page, which shows the full one on hover."""
 
 KERNEL_COLUMNS = columns(
     "kernel kernel_shown run device~2 launches~3 time_total_ns time_share time_mean_ns~8 flops_per_s~4 "
@@ -21,7 +21,7 @@ KERNEL_COLUMNS = columns(
     "nvidia_rules~5 headroom_ns~7 headroom_share~8"
 )
 NOT_ON_PAGES = frozenset({"time_cumulative", "sm_busy", "memory_busy"})
-"""Columns of `hotspots` that a page tells otherwise."""
+"""Columns of `hotspots` that a page shows elsewhere."""
 DETAILS = columns(
     "time_min_ns time_max_ns time_std_ns flops dram_bytes least_bytes intensity_l2 intensity_l1 intensity_shared unit "
     "work grid block registers shared_memory waves flops_basis diagnosis report flag flops_lower_bound"
@@ -52,7 +52,7 @@ CEILING_COLUMNS = columns("device roof.title roof.rate ridge roof.kind source")
 
 
 def timed(columns: Sequence[Column], title: str) -> list[Column]:
-    """The columns, with the one of times titled `title`."""
+    """The columns, with the time column titled `title`."""
     return [column._replace(title=title) if column.title == "time" else column for column in columns]
 
 
@@ -63,14 +63,14 @@ def summary_columns(group: str, time_title: str) -> list[Column]:
 
 
 def kernel_columns(group: str, time_title: str) -> list[Column]:
-    """The columns of the table of kernels, and those beside the plot; titled as in `ncu-bench hotspots`."""
+    """The columns of the table of kernels, and of the details beside the plot; titled as in `ncu-bench hotspots`."""
     noun = GROUPS[group]
     columns = timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), time_title)
     return [one._replace(title=noun) if one.name == KERNEL else one for one in columns]
 
 
 def described(column: Column) -> dict[str, Any]:
-    """What a page needs to know of a column."""
+    """A column's description for the page."""
     known = {name: getattr(column, name) for name in ("name", "title", "kind", "lower_bound_if")}
     return {**known, "kind": "text" if column.kind == KERNEL else column.kind, "spare": column.spare or 0}
 

@@ -1,7 +1,7 @@
-"""Two runs of a page side by side: every pair compared kernel by kernel, as `ncu-bench compare` does.
+"""Pairs of runs on a page: every pair compared kernel by kernel, as `ncu-bench compare` does.
 
-The run that was named first is the base. Pairs with the first run come first, then neighbours, then the others, as many
-as keep the page small; the page says of any other pair what to type.
+The run named first is the base. Pairs with the first run come first, then neighbours, then the others, as many as keep
+the page small; for any other pair the page shows the command to type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ncu_tools.report.html.page_columns import SHOWN, described
 from ncu_tools.report.table import Column, printable
 
 PAIRS_LETTERS, MOST_PAIRS, KERNELS_OF_PAIR = 300_000, 300, 200
-"""Most letters of JSON that all pairs take on a page, most pairs, and most kernels of each."""
+"""Most characters of JSON that all pairs take on a page, most pairs, and most kernels of each."""
 OTHERWISE_REFUSED = (
     "a change could not be told from an effect of that, so it has no verdict; ncu-bench compare refuses it without "
     "--anyway"
@@ -48,12 +48,12 @@ def pairs_content(
     shown: Mapping[str, str],
     room: int,
 ) -> dict[str, Any]:
-    """The pairs of runs by "base new" (their places), in `room` letters of JSON; `runs` are launches and manifests.
+    """The pairs of runs by "base new" (their indices), in `room` characters of JSON; `runs` are launches and manifests.
 
-    Kernels are `shown` by short names. Operators are not in there, and stay as they are.
+    Kernels are `shown` by short names; operators are not in it, and stay unchanged.
 
-    Names of kernels and notes stand once in "texts", and rows hold their numbers. Kernels are compared by their full
-    names, calls of operators by the names of these, whatever else the page groups by.
+    Names of kernels and notes are stored once in "texts", and rows hold their indices. Kernels are compared by their
+    full names, calls of operators by operator names, whatever else the page groups by.
     """
     known = [_summed(table, manifest, group) for table, manifest in runs.values()]
     texts = dict[str, int]()
@@ -82,13 +82,13 @@ def _summed(table: pa.Table, manifest: Manifest | None, group: str) -> tuple[Sig
 
 
 def _in_order(runs: int) -> Iterator[tuple[int, int]]:
-    """Every pair of runs, base first: those with the first run, neighbours, the others."""
+    """Every pair of runs, base first: pairs with the first run, neighbours, the others."""
     every = [(base, new) for base in range(runs) for new in range(base + 1, runs)]
     yield from sorted(every, key=lambda pair: (pair[0] != 0, pair[1] - pair[0] != 1, pair))
 
 
 def _column(column: Column, group: str, time_title: str) -> dict[str, Any]:
-    """The column with the title of times, and with that of operators where these are compared."""
+    """The column with the title of times, and of operators if these are compared."""
     title = column.title
     for name in ("base time", "new time", "time changed"):
         title = title.replace(name, name.replace("time", time_title))
@@ -98,7 +98,7 @@ def _column(column: Column, group: str, time_title: str) -> dict[str, Any]:
 
 
 def _pair(comparison: Comparison, shown: Mapping[str, str], texts: dict[str, int]) -> dict[str, Any]:
-    """The kernels of two runs by how much they changed the time, the sums of all, and notes, with numbers of texts."""
+    """The kernels of two runs by their effect on the time, the sums of all, and notes; texts as indices."""
     refused = any(difference.refused for difference in comparison.differences)
     kernels = comparison.kernels[:KERNELS_OF_PAIR]
     notes = list(comparison.notes)
@@ -126,7 +126,7 @@ def _pair(comparison: Comparison, shown: Mapping[str, str], texts: dict[str, int
 
 
 def _cells(kernel: ComparedKernel, *, judged: bool) -> dict[str, Any]:
-    """The values of `PAIR_COLUMNS`; a change without an interval has no verdict, and none has unless `judged`."""
+    """The values of `PAIR_COLUMNS`; no verdict for a change without an interval, or unless `judged`."""
     time, pair = kernel.changes["time"], kernel.pair
     in_both = not kernel.is_new and not kernel.is_gone
     said = verdict(time, is_new=kernel.is_new, is_gone=kernel.is_gone)
@@ -145,7 +145,7 @@ def _cells(kernel: ComparedKernel, *, judged: bool) -> dict[str, Any]:
 
 
 def _numbered(value: Any, texts: dict[str, int]) -> Any:
-    """The value for JSON: a text as its number in a list, which no other value is; numbers with eight digits."""
+    """The value for JSON: a text as its index in a list, unlike other values; numbers with eight digits."""
     if isinstance(value, str):
         return [texts.setdefault(printable(value), len(texts))]
     if isinstance(value, float):

@@ -1,6 +1,6 @@
-"""What is known of the kernels of an HTML report beyond their sums: launch configuration, rules, and the seven parts.
+"""Details on the kernels of an HTML report beyond their sums: launch configuration, rules, and the seven parts.
 
-The parts are the rows of `ncu-bench kernel`, of as many kernels as keep the page small; a note says what was left out.
+The parts are the rows of `ncu-bench kernel`, for as many kernels as keep the page small; a note lists omissions.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.html.html_page import embedded
 
 PARTS_LETTERS, KERNELS_WITH_PARTS = 400_000, 300
-"""Most letters of JSON that the parts of all kernels take on a page, and most kernels that have some."""
+"""Most characters of JSON that the parts of all kernels take on a page, and most kernels with parts."""
 ROW_FIELDS = ("value", "against", "spread", "share", "message")
-"""What a row holds behind the number of its title."""
+"""The fields of a row after the index of its title."""
 RULES = "rules"
 
 
@@ -58,7 +58,7 @@ class RunKernels:
         }
 
     def view(self, kernel: str) -> KernelView | None:
-        """The kernel seen whole; None where nothing was counted of it."""
+        """The view of a kernel; None if nothing was counted."""
         launches = self._launches(self._viewed, kernel)
         if not has_counters(launches):
             return None
@@ -70,7 +70,7 @@ class RunKernels:
 
 
 def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
-    """The largest estimate of NVIDIA's rules and how many they are; the estimate first, since the column is sorted."""
+    """The largest estimate of NVIDIA's rules and their number; the estimate first, since the column is sorted."""
     if not rules:
         return None
     many, most = counted(len(rules), "rule", "rules"), rules[0]
@@ -80,9 +80,9 @@ def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
 
 
 def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
-    """The parts of the page's kernels (`rows` with run, kernel and device) by their row, in `room` letters of JSON.
+    """The parts of the page's kernels (`rows` with run, kernel and device) by their row, in `room` characters of JSON.
 
-    Titles and notes stand once in "texts", and kernels hold their numbers. {} where no kernel has any counter.
+    Titles and notes are stored once in "texts", and kernels hold their indices. {} if no kernel has any counter.
     """
     texts = dict[str, int]()
     kernels = dict[str, dict[str, Any]]()
@@ -104,12 +104,12 @@ def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, An
 
 
 def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
-    """A kernel's rows by part, each the number of its title and `ROW_FIELDS`, short where the last ones are unknown."""
+    """A kernel's rows by part, each the index of its title and `ROW_FIELDS`, without unknown trailing fields."""
     parts = {}
     for part in PARTS:
         found = []
         for row in rows_of_part(view, part, most_rules=sys.maxsize):
-            if row["title"] == FULL_NAME:  # stands above the parts
+            if row["title"] == FULL_NAME:  # shown above the parts
                 continue
             values = [_short(one) for one in _values(row)]
             while values and values[-1] is None:
@@ -125,12 +125,12 @@ def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
 
 
 def _values(row: Mapping[str, Any]) -> list[Any]:
-    """The values of `ROW_FIELDS`; of a rule's message nothing where its title has all of it."""
+    """The values of `ROW_FIELDS`; a rule's message is dropped if its title has all of it."""
     *values, message = (row.get(name) for name in ROW_FIELDS)
     said = None if message is None else re.sub(r"\s+", " ", message).strip().removesuffix(".")
     return [*values, None if said is None or row["title"].endswith(f": {said}") else message]
 
 
 def _short(value: Any) -> Any:
-    """The value, shares rounded to what a bar can show."""
+    """The value, with shares rounded to the resolution of a bar."""
     return round(value, 3) if isinstance(value, float) else value

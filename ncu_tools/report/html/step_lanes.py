@@ -1,10 +1,10 @@
 """The lanes of one step of a timeline: gaps, communication, copies and streams of each GPU, and its longest gaps.
 
-What was sampled of a GPU has a lane for each metric: a sample is a piece of its time as long as the metric's share of
-its peak, so that boxes of many samples are as high as their mean.
+A sampled metric of a GPU has a lane: a sample is a piece of its time as long as the metric's share of its peak, so that
+boxes of many samples are as high as their mean.
 
-A step is shown as one GPU saw it, and what the other GPUs did meanwhile stands below. A step of another GPU is the same
-one if it has the same name and runs in the middle of this one.
+A step is shown as one GPU saw it, with the other GPUs' work below. A step of another GPU is the same one if it has the
+same name and runs in the middle of this one.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ncu_tools.timeline.timeline import LONGEST, GpuTimeline, Timeline
 
 KERNELS, COMMUNICATES, COPIES, HIDDEN_COMMUNICATION, HIDDEN_COPIES, SAMPLED = range(6)
 KINDS = ("kernels", "communication", "copies", "hidden communication", "hidden copies", "sampled", *CAUSES)
-"""What a box can be: what a GPU ran, what was sampled of it, or why it ran nothing. Hidden communication runs while a
-kernel computes, hidden copies run while anything else does."""
+"""Kinds of boxes: work of a GPU, sampled metrics, or causes of idle time. Hidden communication runs while a kernel
+computes, hidden copies run while anything else does."""
 FIRST_CAUSE = 6
 
 GAPS, LONGEST_GAPS = "gaps", "longest gaps"
 NO_NAME = -1
 MOST_STREAMS, MOST_GPUS = 12, 16
-"""So many streams of a GPU, those that ran longest, and so many GPUs have lanes."""
+"""Most streams of a GPU with lanes (the busiest ones), and most GPUs with lanes."""
 
 
 @dataclass(frozen=True)
 class StepOfTimeline:
-    """A step as one GPU saw it, and as the others did that ran it at the same time."""
+    """A step as one GPU saw it, and as other GPUs that ran it at the same time."""
 
     gpu: GpuTimeline
     step: TimelineStep
@@ -48,7 +48,7 @@ class StepOfTimeline:
 
     @property
     def window(self) -> tuple[int, int]:
-        """From when to when it is shown, in ns of the recording."""
+        """Start and end of the shown time, in ns of the recording."""
         return self.step.start_ns, self.step.start_ns + self.step.span_ns
 
 
@@ -56,7 +56,7 @@ class StepOfTimeline:
 class StepLane:
     """One lane in a step, with `total` the ns in which any of its pieces ran. Times count from the step's start.
 
-    `name` of a piece is the number of an operation's name in the recording, of a longest gap its rank, else `NO_NAME`.
+    `name` of a piece is the index of an operation's name in the recording, for a longest gap its rank, else `NO_NAME`.
     """
 
     title: str
@@ -66,7 +66,7 @@ class StepLane:
 
 @dataclass(frozen=True)
 class LanesOfGpu:
-    """The lanes of one GPU in a step, its longest gaps there, and how many more streams it used."""
+    """The lanes of one GPU in a step, its longest gaps there, and the number of further streams."""
 
     gpu: GpuTimeline
     lanes: list[StepLane]
@@ -75,15 +75,15 @@ class LanesOfGpu:
 
 
 def steps_by_saving(found: Timeline) -> tuple[list[StepOfTimeline], list[StepOfTimeline]]:
-    """The steps of a timeline and the whole recording, each as GPUs saw it, those first that could save most.
+    """The steps of a timeline and the whole recording, each as GPUs saw it, largest possible saving first.
 
-    Behind those whose verdict knows what they could save come the others, by the time in which no kernel computes.
+    Steps without a known saving come last, by the time in which no kernel computes.
     """
     return _joined([gpu.steps for gpu in found.gpus], found), _joined([[gpu.whole] for gpu in found.gpus], found)
 
 
 def _joined(of_gpus: Sequence[Sequence[TimelineStep]], found: Timeline) -> list[StepOfTimeline]:
-    """The steps of all GPUs in the order of what they could save, those of the same name at the same time as one."""
+    """The steps of all GPUs by possible saving, with steps of the same name at the same time joined."""
     ranked = sorted(
         ((gpu, place) for gpu, steps in enumerate(of_gpus) for place in range(len(steps))),
         key=lambda one: _rank(of_gpus[one[0]][one[1]]),
@@ -129,7 +129,7 @@ class LanesOfTimeline:
         self._operations = {id(gpu): found.activity.operations.at(gpu.rows) for gpu in found.gpus}
 
     def gpus(self, shown: StepOfTimeline) -> list[LanesOfGpu]:
-        """The lanes of the GPUs that ran the step, then of the others that are known then; `MOST_GPUS` at most."""
+        """The lanes of the GPUs that ran the step, then of other GPUs known at that time; `MOST_GPUS` at most."""
         first = [shown.gpu, *(gpu for gpu, _ in shown.others)]
         others = [gpu for gpu in self._found.gpus if not any(gpu is one for one in first)]
         found = (self._of(gpu, *shown.window) for gpu in (*first, *others))
@@ -161,7 +161,7 @@ class LanesOfTimeline:
         return LanesOfGpu(gpu, [lane for lane in lanes if len(lane.pieces)], longest, len(streams[MOST_STREAMS:]))
 
     def _sampled(self, gpu: GpuTimeline, start: int, end: int) -> Iterator[StepLane]:
-        """A lane for each metric, in % of its peak, that was sampled of a GPU within the window."""
+        """A lane for each metric sampled on a GPU within the window, in % of its peak."""
         samples = self._found.activity.sampled.of(gpu.process, gpu.device)
         for name in sampled_columns() if samples is not None else ():
             if samples is None or name not in samples.values:
@@ -177,7 +177,7 @@ class LanesOfTimeline:
             yield StepLane(f"~{title_of_sampled(name)}", pieces, int(lasts.sum()))
 
     def _longest(self, gpu: GpuTimeline, operations: GpuOperations, start: int, end: int) -> list[LongGap]:
-        """The longest gaps within the window, longest first; of those that reach beyond it the part within."""
+        """The longest gaps within the window, longest first; gaps beyond its edges are cut."""
         within = gaps_within(gpu.gaps, start, end)
         return longest_gaps(self._found.activity, operations, within, self._threads, LONGEST)
 
@@ -192,7 +192,7 @@ def _lane(title: str, sets: Sequence[tuple[int, IntervalSet]], begin: int) -> St
 
 
 def _streams(operations: GpuOperations, kind: npt.NDArray[np.int64], start: int, end: int) -> list[StepLane]:
-    """A lane for each stream with all that it ran, the busiest first."""
+    """A lane for each stream with all its work, the busiest first."""
     found = []
     for stream in np.unique(operations.stream).tolist():
         mine = operations.stream == stream
@@ -205,7 +205,7 @@ def _streams(operations: GpuOperations, kind: npt.NDArray[np.int64], start: int,
 
 
 def _of_longest(longest: Sequence[LongGap], begin: int) -> StepLane:
-    """A lane of the longest gaps, each named by its rank, to say what the host did in it."""
+    """A lane of the longest gaps, each named by its rank, to show the host's activity."""
     ranks = sorted(range(len(longest)), key=lambda rank: longest[rank].start_ns)
     columns = [
         (gap.start_ns - begin, gap.start_ns - begin + gap.duration_ns, FIRST_CAUSE + CAUSES.index(gap.cause), rank)

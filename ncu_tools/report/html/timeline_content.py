@@ -1,7 +1,6 @@
 """The timelines of an HTML report as plain values: for each step its verdict, its numbers, and lanes of boxes.
 
-Only as many steps as keep the page small, the typical one first, then those that could save most; notes say what was
-left out.
+It includes as many steps as keep the page small, the typical one first, then by possible saving; notes list omissions.
 """
 
 from __future__ import annotations
@@ -37,26 +36,27 @@ from ncu_tools.timeline.verdict import PARTS
 
 NEXT = "next_operation"
 LANES_LETTERS, MOST_STEPS = 400_000, 20
-"""Most letters of JSON that the lanes of all steps take on a page, and most steps of a run."""
+"""Most characters of JSON that the lanes of all steps take on a page, and most steps of a run."""
 MOST_BOXES, FEWEST_BOXES = 4_000, 200
-"""Most boxes of a step, and the fewest to which those of the first one are merged where there is little room. A browser
-draws half as many at a time, and merges what is shorter than a pixel."""
+"""Most boxes of a step, and the least number to which the first one's boxes are merged if there is little room. A
+browser draws half as many at a time, and merges boxes shorter than a pixel."""
 BOXES_OF_WHOLE = 1_500
-"""Most boxes of the whole recording, where it has steps."""
+"""Most boxes of the whole recording, if it has steps."""
 LONGEST_NAME, LONGEST_TITLE = 300, 80
-"""Letters of a name and of its short form; longer ones are cut in their middle."""
+"""Characters of a name and of its short form; longer ones are cut in the middle."""
 
 
 Texts = dict[tuple[str, str], int]
-"""A name in its short form and in its longer one -> its number."""
+"""Short and longer form of a name -> its index."""
 
 
 def timeline_content(
     timelines: Mapping[int, Timeline], room: int, shown: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The steps of timelines by the place of their run on the page, in `room` letters of JSON.
+    """The steps of timelines by run index, in `room` characters of JSON.
 
-    Names stand once in "texts", as they are `shown` on the page and in a longer form, and boxes hold their numbers.
+    Names are stored once in "texts", as they are `shown` on the page and in a longer form, and boxes hold their
+    indices.
     """
     operations = (name for one in timelines.values() for name in one.activity.operations.names)
     shown = shown or names_shown(operations, width=WIDEST_NAME)
@@ -78,7 +78,7 @@ def timeline_content(
 
 
 def _part_of(kind: int) -> str | None:
-    """The part of the verdict to which a cause of gaps belongs, None for what a GPU ran."""
+    """The part of the verdict that a cause of gaps belongs to, None for work of a GPU."""
     return (
         next((part for part, causes in PARTS.items() if KINDS[kind] in causes), None) if kind >= FIRST_CAUSE else None
     )
@@ -87,9 +87,10 @@ def _part_of(kind: int) -> str | None:
 def _steps(
     found: Timeline, names: Mapping[str, str], texts: Texts, room: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The steps that fit in `room`, and what is left out. The whole recording goes before the second step, but last."""
+    """The steps that fit in `room`, and omissions. The whole recording gets room before the second step, but is
+    last."""
     steps, wholes = steps_by_saving(found)
-    steps.sort(key=lambda one: not _is_typical(found, one))  # what the headline is of is shown first
+    steps.sort(key=lambda one: not _is_typical(found, one))  # the headline's step is shown first
     lanes = LanesOfTimeline(found)
     made: dict[int, dict[str, Any]] = {}
     of_whole = BOXES_OF_WHOLE if steps else MOST_BOXES
@@ -120,7 +121,7 @@ def _steps(
 
 
 def _is_typical(found: Timeline, one: StepOfTimeline) -> bool:
-    """Whether this is the typical step of the first GPU."""
+    """True for the typical step of the first GPU."""
     first = found.gpus[0]
     return any(gpu is first and step is first.typical for gpu, step in ((one.gpu, one.step), *one.others))
 
@@ -135,7 +136,7 @@ def _fitting(
     most: int,
     fewest: int,
 ) -> tuple[dict[str, Any], Texts, int]:
-    """A step with as many boxes as fit in `room`, but no less than `fewest`; its new texts, and its letters."""
+    """A step with as many boxes as fit in `room`, but at least `fewest`; its new texts, and its size in characters."""
     while True:
         known = dict(texts)
         drawn = _step(found, lanes, shown, short, known, most)
@@ -225,7 +226,7 @@ def _gpu(
 
     lanes = []
     for lane in of_gpu.lanes:
-        if lane.title == LONGEST_GAPS:  # each of them can be looked up in the table of longest gaps
+        if lane.title == LONGEST_GAPS:  # each can be found in the table of longest gaps
             lanes.append({**_lane(lane, 0, of_gap, texts), "ranks": lane.pieces.name.tolist()})
         else:
             lanes.append(_lane(lane, resolution, names.__getitem__, texts))
@@ -235,7 +236,7 @@ def _gpu(
 
 
 def gpu_title(gpu: GpuTimeline) -> str:
-    """The GPU beside others: its number, its process, its name."""
+    """A GPU's title among others: its number, process and name."""
     of_process = "" if gpu.process is None else f" of process {gpu.process}"
     return f"{gpu.title}{of_process}{f': {gpu.name}' if gpu.name else ''}"
 
@@ -252,10 +253,11 @@ def _lane(lane: StepLane, resolution: int, name_of: Callable[[int], tuple[str, s
 
 
 def _host_was_in(gap: LongGap, step: str) -> str:
-    """What covers a gap: a range of the host within the step, the call that ended it if it took half of it, its cause.
+    """The host's activity in a gap: a range within the step, the call that ended it if it took half of it, or its
+    cause.
 
-    Where neither range nor call is known, the call that waited when the gap began says after what it came. What the
-    host did is not said where it is no cause.
+    If neither range nor call is known, the call that waited when the gap began shows what preceded it. Host activity
+    that is no cause is not named.
     """
     if gap.cause in (QUEUED, DEPENDENCY, UNKNOWN):
         return gap.cause
@@ -271,7 +273,7 @@ def _host_was_in(gap: LongGap, step: str) -> str:
 def _box(box: LaneBox, text_of: Callable[[int], int]) -> list[int]:
     """[start, length, kind, text] of one piece, [start, length, pieces, kind, ns, kind, ns ...] of merged ones.
 
-    Of one piece of which a part ran below others: [start, length, 1, kind, ns, text].
+    If a part of a single piece ran below others: [start, length, 1, kind, ns, text].
     """
     length = box.end - box.start
     if box.name is not None and list(box.times.values()) == [length]:
@@ -281,5 +283,5 @@ def _box(box: LaneBox, text_of: Callable[[int], int]) -> list[int]:
 
 
 def _cut(value: Any, most: int = LONGEST_NAME) -> Any:
-    """A text with at most so many letters, cut in its middle; other values as they are."""
+    """A text with at most `most` characters, cut in the middle; other values unchanged."""
     return fitted_names([value], most)[value] if isinstance(value, str) and len(value) > most else value
