@@ -1,4 +1,4 @@
-"""Colours of cells on a terminal: tripped gates, what got slower or faster, what is near its roof or not known."""
+"""Colours of cells on a terminal: tripped gates, slower and faster values, values near the roof or unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODES = {BAD: 31, GOOD: 32, DOUBTFUL: 33, NEAR_ROOF: 36, DIM: 2}
 OF_GATES = {PASSED: GOOD, TRIPPED: BAD, NOT_EVALUATED: DOUBTFUL, REFUSED: DOUBTFUL}
 OF_CHANGES = {VERDICTS[MORE]: BAD, VERDICTS[LESS]: GOOD}
 NEAR = 0.8
-"""The share of its roof from which on a kernel is near it."""
+"""The share of its roof above which a kernel is near it."""
 NOT_KNOWN = frozenset({UNKNOWN, "unknown", "no verdict"})
 
 
@@ -29,5 +29,5 @@ def style_of(name: str, value: Any) -> str:
 
 
 def painted(text: str, style: str) -> str:
-    """A text in a style for a terminal; as it is without one."""
+    """A text in a style for a terminal; unchanged without one."""
     return f"\x1b[{CODES[style]}m{text}\x1b[0m" if style else text

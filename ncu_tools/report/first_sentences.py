@@ -1,4 +1,4 @@
-"""What costs most, in a sentence: for the line below the head of a table. None where nothing is known of it."""
+"""The highest cost in a sentence, for the line below the head of a table. None if nothing is known."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 60
 WORTH_SAYING = 0.01
-"""The least change of a kernel's time that is said first."""
+"""The least change of a kernel's time that the first sentence reports."""
 MOST_OF_LAYERS = 0.1
-"""The least share of the time of a layer that is said first."""
+"""The least share of the time of a layer that the first sentence reports."""
 NOTHING_KNOWN = "(no "
-"""The start of the titles of rows whose launches know no operator, location or range: nobody can change these."""
+"""Prefix of the titles of rows without operator, location or range: nobody can change these."""
 WHOLE = 0.9995
-"""From this share of the time on, a kernel is all of it."""
+"""At this share of the time, a kernel counts as all of it."""
 
 
 def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None:
-    """The row with most time, its share, and what bounds it. Not `by_name`: its name is a title of several kernels."""
+    """The row with most time, its share, and its bound. Without `by_name`, its name is a title of several kernels."""
     timed = [
         row for row in rows if math.isfinite(row.time_share or math.nan) and not row.kernel.startswith(NOTHING_KNOWN)
     ]
@@ -44,7 +44,7 @@ def first_kernel(rows: Sequence[Hotspot], *, by_name: bool = True) -> str | None
 
 
 def first_change(kernels: Sequence[ComparedKernel]) -> str | None:
-    """The first of the `kernels` that became slower or faster, came or went; they are ranked by what that changed."""
+    """The first of the `kernels` that became slower or faster, appeared or disappeared; they are sorted by effect."""
     kernel = next((one for one in kernels if one.is_new or one.is_gone or _is_shown(one.changes["time"])), None)
     if kernel is None:
         return None
@@ -61,7 +61,7 @@ def _is_shown(change: Change) -> bool:
 
 
 def first_layer(layers: Sequence[Layer]) -> str | None:
-    """The layer with most time that no other is below."""
+    """The layer with most time that has none below it."""
     known = [one for one in layers if one.is_leaf and one.time_share]
     most = max(known, key=lambda one: one.time_share or 0.0, default=None)
     if most is None or len(known) == 1 or (most.time_share or 0.0) < MOST_OF_LAYERS:
@@ -70,7 +70,7 @@ def first_layer(layers: Sequence[Layer]) -> str | None:
 
 
 def _short(name: str, among: Sequence[str]) -> str:
-    """The readable name of a kernel, told apart from the others of its table."""
+    """The readable name of a kernel, unique in its table."""
     read = distinct_names(among)[name]
     return fitted_names([read], LONGEST_NAME)[read]
 

@@ -1,4 +1,4 @@
-"""The line above a table: which run it is of, on which device, how many launches, their time, and how they were run."""
+"""The line above a table: its run, device, number of launches, their time, and how they were run."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ from ncu_tools.report.table import printable
 
 TIME = "time"
 MOST_NAMED = 2
-"""If there are more runs or devices, the line counts them."""
+"""If there are more runs or devices, the line only counts them."""
 SHORTEST_NAME = 24
 STANDARD_INPUTS = ("-", "/dev/stdin")
 PIPES = ("/dev/fd/", "/proc/")
-"""What paths of open files begin with, as a shell writes <(COMMAND)."""
+"""Prefixes of paths of open files, as a shell writes <(COMMAND)."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a table is of, None and () where it is not known.
+    """The subject of a table, None and () if unknown.
 
-    `runs` are as the user named them, and `title` tells them apart where their last names do not. `settings` say how
-    they were run, in words: batch, type, mode, phases. `more` is what else belongs there, `first` the sentence on what
-    costs most.
+    `runs` are as the user named them, and `title` distinguishes them if their last names do not. `settings` describe
+    the run in words: batch, type, mode, phases. `more` are further facts, `first` the sentence on the highest cost.
     """
 
     runs: tuple[str, ...]
@@ -50,12 +49,12 @@ class Head:
     title: str = ""
 
     def __post_init__(self) -> None:
-        """A time beyond what a number holds, as damaged reports have it, is not known."""
+        """A time beyond the range of a number, as in damaged reports, is unknown."""
         if self.time_ns is not None and not math.isfinite(self.time_ns):
             object.__setattr__(self, "time_ns", None)
 
     def line(self, width: int | None = None) -> str:
-        """The line, cut to a width: a long name in its middle, then what stands last is left out."""
+        """The line, cut to a width: a long name in its middle, then the last facts are dropped."""
         name, facts = printable(self.title) or _named(list(map(short_run, self.runs)), "runs"), self._facts()
         if width is not None:
             name = cut_in_the_middle(name, max(width - text_width(": " + ", ".join(facts)), SHORTEST_NAME))
@@ -64,7 +63,7 @@ class Head:
         return _joined(name, facts)
 
     def text(self, width: int | None = None) -> str:
-        """The line, and the sentence on what costs most below it."""
+        """The line, and the sentence on the highest cost below it."""
         if self.first is None:
             return self.line(width)
         first = printable(f"first: {self.first}")
@@ -95,16 +94,16 @@ class Head:
 def head_of(
     runs: Sequence[str], table: pa.Table | None = None, notes: Iterable[str] = (), *, only: str = "", **known: Any
 ) -> Head:
-    """The head of runs: what is `known`, and else what their launches say; `notes` have more, `only` was selected."""
+    """The head of runs: the `known` facts, else facts from their launches; `notes` add more, `only` was selected."""
     settings = (*([only] if only else ()), *(settings_of(runs[0]) if len(runs) == 1 else ()))
-    more = (*known.pop("more", ()), *(() if only else in_head(notes)))  # notes are of all launches
+    more = (*known.pop("more", ()), *(() if only else in_head(notes)))  # notes cover all launches
     if table is not None:
         known = {"devices": names_of_devices(table), "launches": _launches(table), "time_ns": _time(table), **known}
     return Head(tuple(runs), settings=settings, more=more, **known)
 
 
 def settings_of(run: str) -> tuple[str, ...]:
-    """How a run folder's model was run, in words; () for everything else, as for a program."""
+    """The settings of a run folder's model, in words; () for everything else, such as a program."""
     belongs = Path(run).is_dir() or Path(run).name == LAUNCHES
     manifest = manifest_in(folder_of(run)) if belongs else None
     workload = manifest.workload if manifest is not None else {}
@@ -121,7 +120,7 @@ def settings_of(run: str) -> tuple[str, ...]:
 
 
 def short_run(run: str) -> str:
-    """The name of a run without the folders that it is in."""
+    """The name of a run without its folders."""
     if run in STANDARD_INPUTS:
         return "standard input"
     if run.startswith(PIPES):
@@ -156,12 +155,12 @@ def _joined(name: str, facts: Sequence[str]) -> str:
 
 
 def _filled(sentence: str, width: int) -> str:
-    """A sentence in lines of a width, that part no number from its per cent sign."""
+    """A sentence wrapped to a width; numbers stay with their per cent signs."""
     return fill(sentence.replace(" %", "\N{NO-BREAK SPACE}%"), width).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def cut_in_the_middle(text: str, width: int) -> str:
-    """A text of at most `width` columns: its start and end, which tell names apart."""
+    """A text of at most `width` columns: its start and end, which distinguish names."""
     if text_width(text) <= width:
         return text
     kept = width - 1

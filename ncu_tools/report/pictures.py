@@ -28,7 +28,7 @@ OTHER_FONTS = (
     "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "MS Gothic", "Microsoft YaHei", "Malgun Gothic",
     "Arial Unicode MS", "Noto Sans", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai",
 )  # fmt: skip
-"""Fonts with many letters, as Linux, macOS and Windows have them."""
+"""Fonts with large character sets on Linux, macOS and Windows."""
 
 BOXES_NAMED = 5
 
@@ -57,7 +57,7 @@ def matplotlib_for_files() -> ModuleType:
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """Within the block, matplotlib draws for files, with these settings, fonts for every script, and the same ids."""
+    """Within the block, matplotlib draws for files, with these settings, fonts for every script, and fixed ids."""
     same = {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", **settings}
     with matplotlib_for_files().rc_context({**same, "font.family": families()}):
         yield
@@ -74,7 +74,7 @@ def picture_bytes(figure: Figure, file_format: str, *, title: str = "", **settin
 
 
 def families() -> list[str]:
-    """The fonts to look for letters in, in this order: the value of matplotlib's `font.family`."""
+    """The fonts to search for characters, in order: the value of matplotlib's `font.family`."""
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
@@ -82,7 +82,7 @@ def families() -> list[str]:
 
 
 def letters_without_font(texts: Iterable[str]) -> list[str]:
-    """The letters of some texts that no font here has, in order: a picture shows boxes instead."""
+    """The characters of some texts that no installed font has, in order: a picture shows boxes instead."""
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font
 
@@ -96,7 +96,7 @@ def letters_without_font(texts: Iterable[str]) -> list[str]:
 
 
 def note_on_boxes(texts: Iterable[str]) -> list[str]:
-    """The note on letters that a picture shows as boxes; [] if there are none."""
+    """The note on characters that a picture shows as boxes; [] if there are none."""
     lacking = letters_without_font(texts)
     if not lacking:
         return []

@@ -1,4 +1,4 @@
-"""Ranked places inside a kernel as a table: what `ncu-bench source` and `run.source` of notebooks show."""
+"""Ranked places inside a kernel as a table, for `ncu-bench source` and `run.source` of notebooks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MACHINE_READABLE = columns(
 
 
 def what_to_rank_by(code: KernelCode, by: str | None) -> tuple[str, list[str]]:
-    """What to rank by. Raises `WrongUsage` where what was asked for was not collected."""
+    """The ranking measure, and notes. Raises `WrongUsage` if the requested one was not collected."""
     there = [name for name in RANKED_BY if code.total(MEASURE_OF[name]) is not None]
     if by is None:
         chosen = there[0] if there else "samples"
@@ -53,7 +53,7 @@ def what_to_rank_by(code: KernelCode, by: str | None) -> tuple[str, list[str]]:
 
 
 def view_to_show(code: KernelCode, view: str | None) -> tuple[str, list[str]]:
-    """The view to show, with a note where it is another one than lines because no line is known."""
+    """The view to show, with a note if it is not lines because no line is known."""
     known = {"lines": "line", "ptx": "ptx_line", "functions": "function", "sass": "offset"}
     there = [name for name, column in known.items() if code.table[column].null_count < len(code.table)]
     if view is None and "lines" in there:
@@ -84,7 +84,7 @@ def _ratio(value: float | None, ideal: float | None) -> float | None:
 
 
 def text_notes(rows: Sequence[HotPlace]) -> list[str]:
-    """The note on instructions without text, with what gives it; [] for other places."""
+    """The note on instructions without text, with how to get it; [] for other places."""
     if not any(row.offset is not None and row.sass is None for row in rows):
         return []
     return [
@@ -94,18 +94,18 @@ def text_notes(rows: Sequence[HotPlace]) -> list[str]:
 
 
 def about(code: KernelCode) -> Note:
-    """The kernel, and how much of it there is, as a note that the head line says."""
+    """A note for the head line with the kernel and its amounts."""
     return Note(f"{readable_name(code.kernel_name)}: {', '.join(amounts_of(code))}", NoteKind.IN_HEAD)
 
 
 def head_of_code(run: str, code: KernelCode, only: str = "") -> Head:
-    """The line above the table: the kernel, and how much of it there is; what most of its stalls are below it."""
+    """The line above the table: the kernel and its amounts; below it, its most frequent stall."""
     what = (readable_name(code.kernel_name), *amounts_of(code))
     return head_of([run], more=what, only=only, first=next(iter(stall_notes(code)), None))
 
 
 def amounts_of(code: KernelCode) -> list[str]:
-    """How much of a kernel there is."""
+    """The amounts of a kernel: launches, instructions, samples."""
     samples = code.total("samples")
     parts = [counted(code.launches, "launch", "launches"), counted(len(code.table), "instruction", "instructions")]
     if samples is not None:
@@ -116,7 +116,7 @@ def amounts_of(code: KernelCode) -> list[str]:
 
 
 def stall_notes(code: KernelCode) -> list[str]:
-    """What the kernel's most frequent stalls mean, and what usually helps."""
+    """The meaning of the kernel's most frequent stalls, and common remedies."""
     sums = stall_counts(code).sum(axis=0)
     whole = sums.sum()
     order = sorted(range(len(REASONS)), key=lambda place: -sums[place])[:WHOLE_KERNEL]

@@ -28,7 +28,7 @@ NOT_CONFIRMED = "not confirmed on a GPU"
 
 
 def lever_rows(found: StepAdvice) -> list[Row]:
-    """The what-ifs that were asked, then the levers, those that save most first."""
+    """The requested what-ifs, then the levers, largest saving first."""
     asked = [{**_row(found, title, saves), "confidence": _confidence(found)} for title, saves in found.asked]
     return [*asked, *(_lever_row(found, one) for one in found.levers)]
 
@@ -67,7 +67,7 @@ def path_rows(found: StepAdvice) -> list[Row]:
 
 
 def extra_of_advice(found: StepAdvice) -> Row:
-    """What JSON has of the step beside its levers: the paths, how far the graph is believed, and pairs of levers."""
+    """Further JSON keys of the step: the paths, the confidence in the graph, and pairs of levers."""
     return {
         "step": {
             "name": found.step, "steps": found.steps, "time_ns": found.step_ns, "host_alone_ns": found.host_alone_ns,

@@ -26,13 +26,13 @@ from ncu_tools.report.columns.column import Column as Column
 JSON_SCHEMA_VERSION = 1
 
 TOTAL = "is_total"
-"""The cell that is true in the rows of sums, which are no kernels."""
+"""The cell that is true in rows of sums, which are not kernels."""
 
 NARROWEST = 24
 """Least width of names while another column can be dropped instead."""
 
 WIDEST_NAME, WIDEST_PROSE = 60, 240
-"""How wide names and sentences are in the cells of Markdown."""
+"""Width of names and sentences in the cells of Markdown."""
 
 NARROWEST_OF_ALL, NARROWEST_PROSE = 10, 30
 GAP, NARROW_GAP = 3, 2
@@ -45,15 +45,15 @@ _CONTROL_IN_JSON = rf"[{_ACTS}]"
 """Characters that JSON allows unescaped, but a terminal may act on."""
 
 _FORMULA = r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])"
-"""Start of a cell that a spreadsheet evaluates, also behind separators of other countries (OWASP, CSV Injection)."""
+"""Start of a cell that a spreadsheet evaluates, also after separators of other countries (OWASP, CSV Injection)."""
 
 
 def columns_of_arguments(
     names: Iterable[str], rows: Sequence[dict[str, Any]], beside: Iterable[Column], spare: int | None = None
 ) -> list[Column]:
-    """A column for each argument, titled by its name; flush right where its values are numbers.
+    """A column for each argument, titled by its name; right-aligned if its values are numbers.
 
-    A name that is the title of a column `beside` it has "argument" in front.
+    A name that is the title of a column `beside` it gets the prefix "argument".
     """
     titles = {column.title for column in beside}
     kinds = {name: {type(row.get(name)) for row in rows} - {type(None)} for name in names}
@@ -69,7 +69,7 @@ def columns_of_arguments(
 
 
 def raw_column(name: str, of_type: str, unit: str) -> Column:
-    """A column of a file as it is, titled by its name; `of_type` is its Arrow type, as "int64"."""
+    """A column of a file as it is, titled by its name; `of_type` is its Arrow type, such as "int64"."""
     return Column(name, name, "number" if of_type.startswith(("int", "float", "double")) else "text", unit)
 
 
@@ -77,8 +77,8 @@ def raw_column(name: str, of_type: str, unit: str) -> Column:
 class Table:
     """Rows of one command's result. None is unknown and shown as an empty cell.
 
-    `more` are further columns for JSON and CSV only, and `extra` further results for JSON only. Columns
-    with only None are left out of text and Markdown.
+    `more` are further columns for JSON and CSV only, and `extra` further results for JSON only. Columns with only None
+    are left out of text and Markdown.
     """
 
     command: str
@@ -108,7 +108,7 @@ def no_formula(text: str) -> str:
 
 
 def cell(column: Column, row: dict[str, Any]) -> str:
-    """A value formatted for people; words in place of a number, why there is none, as they are."""
+    """A value formatted for people; words in place of a number, explaining its absence, unchanged."""
     value = _finite(row.get(column.name))
     if value is None:
         return ""
@@ -197,7 +197,7 @@ def _indented(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Lines of text as they are, in Markdown a paragraph each."""
+    """Lines of text unchanged, in Markdown a paragraph each."""
     return "\n\n".join(map(_escaped, text.splitlines()))
 
 
@@ -212,7 +212,8 @@ def to_text(table: Table, width: int | None, *, full_names: bool = False, colour
     """The table as text at most `width` columns wide; unlimited if None.
 
     Kernels have their readable names, all of them distinct. Names are cut in the middle if there is no room for them.
-    With `full_names` they stay, and are wrapped. With `colours`, cells have those of `cell_styles`, for a terminal.
+    With `full_names` they are not cut, but wrapped. With `colours`, cells have the colours of `cell_styles`, for a
+    terminal.
     """
     columns, cells, sizes, gap = _layout(table, width, full_names=full_names)
     styles = {
@@ -317,14 +318,14 @@ def _cells(table: Table, columns: Sequence[Column], *, full_names: bool) -> dict
 
 
 def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
-    """The total width of the columns, with a gap behind each; that of the last one stands for the edges."""
+    """The total width of the columns, with a gap after each; the last gap stands for the edges."""
     return sum(sizes[column.name] + gap for column in columns)
 
 
 def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Column]:
     """The columns that fit `width`, after dropping the least important ones.
 
-    For half of the width to names columns with a rank are dropped; others only for the least that names need.
+    Ranked columns are dropped until names have half of the width; others only for the least that names need.
     """
     kept = list(columns)
     several = sum(column.is_wide for column in columns) or 1
@@ -341,14 +342,14 @@ def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Colu
 
 
 def _least(column: Column, size: int, names: int) -> int:
-    """The least width of a column, where names have to have `names`."""
+    """The least width of a column, if names must have `names`."""
     if column.prose:
         return min(size, NARROWEST_PROSE)
     return min(size, names) if column.is_wide else size
 
 
 def _ranked(columns: list[Column]) -> list[list[Column]]:
-    """The columns that have a rank above 0, in the order in which they are dropped: see `Column.spare`."""
+    """The columns with a positive rank, in drop order: see `Column.spare`."""
     ranked = sorted((one for one in columns[1:] if one.spare), key=lambda one: -(one.spare or 0))
     return [list(group) for _, group in groupby(ranked, key=lambda one: one.spare)]
 
@@ -358,7 +359,7 @@ def _may_go(column: Column) -> bool:
 
 
 def _shared(columns: list[Column], sizes: dict[str, int], width: int) -> dict[str, int]:
-    """The widths of names and sentences: equal shares of the room that the other columns leave."""
+    """The widths of names and sentences: equal shares of the room left by other columns."""
     flexible = sorted((one for one in columns if not _may_go(one)), key=lambda one: sizes[one.name])
     others = [column for column in columns if column not in flexible]
     room = width - _width(others, sizes, NARROW_GAP) - NARROW_GAP * (len(flexible) - 1)

@@ -1,4 +1,4 @@
-"""The parts of a timeline as tables: one for each name of --part. Times count from the first thing recorded."""
+"""The parts of a timeline as tables: one for each name of --part. Times count from the first recorded event."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PROCESS = column("process", spare=9)
 DEVICE_NAME = column("device_name", spare=9)
 SAMPLED = tuple(one.name for one in fields(StepEnergy))
 OTHERS = 2
-"""So many parts of a step beside the one that bounds it are named."""
+"""Number of parts of a step named beside its bound."""
 
 
 @dataclass(frozen=True)
 class PartOfTimeline:
-    """One part: its heading, the columns that people see, those for programs besides, and its rows."""
+    """One part: its heading, the columns for people, further ones for programs, and its rows."""
 
     heading: str
     columns: tuple[Column, ...]
@@ -36,7 +36,7 @@ class PartOfTimeline:
     def table(self, found: Timeline, *, whole: bool) -> Table:
         """The part as a table; `whole` with the columns for programs.
 
-        People see steps before the whole recording, and the process too where processes number their GPUs alike.
+        People see steps before the whole recording, and the process too if processes number their GPUs alike.
         """
         columns = (*self.columns, *self.more) if whole else self.columns
         if not whole and GPU in columns and len({gpu.device for gpu in found.gpus}) < len(found.gpus):
@@ -78,7 +78,7 @@ def _steps(found: Timeline) -> Iterator[Row]:
 
 
 def by_cost(gpu: GpuTimeline) -> list[TimelineStep]:
-    """The steps of a GPU by what they could save, most first; then by their kernels' time, then without a verdict."""
+    """The steps of a GPU by possible saving, largest first; then by their kernels' time, then without a verdict."""
     return sorted(
         gpu.steps,
         key=lambda step: (step.verdict.bound is None, step.verdict.saving_ns is None, -step.verdict.bound_ns),
@@ -101,7 +101,7 @@ def _verdicts(found: Timeline) -> Iterator[Row]:
 
 
 def _gaps(found: Timeline) -> Iterator[Row]:
-    """Every cause of gaps of each GPU with its time, and in how many gaps it takes most."""
+    """Every cause of gaps of each GPU with its time, and the number of gaps in which it takes most."""
     for gpu in found.gpus:
         main = gpu.gaps.main_causes
         rows = []

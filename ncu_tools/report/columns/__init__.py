@@ -1,1 +1,1 @@
-"""The registry of columns: what each column of a table is called, holds and means, whichever command shows it."""
+"""The registry of columns: title, content and meaning of each column, whichever command shows it."""

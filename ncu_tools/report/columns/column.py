@@ -1,4 +1,4 @@
-"""A column as one table lays it out."""
+"""The layout of a column in one table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KERNEL = "kernel"
 class Column(NamedTuple):
     """One column: name and unit in machine-readable forms, title and kind of number in text.
 
-    `lower_bound_if` names a column that, where true, makes the value a lower bound, shown with "≥" in front.
+    `lower_bound_if` names a column that, if true, makes the value a lower bound, shown with "≥" in front.
 
     Columns of the kind "kernel" hold full names of kernels, which text and Markdown show by readable names. In text,
     these and names in `wide` columns may be cut, and sentences in `prose` are wrapped. `spare` ranks columns to drop if
@@ -32,10 +32,10 @@ class Column(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if values are set flush right."""
+        """True if values are right-aligned."""
         return self.kind not in ("text", KERNEL)
 
     @property
     def is_wide(self) -> bool:
-        """True for names, which are cut in the middle where there is no room."""
+        """True for names, which are cut in the middle if there is no room."""
         return self.wide or self.kind == KERNEL

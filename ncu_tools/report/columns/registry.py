@@ -1,6 +1,6 @@
-"""Columns by their names. A table lists names, and says how each is laid out; what it is, the registry says.
+"""Columns by name. A table lists names with their layout; the registry has their meaning.
 
-The registry is the TOML files beside this one. A name that means two things has the second as "subject.name".
+The registry is the TOML files beside this one. The second meaning of a name is written "subject.name".
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SUBJECTS = {
     "inside": "Inside a kernel", "timelines": "Timelines", "points": "Measured points",
     "works": "Work by formulas", "tools": "Tools",
 }  # fmt: skip
-"""File of the registry -> what its columns are of."""
+"""File of the registry -> the subject of its columns."""
 
 OF_LAYOUT = ("title", "kind", "unit", "lower_bound_if", "wide", "prose")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the registry says of a column: `null` where a value is missing, `type` the JSON type where `kind` does not.
+    """A column in the registry: `null` is the meaning of a missing value, `type` the JSON type if not given by `kind`.
 
-    All else is that of `Column`.
+    All other fields are those of `Column`.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def json_type(self) -> str:
-        """The type of the values in JSON where they are not null."""
+        """The JSON type of non-null values."""
         is_number = self.kind not in ("text", "kernel") or bool(self.unit)
         return self.type or ("number" if is_number else "string")
 
@@ -55,7 +55,7 @@ def entries_of(subject: str) -> dict[str, Entry]:
 
 @cache
 def entry(name: str) -> Entry:
-    """What the registry says of a column. Raises `KeyError` for a name that it does not have."""
+    """The registry's entry for a column. Raises `KeyError` for an unknown name."""
     for subject in SUBJECTS:
         if found := entries_of(subject).get(name):
             return found
@@ -70,9 +70,9 @@ def column(name: str, **layout: Any) -> Column:
 
 
 def columns(names: str, **layout: Any) -> tuple[Column, ...]:
-    """The columns of names with spaces between: `columns("kernel launches~2")`.
+    """The columns of names separated by spaces: `columns("kernel launches~2")`.
 
-    A number behind ~ is the rank by which a column is dropped where there is no room (`Column.spare`).
+    A number after ~ is the rank by which a column is dropped if there is no room (`Column.spare`).
     """
     found = []
     for word in names.split():

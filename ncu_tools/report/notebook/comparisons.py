@@ -1,4 +1,4 @@
-"""Two runs set beside each other, and models estimated on machines, as tables in a notebook."""
+"""Two runs compared, and models estimated on machines, as tables in a notebook."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOT_RUN = "nothing was run: times are the least that FLOPs and bytes allow"
 
 
 def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
-    """The kernels of two runs, that which changed the run most first. Raises `NcuBenchError` for unlike conditions."""
+    """The kernels of two runs, largest effect on the run first. Raises `NcuBenchError` for unlike conditions."""
     sums = signature_sums_of_run(base), signature_sums_of_run(new)
     conditions = _conditions(base, sums[0].observed), _conditions(new, sums[1].observed)
     if not anyway:
@@ -51,7 +51,7 @@ def compared(base: Run, new: Run, *, anyway: bool) -> TableView:
 
 
 def _conditions(run: Run, observed: object) -> Conditions:
-    """The conditions of a run, with what its manifest says if it is a run folder."""
+    """The conditions of a run, with those in its manifest if it is a run folder."""
     folder = folder_of(run.name)
     has_manifest = (folder / LAUNCHES).is_file()
     return conditions_of(observed, manifest_in(folder) if has_manifest else None)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def estimated(
     sequence_length: int | None,
     unit: str | None,
 ) -> TableView:
-    """FLOPs, bytes and times at best of models on machines, a row for each phase. Raises `WrongUsage`."""
+    """FLOPs, bytes and least times of models on machines, a row for each phase. Raises `WrongUsage`."""
     asked = tuple(phases)
     workloads = [
         workload

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 BARS_SHOWN = 20
 KERNELS_OF_A_RUN = 5
-"""How many kernels the view of a run shows."""
+"""Number of kernels in the view of a run."""
 NS_PER_S = 1e9
 
 
@@ -82,7 +82,7 @@ class ProfiledRun:
 
     @property
     def _head(self) -> str:
-        """What the run is: its name, devices, launches and time."""
+        """The head of the run: its name, devices, launches and time."""
         devices = dict.fromkeys(row.device or UNKNOWN_DEVICE for row in self._hotspots.rows)
         whole = run_total(self._hotspots.rows).time_total_ns
         kernels = len({row.kernel for row in self._hotspots.rows})
@@ -94,7 +94,7 @@ class ProfiledRun:
         return f"{self.name}: {'; '.join(parts)}"
 
     def _more(self, found: Hotspots) -> list[str]:
-        """What else there is to see."""
+        """Notes on further views."""
         left = len(found.rows) - KERNELS_OF_A_RUN
         hidden = [f"{counted(left, 'more kernel', 'more kernels')}: .hotspots()"] if left > 0 else []
         return [*hidden, "views: .hotspots() .roofline() .layers() .timeline() .source() .compare(other)"]
@@ -133,9 +133,9 @@ class ProfiledRun:
     ) -> SourceView:
         """The hottest lines of a kernel with their stalls, as `ncu-bench source`; `table` has all, `top` are shown.
 
-        `kernel` is a regular expression; the default is the kernel with the most samples. `view` is lines, sass, ptx
-        or functions, `by` samples, executed, sectors or conflicts. Raises `WrongUsage` for other values and for what
-        was not collected, and `NcuBenchError` for a run without counts per instruction and for an unknown kernel.
+        `kernel` is a regular expression; the default is the kernel with the most samples. `view` is lines, sass, ptx or
+        functions, `by` samples, executed, sectors or conflicts. Raises `WrongUsage` for other values and for
+        uncollected ones, and `NcuBenchError` for a run without counts per instruction and for an unknown kernel.
         """
         if view is not None:
             _require_one_of("view", view, VIEWS)
@@ -186,9 +186,8 @@ class ProfiledRun:
         return listing_of_kernels(found, table, top, sentences, self.notes, group)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
-        """Every kernel of this run, and of `others`, under the ceilings of its machine: that of its report, else that
-        with which its run was loaded. `group` is as in `hotspots`.
-        """
+        """Every kernel of this run, and of `others`, under the ceilings of its machine: from its report, else the
+        machine with which its run was loaded. `group` is as in `hotspots`."""
         import pandas
 
         _require_one_of("group", group, GROUPS)
@@ -204,8 +203,8 @@ class ProfiledRun:
     def layers(self, *, depth: int | None = None, title: str = "") -> Picture:
         """The layers of the model as bars: time of each phase, FLOPs, bytes; `table` is the whole tree.
 
-        With `depth`, layers that many levels below the model are the deepest. Raises `NcuBenchError` for a run whose
-        launches have no modules.
+        `depth` is the deepest level of layers, counted from the model. Raises `NcuBenchError` for a run whose launches
+        have no modules.
         """
         _require_not_below_zero("depth", depth)
         found = layers(self._table, depth=depth)
@@ -219,20 +218,21 @@ class ProfiledRun:
         return Picture("layers", _frame(layers_table(found.rows)), drawn, found.notes)
 
     def compare(self, new: ProfiledRun, *, anyway: bool = False) -> TableView:
-        """What changed from this run to `new`, kernel by kernel, as `ncu-bench compare`; `table` has all kernels.
+        """Changes from this run to `new`, kernel by kernel, as `ncu-bench compare`; `table` has all kernels.
 
-        Raises `NcuBenchError` where their conditions differ, unless `anyway`.
+        Raises `NcuBenchError` if their conditions differ, unless `anyway`.
         """
-        from ncu_tools.report.notebook.comparisons import compared  # imports what runs models
+        from ncu_tools.report.notebook.comparisons import compared  # imports modules that run models
 
         runs = [Run.held(one.name, one._table, one.notes) for one in (self, new)]
         return compared(runs[0], runs[1], anyway=anyway)
 
     def timeline(self, *, step: str | None = None, trim: tuple[float, float] | None = None) -> TimelineView:
-        """Where the time of a recording goes on each GPU, as `ncu-bench timeline`; `table` has the steps.
+        """Time analysis of a recording on each GPU, as `ncu-bench timeline`; `table` has the steps.
 
-        `step` is a regular expression of the ranges that are steps, `trim` a start and an end in seconds. Raises
-        `NcuBenchError` for a run without times of a timeline or without GPU work, `WrongUsage` for what is not there.
+        `step` is a regular expression for the ranges that are steps, `trim` a start and an end in seconds. Raises
+        `NcuBenchError` for a run without times of a timeline or without GPU work, `WrongUsage` for missing steps or
+        times.
         """
         between = None if trim is None else Window(round(trim[0] * NS_PER_S), round(trim[1] * NS_PER_S))
         path, wanted = os.fspath(self.folder or self.name), None if step is None else pattern_of(step, "step")

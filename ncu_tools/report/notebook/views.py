@@ -42,13 +42,13 @@ BARS = {
 KERNELS = ("kernel", "next_operation")
 """Columns of full names of kernels."""
 CODE = ("text", "waits_for")
-"""Columns in letters of one width."""
+"""Columns in a monospaced font."""
 NAME_LENGTH = 80
 TEXT_WIDTH, ROWS_SHOWN = 120, 20
 
 
 class Picture:
-    """A picture with the pandas table that it shows. It is drawn when shown or saved, once per format."""
+    """A picture with the pandas table behind it. It is drawn when shown or saved, once per format."""
 
     def __init__(
         self, what: str, table: pandas.DataFrame, draw: Callable[[str], bytes], notes: Sequence[str] = ()
@@ -102,9 +102,9 @@ def listing_of_kernels(
     notes: Sequence[str],
     group: str = "name",
 ) -> Listing:
-    """A listing of kernels by `group` that shows the first `top`, with sentences where given.
+    """A listing of kernels by `group` that shows the first `top`, with sentences if given.
 
-    The `notes` come before those on the kernels.
+    The `notes` come before the notes on the kernels.
     """
     left = max(0, len(found.rows) - top)
     more = [f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []
@@ -116,7 +116,7 @@ def listing_of_kernels(
 def html_of_kernels(
     found: Hotspots, top: int, sentences: Mapping[str, str] = MappingProxyType({}), group: str = "name"
 ) -> str:
-    """The first `top` kernels by `group` as a table with bars, with sentences where given."""
+    """The first `top` kernels by `group` as a table with bars, with sentences if given."""
     names = names_shown([one.kernel for one in found.rows], group, NAME_LENGTH)
     shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.key)} for kernel in found.rows[:top]]
     every = [*_kernel_columns(found), *([column("diagnosis")] if sentences else [])]
@@ -125,14 +125,14 @@ def html_of_kernels(
 
 
 def _kernel_columns(found: Hotspots) -> list[Column]:
-    """The columns of kernels, that of the device where there are several."""
+    """The columns of kernels, with the device if there are several."""
     several = len({row.device for row in found.rows}) > 1
     timed = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
     return [*([column("device")] if several else []), *timed]
 
 
 class TableView:
-    """A table for people, and the pandas `table` of all `rows`, of which it may show some."""
+    """A table for people, and the pandas `table` of all `rows`, of which some may be shown."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], shown: Table) -> None:
         self._rows = rows
@@ -140,7 +140,7 @@ class TableView:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """All rows in pandas, whole numbers with missing ones as nullable integers."""
+        """All rows in pandas, integers with missing values as nullable integers."""
         import pandas
 
         return pandas.DataFrame(self._rows).convert_dtypes()
@@ -170,7 +170,7 @@ def text_of_kernels(found: Hotspots, top: int) -> str:
 
 
 class TimelineView:
-    """Where a recording's time goes. `table` has the steps, `part(name)` every other part; `found` is all of it."""
+    """Time analysis of a recording. `table` has the steps, `part(name)` every other part; `found` is all of it."""
 
     def __init__(self, found: Timeline) -> None:
         self.found = found
@@ -224,7 +224,7 @@ def _table(
     *,
     styled: bool = True,
 ) -> str:
-    """A table in HTML. Kernels are shown by their `names`, and whole where the mouse is.
+    """A table in HTML. Kernels are shown by their `names`, and in full on hover.
 
     Every text is escaped: names of kernels and ranges, and source lines, can contain anything.
     """
@@ -249,7 +249,7 @@ def _table(
 
 
 def _style(column: Column, value: object) -> str:
-    """Numbers flush right beside their units, shares with a bar of their length from the left, code in one width."""
+    """Numbers right-aligned beside their units, shares with a bar of their length from the left, code monospaced."""
     style = "text-align:right;white-space:nowrap" if column.is_number else "text-align:left"
     if column.name in CODE:
         style += ";font-family:monospace;white-space:pre"

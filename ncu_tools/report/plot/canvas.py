@@ -120,7 +120,7 @@ class Canvas:
         return float(text_to_path.get_text_width_height_descent(text, font, False)[0])
 
     def fitted_name(self, name: str, size: float, width: float, others: Iterable[str]) -> str:
-        """The name, if it is wider than `width` cut where it differs from the `others`, in the middle if it can be."""
+        """The name; if wider than `width`, cut where it differs from the `others`, preferably in the middle."""
         text = shown = printable(name)
         among, letters = [text, *map(printable, others)], len(text)
         while letters > 1 and (over := self.width_of(shown, size) - width) > 0:
@@ -139,7 +139,7 @@ class Canvas:
         return text[: max(kept, 1)].rstrip() + "…"
 
     def write(self, x: float, y: float, text: str, *, on_paper: bool = False, **look: Any) -> None:
-        """Write a text from the start of its base line; `on_paper` fades what is under it."""
+        """Write a text from the start of its base line; `on_paper` fades its background."""
         settings: dict[str, Any] = {"fontsize": self.page.text, "color": self.theme.ink, "va": "baseline", **look}
         if on_paper:
             settings["bbox"] = {"facecolor": self.theme.paper, "edgecolor": "none", "alpha": 0.75, "pad": 0.4}

@@ -45,7 +45,7 @@ class Spot:
 
 
 class Room:
-    """What is already on the plot."""
+    """Occupied areas of the plot."""
 
     def __init__(self, inside: Box) -> None:
         self._inside = inside
@@ -66,14 +66,14 @@ class Room:
             self.take(np.stack([x - 1, y - 1, x + 1, y + 1], axis=1), LINE)
 
     def has_words(self, spot: Spot) -> bool:
-        """True if text, or something as important, lies where a spot is."""
+        """True if text, or something as important, is at a spot."""
         left, bottom, right, top = spot.boxes()[0]
         taken = self._boxes[self._costs >= WORDS]
         across, up = (taken[:, 0] < right) & (taken[:, 2] > left), (taken[:, 1] < top) & (taken[:, 3] > bottom)
         return bool((across & up).any())
 
     def cost(self, spot: Spot) -> float:
-        """The area that a label at a spot would cover, in square points weighted by what is there."""
+        """The area that a label at a spot would cover, in square points weighted by the covered content."""
         total = 0.0
         inside = self._inside
         for left, bottom, right, top in spot.boxes():

@@ -33,8 +33,8 @@ def draw_bars(
 ) -> bytes:
     """The picture as bytes of `file_format` (svg, png or pdf): three panels with the same layers.
 
-    If there are more than `MOST_BARS` layers, those that take the most time are drawn, and the title says so. An
-    unknown value has no bar.
+    If there are more than `MOST_BARS` layers, the ones with the most time are drawn, and the title says so. An unknown
+    value has no bar.
     """
     hottest = sorted(layers, key=lambda layer: -(layer.time_ns or 0.0))[:MOST_BARS]
     shown = [layer for layer in layers if layer in hottest]
@@ -92,7 +92,7 @@ def _finish(plot: Axes, title: str, text_of: Any) -> None:
     plot.set_title(title, loc="left", fontsize=9)
     plot.xaxis.set_major_formatter(lambda value, _: text_of(value) if value else "0")
     plot.xaxis.set_major_locator(_three_ticks())
-    if not plot.dataLim.width > 0:  # nothing but zeros, around which the axis would begin below zero
+    if not plot.dataLim.width > 0:  # only zeros, around which the axis would begin below zero
         plot.set_xlim(0, 1)
         plot.set_xticks([0])
     plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)

@@ -26,9 +26,9 @@ SOURCE_LINES, SOURCE_LINE = 6, 0.85
 MARKS_AT_LEAST = 6
 """If the legend does not fit, its last lines are dropped, and this many marks are listed."""
 MOST_RUNS = 14
-"""If there are more runs, their models are listed if colours distinguish these; else only the first runs."""
+"""With more runs, their models are listed if colours distinguish models; else only the first runs."""
 MOST_DEVICES = 2
-"""If there are more devices, the sources of their ceilings are left to the tables."""
+"""With more devices, the sources of their ceilings are only in tables."""
 
 ONE_AND_MANY = {
     "launches": ("launch", "launches"), "modules": ("module", "modules"),
@@ -40,8 +40,8 @@ ONE_AND_MANY = {
 class Line:
     """One line of the listing: text on the left and right, and a function that draws the sign before it at (x, y).
 
-    `number` is written before the text, and never cut with it. A text that is one of `names`, all of a kind in the
-    picture, is cut where it differs from them.
+    `number` is written before the text, and never cut. A text among `names`, all of one kind in the picture, is cut
+    where it differs from them.
     """
 
     text: str = ""
@@ -61,7 +61,7 @@ def lines_under(scene: Scene) -> int:
 
 
 def draw_listing(canvas: Canvas) -> int:
-    """Draw the listing; returns the number of marks that it numbers."""
+    """Draw the listing; returns the number of numbered marks."""
     box, size = canvas.page.listing, canvas.page.text
     meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_ceilings)
                 for line in part(canvas)]  # fmt: skip
@@ -111,7 +111,7 @@ def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
 
 
 def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
-    """The hottest marks as lines, at most `lines` with head and rest; and how many are numbered."""
+    """The hottest marks as lines, at most `lines` with head and rest; and the number of numbered ones."""
     scene = canvas.scene
     if scene.density is not None:
         one, many = "kernel", "kernels"
@@ -389,7 +389,7 @@ def _sources(canvas: Canvas, room: float) -> list[Line]:
 
 
 def _whole_sources(canvas: Canvas, device: str, sources: list[str], most: int) -> list[str]:
-    """The sources of a device's ceilings in at most `most` lines: whole ones, and how many more there are."""
+    """The sources of a device's ceilings in at most `most` lines: whole ones, and the number of others."""
     every = list(dict.fromkeys(sources))
     for number in range(len(every), 0, -1):
         more = f"; {len(every) - number} more with --format json" if number < len(every) else ""

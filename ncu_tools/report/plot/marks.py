@@ -17,10 +17,10 @@ VECTOR_UP_TO = 2_000
 
 NUMBERED = 12
 MOST_NAMED = 10
-"""Up to this many marks of a view of phases or runs have their name beside them."""
+"""A view of phases or runs with at most this many marks shows their names."""
 
 DESCENT = 0.24
-"""How far letters such as p and _ reach below the base line, as a part of the size; digits do not."""
+"""Depth of descenders such as in p and _ below the base line, as a part of the size; digits have none."""
 
 MARKS_IN_THE_WAY = 400
 RING_AREA, SMALL_RING = 95.0, 0.2
@@ -158,7 +158,7 @@ def _draw_rings(canvas: Canvas, count: int) -> None:
 
 
 def draw_names(canvas: Canvas) -> None:
-    """Write the name of every mark beside it; of many runs that of each model, beside the one of the longest time."""
+    """Write the name of every mark beside it; for many runs, each model's name beside its longest mark."""
     size = canvas.page.text
     named = _named(canvas)
     for mark, name in named:
@@ -176,7 +176,7 @@ def _named(canvas: Canvas) -> list[tuple[Mark, str]]:
 
 
 def _write_beside(canvas: Canvas, mark: Mark, text: str, size: float, radius: float, *, bold: bool) -> None:
-    """Write a text beside a mark, with a thin line to it if it had to go far."""
+    """Write a text beside a mark, with a thin line to it if it had to be placed far away."""
     x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
     below = 0.0 if text.isdecimal() else DESCENT * size
     width, height = canvas.width_of(text, size, bold=bold), 0.8 * size + below

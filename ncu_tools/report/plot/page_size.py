@@ -15,7 +15,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.roofline.scene import Scene
 
 SIZES = {"screen": (11.0, 6.2), "slide": (13.33, 7.5), "page": (7.16, 4.6), "column": (3.5, 4.9)}
-"""Width and height in inches: a screen, a slide of 16:9, the whole width of a two-column paper, one column of it."""
+"""Width and height in inches: a screen, a 16:9 slide, the full width of a two-column paper, one column of it."""
 
 SMALLEST, LARGEST = 2.5, 50.0
 LINE = 1.62
@@ -150,7 +150,7 @@ def frame_of(scene: Scene, box: Box) -> Frame:
     slopes = [ceiling.value for ceiling in scene.roofs if ceiling.is_bandwidth]
     all_xs, all_ys = [*xs, *meetings] or [0.1, 100.0], [*ys, *peaks] or [1e9, 1e13]
     x = (min(min(all_xs) / 3, 0.1), max(max(all_xs) * 5, max(meetings, default=0.0) * 20, 100.0))
-    if not xs and meetings:  # bare ceilings: as much of the slopes as of the peaks
+    if not xs and meetings:  # bare ceilings: equal parts of slopes and peaks
         x = (min(meetings) / 30, max(meetings) * 30)
     lowest = min(all_ys) if ys else min([*all_ys, *(slope * x[0] * 2 for slope in slopes)])
     highest = max(all_ys)

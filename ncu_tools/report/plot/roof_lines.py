@@ -14,7 +14,7 @@ from ncu_tools.roofline.scene import DrawnCeiling, Scene
 
 RIDGES_LABELLED = 6
 COVERED = 0.3
-"""Largest share of its size that a label may cover; failing that, it goes to the listing."""
+"""Largest share of its size that a label may cover; otherwise it goes to the listing."""
 
 FREE = 0.03
 """The same while shorter labels are left to try: one line may run through, but no mark."""
@@ -68,7 +68,7 @@ def label_ceilings(canvas: Canvas) -> None:
 
 
 def _label(canvas: Canvas, ceiling: DrawnCeiling) -> None:
-    """Put a label beside a ceiling where it covers little; if there is no place, the listing shows it."""
+    """Put a label beside a ceiling where it covers little; if there is no free place, the listing shows it."""
     size = canvas.page.small
     for label, covered in _labels(canvas, ceiling):
         width, height = canvas.width_of(label, size), 1.05 * size
@@ -121,7 +121,7 @@ def _labels(canvas: Canvas, ceiling: DrawnCeiling) -> list[tuple[str, float]]:
 
 
 def _draw_ridges(canvas: Canvas) -> None:
-    """Draw ticks at the ridge points, with their intensity if that covers nothing."""
+    """Draw ticks at the ridge points, with their intensity if it covers nothing."""
     size = canvas.page.small - 0.4
     highest = sorted(canvas.scene.ridges, key=lambda ridge: -ridge.value)
     seen: list[tuple[float, float]] = []

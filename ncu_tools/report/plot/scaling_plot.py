@@ -92,7 +92,7 @@ def _axes(series: Sequence[Series]) -> list[str]:
 
 
 def _labels(series: Sequence[Series]) -> list[str]:
-    """Labels with only those values in which the series differ."""
+    """Labels with only the values in which the series differ."""
     names = dict.fromkeys((*DISTINGUISHING, *(name for one in series for name in one.same)))
     differing = [name for name in names if len({one.same.get(name) for one in series}) > 1] or ["target"]
 
@@ -178,7 +178,7 @@ def _matrix(plot: Axes, group: str, pairs: Sequence[Correlation]) -> None:
 
 
 def _write_group(plot: Axes, group: str) -> None:
-    """Write what was measured where, in small letters under the axes."""
+    """Write the common settings of the measurements, in small letters under the axes."""
     text = printable(group)
     short = text if len(text) <= GROUP_LENGTH else "…" + text[-GROUP_LENGTH + 1 :]
     plot.annotate(
@@ -213,7 +213,7 @@ def _legend_below(plot: Axes) -> None:
 
 
 def _longest_legend(series: Sequence[Series]) -> int:
-    """The most lines of a legend, among those that are shown."""
+    """The most lines of a legend, among those shown."""
     each = [len([one for one in series if one.axis == axis]) for axis in _axes(series)]
     return max((number for number in each if number <= MOST_IN_LEGEND), default=0)
 

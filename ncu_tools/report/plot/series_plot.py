@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOG_FROM = 10.0
-"""Ratio of the greatest to the least value from which an axis is logarithmic."""
+"""Ratio of the greatest to the least value above which an axis is logarithmic."""
 MOST_TICKS = 12
 WIDTH, PANEL, LEGEND_LINE = 6.4, 2.6, 0.17
-"""In inches: of the picture, of a panel, of a line of the legend."""
+"""Sizes in inches: width of the picture, height of a panel, height of a line of the legend."""
 
 Row = dict[str, Any]
 
@@ -74,14 +74,14 @@ def _panel(panel: Axes, x: SeriesQuantity, y: SeriesQuantity, lines: dict[str, l
 
 
 def _intervals(panel: Axes, across: Sequence[float], rows: Sequence[Row], y: SeriesQuantity, colour: str) -> None:
-    """The 95 % intervals of mean latencies, where they are known."""
+    """The 95 % intervals of mean latencies, if known."""
     for place, row in zip(across, rows, strict=True):
         if row["latency_low_ns"] is not None and row["latency_high_ns"] is not None:
             panel.plot([place, place], [row["latency_low_ns"], row["latency_high_ns"]], linewidth=0.8, color=colour)
 
 
 def _places(x: SeriesQuantity, lines: Iterable[Sequence[Row]]) -> dict[Any, float]:
-    """Where each value of x is: numbers at themselves, texts one after the other."""
+    """Positions of the values of x: numbers at their value, texts one after the other."""
     values = dict.fromkeys(row[x.name] for rows in lines for row in rows)
     if x.kind == "text":
         return {value: float(place) for place, value in enumerate(values)}
@@ -89,6 +89,6 @@ def _places(x: SeriesQuantity, lines: Iterable[Sequence[Row]]) -> dict[Any, floa
 
 
 def is_logarithmic(values: Iterable[float | None]) -> bool:
-    """True if all values are above 0 and the greatest is at least `LOG_FROM` times the least."""
+    """True if all values are positive and the greatest is at least `LOG_FROM` times the least."""
     known = [value for value in values if value is not None]
     return bool(known) and min(known) > 0 and max(known) >= LOG_FROM * min(known)

@@ -1,7 +1,7 @@
-"""A roofline as text, for a terminal or a text file: the scene that the picture shows, in letters and braille dots.
+"""A roofline as text, for a terminal or a text file: the picture's scene, in letters and braille dots.
 
-Ceilings are lines of dots with their labels beside them; a mark is one letter, 1 to 9 and then a to z, at each of its
-memory levels; marks beyond are points. Where a terminal cannot show braille, lines are made of "/" and "-".
+Ceilings are lines of dots with their labels beside them; a mark is one character, 1 to 9 and then a to z, at each of
+its memory levels; further marks are points. If a terminal cannot show braille, lines are made of "/" and "-".
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ncu_tools.roofline.scene import DrawnCeiling, Mark, Scene
 SYMBOLS = "123456789abcdefghijklmnopqrstuvwxyz"
 BRAILLE = 0x2800
 DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-"""The bits of a braille letter: of its left and its right column, each from the bottom."""
+"""The bits of a braille character: of its left and its right column, each from the bottom."""
 ACROSS, UP = 2, 4
-"""Dots of a letter."""
+"""Dots per character, horizontally and vertically."""
 SHADES, PLAIN_SHADES = "░▒▓█", ".:+#"
 GUTTER = 8
 """Columns left of the plot, for the values of the vertical axis."""
@@ -35,20 +35,20 @@ LEGEND = 12
 NARROWEST, WIDEST = 40, 120
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 NEXT_TO = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
-"""Where a mark may stand if another one has its place: at most one letter away."""
+"""Alternative cells for a mark if its own is taken: at most one character away."""
 
 Cell = tuple[int, int]
 """Row from the bottom, column."""
 
 
 def symbol_of(number: int) -> str | None:
-    """The letter of a mark by its place in `Scene.marks`; None for those that are points."""
+    """The character of a mark by its index in `Scene.marks`; None for marks shown as points."""
     return SYMBOLS[number] if number < len(SYMBOLS) else None
 
 
 @dataclass(frozen=True)
 class TextStyle:
-    """How a roofline is written: in at most `width` columns (40 to 120), in ASCII alone if `plain`.
+    """Format of a roofline: in at most `width` columns (40 to 120), in ASCII only if `plain`.
 
     `colour` uses the colours of a terminal. The first `numbered` marks are numbered; with `legend`, they are named
     below.
@@ -72,7 +72,7 @@ def text_picture(scene: Scene, style: TextStyle) -> str:
 
 
 class _Sheet:
-    """The plot while it is drawn: dots of lines, letters over them, and a colour for each cell."""
+    """The plot while it is drawn: dots of lines, characters over them, and a colour for each cell."""
 
     def __init__(self, scene: Scene, style: TextStyle) -> None:
         self.scene, self.plain, self.colour = scene, style.plain, style.colour
@@ -108,7 +108,7 @@ class _Sheet:
         return int(y) // UP, int(x) // ACROSS
 
     def _series(self, mark: Mark) -> object:
-        """What the colour of a mark stands for: its run if there are several, else its unit."""
+        """The meaning of a mark's colour: its run if there are several, else its unit."""
         return mark.run if len(self.scene.runs) > 1 else mark.unit
 
     def _line(self, ceiling: DrawnCeiling) -> None:
@@ -139,7 +139,7 @@ class _Sheet:
             self.letters[cell] = shades[round(math.log(launches) / most * (len(shades) - 1))]
 
     def _put(self, mark: Mark, symbol: str) -> bool:
-        """Set the letter of a mark at each of its levels; False if other marks are everywhere around one of them."""
+        """Set the character of a mark at each of its levels; False if other marks surround one of them."""
         found = True
         for place in mark.places:
             row, column = self.cell(*self.frame.at(place.intensity, mark.flops_per_s))
@@ -170,9 +170,9 @@ class _Sheet:
         return False
 
     def _spots(self, ceiling: DrawnCeiling, length: int) -> Iterator[Cell]:
-        """Where a label may begin: in the line of a peak from its right end on, beside a slope from its middle on.
+        """Possible starts of a label: in the line of a peak from its right end on, beside a slope from its middle on.
 
-        Above or below its line only where no other peak is next to it, so that it is clear whose label it is.
+        Above or below its line only if no other peak is next to it, so that the label is unambiguous.
         """
         first, last = (self.cell(*self.frame.at(*end)) for end in ends(self.scene, self.frame, ceiling))
         if not ceiling.is_bandwidth:
@@ -193,7 +193,7 @@ class _Sheet:
         return {self.cell(*self.frame.at(1.0, value))[0] for value in peaks}
 
     def rows(self) -> Iterator[str]:
-        """The lines of the plot from the top, each behind its part of the vertical axis."""
+        """The lines of the plot from the top, each after its part of the vertical axis."""
         ticks = {self.cell(0, self.frame.at(1.0, 10.0**power)[1])[0]: 10.0**power for power in _powers(self.frame.y)}
         for row in reversed(range(self.height)):
             value = short_power(ticks[row]) if row in ticks else ""
@@ -219,7 +219,7 @@ class _Sheet:
         yield "".join(values)
 
     def fitted(self, line: str) -> str:
-        """A line cut to the width, and kept to ASCII where that is asked for."""
+        """A line cut to the width, and to ASCII if requested."""
         line = printable(line)
         if self.plain:
             line = line.replace("…", "~").encode("ascii", "replace").decode()
@@ -233,7 +233,7 @@ def _powers(ends_of_axis: tuple[float, float]) -> range:
 
 
 def _below(sheet: _Sheet) -> Iterator[str]:
-    """What has no place in the plot: labels, marks under others, levels, arrows."""
+    """Content without room in the plot: labels, covered marks, levels, arrows."""
     scene = sheet.scene
     for ceiling in sheet.not_labelled:
         yield f"roof: {ceiling.label}"
@@ -258,6 +258,6 @@ def _legend(sheet: _Sheet) -> Iterator[str]:
 
 
 def _name_in_legend(scene: Scene, mark: Mark) -> str:
-    """A mark's short name, and its run where there are several."""
+    """A mark's short name, and its run if there are several."""
     run = scene.runs[mark.run].label
     return f"{mark.label}, {run}" if len(scene.runs) > 1 and run != mark.label else mark.label

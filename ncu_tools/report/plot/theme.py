@@ -1,6 +1,6 @@
 """Colours and markers of pictures, on white and on dark paper.
 
-The colours are those of Okabe and Ito, which colour-blind readers can distinguish, a little lighter on dark paper and
+The colours are from Okabe and Ito, which colour-blind readers can distinguish, a little lighter on dark paper and
 completed by three of Tol's. Source: Okabe, Ito, Color Universal Design, 2008; Tol, Colour Schemes, SRON, 2021.
 """
 
@@ -30,7 +30,7 @@ class Theme:
         return self.units.get(unit or "", self.other)
 
     def of_series(self, number: int) -> str:
-        """The colour of a run or device by its number; they repeat."""
+        """The colour of a run or device by its number; colours repeat."""
         return self.series[number % len(self.series)]
 
 
