@@ -25,7 +25,7 @@ DIGITS_PRINTED = 4
 
 UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
 CLOCKS_DIFFER = "clocks differ"
-"""Said of a time whose verdict would be another one at the SM clock of the base."""
+"""Verdict on a time that would change at the SM clock of the base."""
 VERDICTS = {MORE: "slower", LESS: "faster"}
 
 CLOCKS_ALIKE = 0.02
@@ -38,10 +38,10 @@ class Change:
 
     `low` and `high` bound new / base with 95 % confidence; None if the noise is unknown: fewer than two samples on a
     side, averages, or samples that are all equal. `unlike` is the reason why the two values cannot be compared, and
-    `compares` what they are if not sums, as "per launch". A difference below `step` may come from the few digits that
-    the reports printed, and where no interval is known, one below `jitter` from the GPU's clock and two launches that
-    differ. `low_of_many` takes the place of `low` where the change is one of many that are judged together. `clock` is
-    the new / base SM clock of a time, 1 where they are alike or not known.
+    `compares` names their kind if not sums, such as "per launch". A difference below `step` may come from the few
+    digits that the reports printed, and if no interval is known, one below `jitter` from the GPU's clock and the
+    difference of two launches. `low_of_many` replaces `low` if the change is one of many judged together. `clock` is
+    the new / base SM clock of a time, 1 if they are alike or unknown.
     """
 
     measure: str
@@ -59,9 +59,9 @@ class Change:
 
     @property
     def in_cycles(self) -> Change:
-        """The change of a time if the new run had the SM clock of the base and did as many cycles.
+        """The change of a time if the new run had the SM clock of the base and took as many cycles.
 
-        What the SMs bound changes so; what DRAM bounds does not change with their clock. The truth lies between.
+        Times bound by SMs change this way; times bound by DRAM do not change with their clock. The truth lies between.
         """
         new, low, high, low_of_many = (
             None if one is None else one * self.clock for one in (self.new, self.low, self.high, self.low_of_many)
@@ -86,7 +86,7 @@ class Change:
     def outcome(self) -> str:
         """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` if the interval includes 1 or the change is mere jitter, or `UNKNOWN`.
 
-        `SAME` are equal counts, and times and bytes of launches that differ by less than the last digit printed by
+        `SAME` means equal counts, or times and bytes of launches that differ by less than the last digit printed by
         tables or the reports.
         """
         if self.growth is None or self.base is None or self.new is None:
@@ -131,8 +131,8 @@ class Difference:
 class Refusal:
     """Why gates on a subject are refused, except on `launches`: the `reason`, and what to gate `instead`.
 
-    `instead` is the beginning of a gate that can be judged, as "kernel:gemm:", and `first` the words on what to do
-    before that; empty if nothing. `slower` says which subjects took longer all the same, and is empty if none is known.
+    `instead` is the beginning of a valid gate, such as "kernel:gemm:", and `first` the words on what to do before that;
+    empty if nothing. `slower` names subjects that took longer nevertheless, and is empty if none is known.
     """
 
     reason: str
@@ -141,7 +141,7 @@ class Refusal:
     slower: str = ""
 
     def advice(self, limit: str) -> str:
-        """What to type in place of a gate with this measure and limit, as "time>5%"."""
+        """What to type in place of a gate with this measure and limit, such as "time>5%"."""
         what = f"{self.first} gate" if self.first else "Gate"
         gates = f'--fail-on "any:{limit}" or "{self.instead}{limit}"'
         return f"{what} kernels per launch, as {gates}, or add --anyway to judge the sums."
@@ -151,8 +151,8 @@ class Refusal:
 class Subject:
     """One subject of gates: a run, a kernel, a layer or a point, with its names in both runs.
 
-    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks what the
-    base has, so that no gate on it can pass, `refusal` why sums mean nothing; all are empty if gates apply.
+    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks the base's
+    subject, so that no gate on it can pass, `refusal` why sums mean nothing; all are empty if gates apply.
     """
 
     names: tuple[str, ...]
@@ -177,7 +177,7 @@ class Subjects:
 
 
 def clock_ratio(base: float | None, new: float | None) -> float:
-    """New / base SM clock; 1 where one is not known, or they are alike."""
+    """New / base SM clock; 1 if one is unknown, or if they are alike."""
     if base is None or new is None or max(base, new) / min(base, new) - 1 <= CLOCKS_ALIKE:
         return 1.0
     return new / base

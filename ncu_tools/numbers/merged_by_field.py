@@ -1,4 +1,4 @@
-"""Sums over launches that are merged field by field, so that a new field needs no line of its own."""
+"""Sums over launches that are merged field by field, so that a new field needs no extra code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class MergedByField:
-    """Sums to which those of later launches are added.
+    """Sums that can be merged with the sums of later launches.
 
-    Numbers and lists add up, sets and dicts unite, flags are true if any is, and a field with a `merge` of its own is
-    merged by it. Any other is the same in both, as a name is: settings are no numbers, lists or sets.
+    Numbers and lists are added, sets and dicts united, flags are true if any is, and a field with a `merge` method uses
+    it. Any other field, such as a name, is equal in both: settings are not numbers, lists or sets.
     """
 
     def merge(self, other: Any) -> None:
@@ -21,7 +21,7 @@ class MergedByField:
 
 
 def merged(first: Any, later: Any) -> Any:
-    """What a field becomes by the same field of later sums."""
+    """A field's value merged with the same field of later sums."""
     if isinstance(first, (bool, set)):
         return first | later
     if isinstance(first, (int, float, list, np.ndarray)):

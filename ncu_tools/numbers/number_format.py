@@ -8,7 +8,7 @@ from typing import Any
 
 _STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, ""))
 _SI_UNITS = ("J", "W", "Hz")
-"""Units whose thousand is "k"; that of operations and bytes is "K" here."""
+"""Units whose thousand is "k"; operations and bytes use "K" here."""
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (0.0, "ns"))
 
 
@@ -22,7 +22,7 @@ def digits(value: float) -> str:
 
 
 def shortened(value: float) -> float | None:
-    """A number with eight digits, with all where its first four would be others; None for NaN and infinities."""
+    """A number with eight digits, or all digits if eight would change the first four; None for NaN and infinities."""
     if not math.isfinite(value):
         return None
     short = float(f"{value:.8g}")
@@ -57,7 +57,7 @@ def counted(number: int, one: str, several: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """More of a noun: kernels, categories."""
+    """The plural of a noun: kernels, categories."""
     return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 

@@ -1,8 +1,8 @@
 """Sums over launches by row, such as a kernel, added in batches and merged from parts.
 
-Every sum is taken in the order of the launches, so batch sizes change no digit; parts that are merged in the same order
-give the same digits, of which the last may differ from those of all launches added one by one. A row of averages weighs
-as many launches as it stands for, a failed launch nothing.
+Every sum is taken in the order of the launches, so batch sizes change no digit; parts merged in the same order give the
+same digits, of which the last may differ from adding all launches one by one. A row of averages weighs as many launches
+as it averages, a failed launch nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ncu_parsers.schema.tables import Floats
 from ncu_tools.numbers.merged_by_field import MergedByField, merged
 
 MOSTLY_KNOWN = 0.9
-"""Least share of the time of a row of several kernels in which something is known, for what follows from it."""
+"""Least known share of the time of a row of several kernels for deriving values."""
 
 Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.int64]
@@ -36,9 +36,9 @@ class RowNumbers(Generic[Title]):
         return len(self.numbers)
 
     def use(self, titles: Sequence[Title], keys: npt.NDArray[Any] | None = None) -> Keys:
-        """The row of each launch for what is added next, whose index in `titles` is its key; else one of each.
+        """Set the row of each following launch, whose index in `titles` is its key; without keys one of each.
 
-        Returns its number.
+        Returns the row numbers.
         """
         numbers = np.array([self.numbers.setdefault(title, len(self)) for title in titles], np.int64)
         numbers = numbers if keys is None else numbers[keys]
@@ -46,26 +46,26 @@ class RowNumbers(Generic[Title]):
         return numbers
 
     def added(self, totals: Floats, amounts: Floats | Mask) -> Floats:
-        """The totals of all rows with an amount per launch added."""
+        """The totals of all rows, with the amounts per launch added."""
         return np.bincount(self._places, np.concatenate([totals, amounts])).astype(np.float64, copy=False)
 
     def counted(self, whole: Floats | Mask) -> Floats:
-        """The sum of a whole number per launch, or of the launches of a mask, in each row: their order is the same."""
+        """The sum per row of an integer per launch, or of the launches of a mask: exact in any order."""
         return np.bincount(self._places[len(self) :], whole, len(self)).astype(np.float64, copy=False)
 
 
 class Accumulator:
-    """What is summed by row. It is merged field by field: each accumulator that it is made of by its own rule."""
+    """A sum by row. It is merged field by field: each nested accumulator by its own rule."""
 
     def merge(self, other: Any, numbers: Keys) -> None:
-        """Merge the same of later launches, whose rows have these `numbers` here, and are in use."""
+        """Merge the same accumulator of later launches, whose rows have these `numbers` here, and are in use."""
         for name, one in vars(self).items():
             if isinstance(one, Accumulator):
                 one.merge(getattr(other, name), numbers)
 
 
 class Sum(Accumulator):
-    """The sum of an amount, 0 in rows to which nothing was added."""
+    """The sum of an amount, 0 in rows without additions."""
 
     def __init__(self, rows: RowNumbers[Any]) -> None:
         self._rows = rows
@@ -82,15 +82,15 @@ class Sum(Accumulator):
         self._totals = self._rows.added(self.values, taken)
 
     def count(self, whole: Floats | Mask) -> None:
-        """Add a whole number per launch, or 1 for each launch of a mask."""
+        """Add an integer per launch, or 1 for each launch of a mask."""
         self.plus(self._rows.counted(whole))
 
     def plus(self, counted: Floats) -> None:
-        """Add what was `counted` by row."""
+        """Add sums that were already `counted` by row."""
         self._totals = self.values + counted
 
     def begin(self, like: Sum) -> None:
-        """Begin at the value of another sum, if nothing was added yet."""
+        """Start from the value of another sum, if nothing was added yet."""
         if self._totals is None:
             self._totals = like.values
 
@@ -101,7 +101,7 @@ class Sum(Accumulator):
 
 
 class Chosen(Accumulator):
-    """One value of each row, which `choose` takes from those of its launches: np.fmin.at, np.fmax.at or `first_at`."""
+    """One value of each row, chosen by `choose` among its launches' values: np.fmin.at, np.fmax.at or `first_at`."""
 
     def __init__(self, rows: RowNumbers[Any], choose: Callable[[Floats, Keys, Floats], None]) -> None:
         self._rows, self._choose = rows, choose
@@ -123,13 +123,13 @@ class Chosen(Accumulator):
 
 
 def first_at(found: Floats, numbers: Keys, values: Floats) -> None:
-    """Fill rows of `found` that are NaN with the first of their values."""
+    """Fill NaN rows of `found` with the first of their values."""
     new = np.flatnonzero(np.isnan(found[numbers]) & ~np.isnan(values))[::-1]
-    found[numbers[new]] = values[new]  # of equal indices the last assignment wins: the first launch
+    found[numbers[new]] = values[new]  # for equal indices the last assignment wins: the first launch
 
 
 class Total(Accumulator):
-    """The total of an amount per launch, and the number of launches that know it."""
+    """The total of an amount per launch, and the number of launches with a known amount."""
 
     def __init__(self, rows: RowNumbers[Any]) -> None:
         self.launches = Sum(rows)
@@ -142,7 +142,7 @@ class Total(Accumulator):
 
 
 class Quotient(Accumulator):
-    """A ratio of two sums, over the launches that know both amounts."""
+    """A ratio of two sums, over the launches with both amounts."""
 
     def __init__(self, rows: RowNumbers[Any]) -> None:
         self.part, self.of = Sum(rows), Sum(rows)
@@ -167,14 +167,14 @@ class Rated(Total):
 
 
 class Mean(Total):
-    """A value per launch, whose mean is weighted by time."""
+    """A value per launch, with a time-weighted mean."""
 
     def __init__(self, rows: RowNumbers[Any]) -> None:
         super().__init__(rows)
         self.by_time, self.seconds = Sum(rows), Sum(rows)
 
     def add(self, values: Floats, weight: Floats, seconds: Floats, where: Mask) -> None:
-        """Add the values of the launches of `where`, each of so many launches that took so long."""
+        """Add the values of launches `where`; `weight` is the number of launches and `seconds` the time of each."""
         self.sum.add(values * weight, where)
         self.launches.count(np.where(where, weight, 0.0))
         self.by_time.add(values * seconds, where)
@@ -185,7 +185,7 @@ class Mean(Total):
         return np.where(np.isnan(self.whole(launches)), np.nan, self.mean())
 
     def mean(self) -> Floats:
-        """The mean of each row by time, or by launches where the time of those that know the value is not known."""
+        """The mean of each row weighted by time, or by launches if no time of launches with the value is known."""
         by_time = ratio(self.by_time.values, self.seconds.values)
         return np.where(np.isnan(by_time), ratio(self.sum.values, self.launches.values), by_time)
 
@@ -194,7 +194,7 @@ Of = TypeVar("Of", bound=Accumulator)
 
 
 class Family(Accumulator, Generic[Of]):
-    """Accumulators of one kind, for each metric, unit or part that any launch has."""
+    """Accumulators of one kind, one for each metric, unit or part that any launch has."""
 
     def __init__(self, new: Callable[[], Of]) -> None:
         self._new = new
@@ -214,7 +214,7 @@ class Family(Accumulator, Generic[Of]):
 
 
 class Seen(Accumulator, Generic[Value]):
-    """The different values of each row, in the order in which they are first seen; of many, the first `most`."""
+    """The different values of each row, in order of appearance; only the first `most`."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -228,7 +228,7 @@ class Seen(Accumulator, Generic[Value]):
                 seen[value] = None
 
     def add_codes(self, numbers: Keys, codes: npt.NDArray[Any], values: Sequence[Value | None]) -> None:
-        """Add a value per launch, None for none, by its place in `values`."""
+        """Add a value per launch, None for none, by its index in `values`."""
         for pair in np.flatnonzero(np.bincount(numbers * len(values) + codes)).tolist():
             row, code = divmod(pair, len(values))
             value = values[code]
@@ -246,7 +246,7 @@ class Seen(Accumulator, Generic[Value]):
 
 
 class RowSums(MergedByField, Generic[Title]):
-    """Sums of launches by row, which are merged one by one in the order in which they were made."""
+    """Sums of launches by row, each merged in the order of creation."""
 
     def __init__(self) -> None:
         self.rows: RowNumbers[Title] = RowNumbers()
@@ -275,7 +275,7 @@ class RowSums(MergedByField, Generic[Title]):
 
 
 class TimedSums(RowSums[str]):
-    """Sums that know the launches and the time of each row, which may be `of_several` kernels."""
+    """Sums with the launches and the time of each row; `of_several` if rows may combine kernels."""
 
     def __init__(self, *, of_several: bool) -> None:
         super().__init__()
@@ -283,11 +283,11 @@ class TimedSums(RowSums[str]):
         self.launches, self.seconds = Sum(self.rows), Sum(self.rows)
 
     def means(self, one: Mean) -> Floats:
-        """The mean of each row; NaN where it is not known."""
+        """The mean of each row; NaN if unknown."""
         return np.where(self.rare(one), np.nan, one.mean())
 
     def rare(self, one: Mean) -> Mask:
-        """The rows of several kernels in which launches with less than `MOSTLY_KNOWN` of the time know a value."""
+        """Mask of rows of several kernels in which launches with less than `MOSTLY_KNOWN` of the time know a value."""
         timed = self.seconds.values > 0
         have = np.where(timed, one.seconds.values, one.launches.values)
         every = np.where(timed, self.seconds.values, self.launches.values)
@@ -295,7 +295,7 @@ class TimedSums(RowSums[str]):
 
 
 def _extended(values: Floats, size: int, filling: float) -> Floats:
-    """The values, with so many of `filling` behind them that they are `size`."""
+    """The values, extended to `size` with `filling`."""
     return np.concatenate([values, np.full(size - len(values), filling)]) if len(values) < size else values
 
 

@@ -25,7 +25,7 @@ CONFIDENCE = 0.95
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _HALVINGS = 60
 _FARTHEST = 10.0
-"""Quantiles in use lie below this once the degrees of freedom are large enough for the limit to matter."""
+"""Quantiles used are below this once the degrees of freedom are large enough for the limit to matter."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def totals(strata: Moments, groups: Codes, count: int, weights: Floats | None = 
 
     `weights`, one per stratum, multiply the values of its launches.
 
-    The number of launches is taken as fixed. The variance of a sum is then that of its strata, launches x the variance
-    within the stratum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2, 1946, p. 110). Variance and
-    freedom are NaN if a stratum has fewer than two launches or a launch has no value.
+    The number of launches is treated as fixed. The variance of a sum is then the sum over its strata of launches x the
+    variance within the stratum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2, 1946, p. 110).
+    Variance and freedom are NaN if a stratum has fewer than two launches or a launch has no value.
     """
     there = strata.size > 0
     weight = np.ones(int(there.sum())) if weights is None else weights[there]
@@ -98,10 +98,10 @@ def totals(strata: Moments, groups: Codes, count: int, weights: Floats | None = 
 
 
 def totals_with_single_launches(strata: Moments, groups: Codes, count: int, weights: Floats) -> Totals:
-    """As `totals`, with strata of one launch taken to scatter as the others of their group, relative to their values.
+    """As `totals`, assuming that strata of one launch scatter like the others of their group, relative to their values.
 
     NaN in groups in which strata of several launches have less than half of the sum. The scatter of all single launches
-    is one estimate, with the degrees of freedom of the launches that it is from.
+    is one estimate, with the degrees of freedom of the launches behind it.
     """
     there = strata.size > 0
     size, of_group, several = strata.size[there], groups[there], strata.size[there] > 1
@@ -156,7 +156,7 @@ def ratio_interval(base: Estimate, new: Estimate, confidence: float = CONFIDENCE
 def mean_ratio_interval(
     pairs: Sequence[tuple[Estimate, Estimate]], confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """The confidence interval of the geometric mean of new / base over pairs; None if that of one pair is unknown.
+    """The confidence interval of the geometric mean of new / base over pairs; None if it is unknown for one pair.
 
     As `ratio_interval`, with the mean of the pairs' logarithms. It covers the noise of these pairs, not how other pairs
     would differ from them.
@@ -176,8 +176,8 @@ def mean_ratio_interval(
 def paired_ratio_interval(base: Floats, new: Floats, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
     """The confidence interval of sum(new) / sum(base), where new[i] does the work of base[i]; None if not estimable.
 
-    `base` and `new` are float64 of shape (works,), in one unit. How the ratios of single works scatter around that of
-    the sums is the noise, so that works may take very different times; true changes that differ between works count as
+    `base` and `new` are float64 of shape (works,), in one unit. The noise is the scatter of the ratios of single works
+    around the ratio of sums, so works may take very different times; true changes that differ between works count as
     noise, too. The variance of the ratio of sums is that of survey sampling (Cochran, Sampling Techniques, 1977,
     section 6.4), with each residual divided by 1 - its work's share, as the jackknife does (MacKinnon and White,
     Journal of Econometrics 29, 1985, p. 305). A few long works outweigh many short ones: the degrees of freedom are

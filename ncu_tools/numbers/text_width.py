@@ -1,4 +1,4 @@
-"""The width of texts in columns of a terminal, where a letter of China takes two, and their starts and ends."""
+"""The width of texts in terminal columns, where a Chinese character takes two, and their starts and ends."""
 
 from __future__ import annotations
 

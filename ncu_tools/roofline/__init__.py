@@ -1,1 +1,1 @@
-"""Points, ceilings and ridge points, and the scene that is drawn."""
+"""Points, ceilings and ridge points, and the drawn scene."""

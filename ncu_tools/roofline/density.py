@@ -25,7 +25,7 @@ from ncu_tools.runs.partition_sums import AnySums, in_batches, sums_of_run
 from ncu_tools.runs.run import Run
 
 DENSE_FROM = 10_000
-"""From this number of launches on they are drawn as a density."""
+"""Number of launches above which they are drawn as a density."""
 
 COLUMNS, ROWS = 180, 120
 
@@ -130,7 +130,7 @@ def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Densit
 
 
 def _places(table: pa.Table, level: str, definition: str) -> tuple[Floats, Floats, Floats, int]:
-    """Decimal logarithms of FLOP/B and FLOP/s of drawable rows, their numbers of launches, and how many are missing."""
+    """Decimal logarithms of FLOP/B and FLOP/s of drawable rows, their numbers of launches, and the number missing."""
     flops, weight = tables.floats(table, "flops"), weights(table)
     moved = bytes_of(table, [level], definition)[level]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
-"""Which of all known ceilings a roofline picture draws, and their labels.
+"""Choose and label the ceilings that a roofline picture draws.
 
-For units that the points use: the dense ceiling that bounds them, those of slower instructions (on Hopper mma.sync has
-a ceiling below that of wgmma), the board's limit if the profiled clock was below it, and sparse ones if sparse
+For units that the points use: the dense ceiling that bounds them, ceilings of slower instructions (on Hopper mma.sync
+has a lower ceiling than wgmma), the board's limit if the profiled clock was below it, and sparse ones if sparse
 operations were counted. Without points: all dense ones of a single machine, the highest of each of several.
 """
 

@@ -51,10 +51,10 @@ IPC, SMS = "device__attribute_max_ipc_per_multiprocessor", "device__attribute_mu
 
 @dataclass(frozen=True)
 class InstructionPoint:
-    """A kernel of a run. None where something was not collected.
+    """A kernel of a run. None if not collected.
 
-    `instructions` are warp instructions, `of_issue` their share of what the schedulers could issue in its time, and
-    `intensities` warp instructions per transaction by memory level, where known.
+    `instructions` are warp instructions, `of_issue` their share of the issue capacity in its time, and `intensities`
+    warp instructions per transaction by memory level, if known.
     """
 
     run: str
@@ -112,7 +112,7 @@ def instruction_roofline(
 
 
 def _issue_rates(table: pa.Table, machine: Machine | None) -> tuple[Floats, list[DrawnCeiling]]:
-    """Warp instructions that can be issued per second, one per launch, NaN where unknown; the ceiling per device."""
+    """The issue rate in warp instructions per second, one per launch, NaN where unknown; the ceiling per device."""
     slots, clock = tables.floats(table, IPC) * tables.floats(table, SMS), tables.floats(table, "sm_clock_hz").copy()
     schedulers = _schedulers(table)
     devices, roofs = devices_of(table), []
@@ -138,7 +138,7 @@ def _issue_rates(table: pa.Table, machine: Machine | None) -> tuple[Floats, list
 
 
 def _schedulers(table: pa.Table) -> Floats:
-    """The schedulers of the GPU by its sum over all of them and their mean, where that is printed exactly enough."""
+    """The schedulers of the GPU as a counter's sum over its mean, if printed exactly enough."""
     mean = tables.floats(table, PER_SCHEDULER)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = tables.floats(table, COUNTERS[0]) / mean
@@ -167,9 +167,9 @@ def _roof(device: str, unit: str, value: float, kind: str, source: str) -> Drawn
 
 
 def executed(table: pa.Table, rates: Floats) -> tuple[Floats, int]:
-    """Warp instructions of each launch (float64, NaN where not collected), and of how many they follow from a share.
+    """Warp instructions of each launch (float64, NaN if not collected), and the number derived from a share.
 
-    The share is that of the peak, `rates` are the issue rates of launches per second.
+    The share is of the peak, `rates` are the issue rates of launches per second.
     """
     time = tables.floats(table, "duration_ns") / 1e9
     result = np.full(len(table), np.nan)
@@ -229,7 +229,7 @@ def _known(value: float) -> float | None:
 
 
 def _on_what_is_missing(result: InstructionRoofline, runs: Iterable[pa.Table], elsewhere: str) -> list[str]:
-    """Which counts no kernel has, which some lack, and what to collect for them; or `elsewhere`, where ncu cannot."""
+    """Counts that no kernel has, or some lack, and what to collect for them; or `elsewhere`, if ncu cannot."""
     notes = []
     without = sum(point.instructions is None for point in result.points)
     if without:
@@ -261,7 +261,7 @@ COUNTED = {
 
 
 def scene_of_instructions(result: InstructionRoofline, title: str = "") -> Scene:
-    """What the picture shows; kernels without instructions, transactions or time are counted as not drawn."""
+    """The scene of the picture; kernels without instructions, transactions or time are counted as not drawn."""
     number = {run.name: place for place, run in enumerate(result.runs)}
     longest = max((run.time_ns or 0.0 for run in result.runs), default=0.0)
     labels = names_shown([point.kernel for point in result.points], result.group)

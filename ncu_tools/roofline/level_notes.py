@@ -1,4 +1,4 @@
-"""Notes on memory levels without points or without a ceiling: what the runs lack, and which metrics to collect."""
+"""Notes on memory levels without points or without a ceiling: missing data, and which metrics to collect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> 
 
 
 def why_no_ncu_in_all(runs: Iterable[pa.Table]) -> str:
-    """Why ncu cannot collect what the runs lack, since all are of other vendors' GPUs; "" if it can."""
+    """Why ncu cannot collect the missing data, since all runs are of other vendors' GPUs; "" if it can."""
     return why_no_ncu(set[Vendor | None]().union(*map(vendors_in, runs)))
 
 
@@ -41,7 +41,7 @@ def on_missing_ceilings(
     capability_of: Mapping[str, str | None],
     runs: Sequence[pa.Table],
 ) -> list[str]:
-    """Notes on levels that have points but no ceiling, one per level.
+    """Notes on levels with points but without a ceiling, one per level.
 
     `capability_of` maps the devices of the runs to compute capabilities, `known` are all ceilings.
     """

@@ -1,4 +1,4 @@
-"""Load runs for a roofline: of a Parquet file only the columns that are drawn, and the model of a run."""
+"""Load runs for a roofline: only the drawn columns of a Parquet file, and the model of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCENE_KEY = "scene"
 
 @dataclass
 class Loaded:
-    """One run: the needed columns of its launches, and its points if those were summed without loading launches.
+    """One run: the needed columns of its launches, and its points if summed without loading launches.
 
     `model` is the model that it ran, None if unknown.
     """
@@ -59,9 +59,9 @@ def load_for(
 ) -> Loaded:
     """Load the run that `path` names: its points, and only the columns that `look` needs.
 
-    With `only`, all columns of the selected launches are read, as with `inductor`, which says the lines of generated
+    With `only`, all columns of the selected launches are read, as with `inductor`, the file with lines of generated
     kernels. Kernels come from their cache beside the launches if there is one. Raises `NcuBenchError` as
-    `loading.load` does.
+    `loading.load`.
     """
     run = loading.load(path, reading=reading, engine=engine, settings=settings)
     if only is not None:
@@ -72,11 +72,11 @@ def load_for(
     rows = there.rows
     summed = look.view != LAUNCHES or rows >= density.DENSE_FROM
     wanted = _columns(there.filled, look, summed=summed)
-    # Of launches that are summed only the ceilings are needed, which are medians.
+    # Summed launches are only needed for ceilings, which are medians.
     table = run.in_parts(wanted, partial(density.thinned, of=rows)) if summed else run.read(wanted)
     notes = [*(run.told or notes_in(table))]
     points = points_of(run, machine, look) if summed else None
-    if points is not None:  # what is said of reading the run stands once, behind what is said of its points
+    if points is not None:  # notes on reading the run appear once, after the notes on its points
         points.spots.notes = [note for note in points.spots.notes if note not in notes]
     if summed and len(table) < rows:
         notes.append(f"{run.name}: ceilings are medians of {len(table):,} of its {rows:,} launches, evenly taken")
@@ -84,7 +84,7 @@ def load_for(
 
 
 def _columns(filled: Sequence[str], look: Look, *, summed: bool) -> list[str]:
-    """The columns to read; those without any value would only take time."""
+    """The columns to read; columns without any value would only take time."""
     wanted = {"source", "duration_ns", VENDOR_COLUMN}
     if not summed:
         wanted |= {*partition_sums.OF_SUMS}

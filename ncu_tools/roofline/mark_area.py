@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SMALLEST, OF_ALL_TIME = 13.0, 1100.0
-"""Squared diameters in points: of a marker without time, and what the time of the longest run adds to it."""
+"""Squared diameters in points: of a marker without time, and the addition for the time of the longest run."""
 
 MOST, MOST_OF_SEVERAL = 620.0, 200.0
-"""Most that the longest mark may have more than the smallest one; the second if marks have a marker per level."""
+"""Largest addition for the longest mark; the second if marks have a marker per level."""
 
 PIXELS_PER_POINT = 4 / 3
 
 
 @dataclass(frozen=True)
 class MarkScale:
-    """What a weight of 1 (a mark's time as a share of the longest run's) adds to the squared diameter."""
+    """Addition to the squared diameter for a weight of 1 (a mark's time as a share of the longest run's)."""
 
     growth: float
 

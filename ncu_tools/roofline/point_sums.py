@@ -59,7 +59,7 @@ class Intensities(RowSums[tuple[str, str]]):
 class Points:
     """The points of one run with their positions, and its launch signatures if kernels are followed between runs.
 
-    `launches` are set if they are drawn as a density; the points are the kernels then.
+    `launches` are set if they are drawn as a density; then the points are the kernels.
     """
 
     spots: Hotspots
@@ -126,7 +126,7 @@ def points_of(run: Run, machine: Machine | None, look: Look) -> Points:
 def where_known(
     places: dict[str, tuple[LevelPlace, ...]], rows: Sequence[Hotspot]
 ) -> dict[str, tuple[LevelPlace, ...]]:
-    """The places of points of several kernels, without those by DRAM bytes of points that have no intensity."""
+    """The places of points of several kernels, without DRAM places of points that have no intensity."""
     unknown = {row.key for row in rows if row.arithmetic_intensity is None}
     return {
         point: tuple(one for one in of_point if one.level != DRAM or point not in unknown)

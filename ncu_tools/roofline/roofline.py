@@ -1,7 +1,7 @@
 """The kernel-level roofline: points, ceilings and ridge points. It is drawn by `ncu_tools.report.plot.roofline_plot`.
 
 x is arithmetic intensity, FLOPs per DRAM byte; y is achieved FLOP/s over the kernel's own time. A slanted ceiling is a
-bandwidth, a flat one a peak, and they meet at the ridge point: peak / bandwidth. The bytes are those between L2 and
+bandwidth, a flat one a peak, and they meet at the ridge point: peak / bandwidth. Bytes are traffic between L2 and
 device memory, counted with the caches in the state the profiler left them (docs/numbers.md). Source of the model:
 Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 """
@@ -81,9 +81,9 @@ class Point:
 class Roofline:
     """Everything that a roofline plot shows, and in `others` the ceilings that only its tables show.
 
-    `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those with sparse operations.
-    `followed` maps (run, kernel) of a later run to the kernel's name in the run before it. `clocks` are the titles of
-    the runs' times. `noun` is what a point is called, `group` what kernels are grouped by.
+    `known` are all ceilings, including those of unused units; `sparse_units` are units with sparse operations.
+    `followed` maps (run, kernel) of a later run to the kernel's name in the previous run. `clocks` are the titles of
+    the runs' times. `noun` is the name of a point, `group` the grouping of kernels.
     """
 
     points: list[Point]
@@ -125,8 +125,8 @@ def roofline(
 ) -> Roofline:
     """The roofline of runs by name, with a point per kernel, or per unit of the view `look`.
 
-    `machine` gives the ceilings that reports lack, and `machines` those of single runs. `summed` are the points of runs
-    for which they are known already; the tables of those runs are used for ceilings only.
+    `machine` gives the ceilings that reports lack, and `machines` those of single runs. `summed` are already known
+    points of runs; the tables of those runs are used for ceilings only.
     """
     look, bytes_title = look or Look(), _bytes_title(runs)
     result = Roofline(
@@ -167,7 +167,7 @@ def roofline(
 
 
 def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Table]) -> None:
-    """Remove levels at which no point has bytes, with a note; of operators no profiler counts the levels."""
+    """Remove levels at which no point has bytes, with a note; for operators no profiler counts the levels."""
     there = {place.level for point in result.points for place in point.places}
     for level in [level for level in result.levels if level not in there | {DRAM}]:
         if result.bytes_title not in (LEAST_BYTE, OPERATOR_BYTE):
@@ -190,7 +190,7 @@ def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
 
 
 def _are_alike(one: Ceiling, other: Ceiling) -> bool:
-    """True for ceilings of one device and kind that differ by less than is drawn, as at clocks of two reports."""
+    """True for ceilings of one device and kind that are drawn alike, such as at the clocks of two reports."""
     same = replace(one, value=other.value, source=other.source) == other
     return same and abs(one.value - other.value) <= ALIKE * other.value
 
@@ -202,7 +202,7 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points.launches = DenseLaunches(Run.held(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look, run)
-    if is_of_several(look):  # it matters which kernels: their own names, which `seen` has not any more
+    if is_of_several(look):  # kernels need their own names, which `seen` no longer has
         launches, rows = with_points(table, look, run)
         spots = hotspots(launches, ceilings, group=look.kernels_by, rows=rows)
         places = where_known(_places(seen, look), spots.rows)
@@ -253,7 +253,7 @@ def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) ->
 
 
 def _followed(of_runs: dict[str, list[LaunchSignature]], look: Look) -> dict[tuple[str, str], str]:
-    """(run, kernel) -> the kernel's name in the run before it, where that differs."""
+    """(run, kernel) -> the kernel's name in the previous run, if different."""
     if look.view != KERNELS or look.group != "name":
         return {}
     signatures = {name: signatures_of(of_run) for name, of_run in of_runs.items()}
@@ -302,7 +302,7 @@ def add_machines(result: Roofline, machines: Sequence[Machine]) -> None:
 
 
 def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]:
-    """The ceilings of a machine file that bound kernels, and the others: sparse ones, those of slower instructions."""
+    """The ceilings of a machine file that bound kernels, and the others: sparse ones, and of slower instructions."""
     kind = kind_of(machine)
     dense, others = [], []
     for rate in (*machine.bandwidths, *machine.peaks):
@@ -317,7 +317,7 @@ def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]
 
 ALWAYS_DRAWN = ("dram", "fp32")
 ALIKE = 0.01
-"""Relative difference up to which two ceilings are one."""
+"""Relative difference up to which two ceilings count as one."""
 
 
 def worth_drawing(ceilings: list[Ceiling], units: set[str | None]) -> list[Ceiling]:
@@ -357,7 +357,7 @@ def others_beside(
 ) -> list[tuple[str, Ceiling]]:
     """The undrawn ceilings of the same unit and device, each with its difference from `ceiling` in words.
 
-    Those from the source of another one that is `drawn`, as of a run at another clock, are left to that one.
+    Ceilings from the source of another `drawn` one, such as a run at another clock, are listed there.
     """
     place = (ceiling.device, ceiling.unit)
     taken = {one.source for one in drawn if (one.device, one.unit) == place} - {ceiling.source}
@@ -380,9 +380,9 @@ def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:
 
 
 def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) -> str:
-    """The note on the points `undrawn` of `every` point. Their share of the time is left out where it is not known.
+    """The note on the points `undrawn` of `every` point. Their share of the time is left out if unknown.
 
-    Points that compute nothing are told from those of which it is not known, each with its share if there are both.
+    Points that compute nothing are separated from points with unknown FLOPs, each with its share if there are both.
     """
     spots = sorted(undrawn, key=lambda spot: -(spot.time_total_ns or 0.0))
     times = [spot.time_total_ns for spot in every]
@@ -398,7 +398,7 @@ def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) 
 
 
 def _share(spots: Sequence[Hotspot], whole: float, words: str = "") -> str:
-    """The share that points take of the whole time in ns, in brackets; "" where the whole is 0 or not known."""
+    """The share of points in the whole time in ns, in brackets; "" if the whole is 0 or unknown."""
     return f" ({percent(sum(spot.time_total_ns or 0.0 for spot in spots) / whole)}{words})" if whole else ""
 
 

@@ -25,18 +25,18 @@ LEVELS = (*MEMORY_LEVELS, "shared")
 
 KERNELS, LAUNCHES, OPERATORS, MODULES, PHASES, RUNS = "kernels", "launches", "operators", "modules", "phases", "runs"
 VIEWS = (KERNELS, LAUNCHES, OPERATORS, MODULES, PHASES, RUNS)
-"""What a point of the plot can be."""
+"""Kinds of points of the plot."""
 
 AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
 CEILINGS = (AUTO, DENSE, SPARSE, ALL)
 """Choices of ceilings to draw."""
 
 FLOPS, INSTRUCTIONS = "FLOP", "inst"
-"""What marks can count: FLOPs per byte, or warp instructions per transaction."""
+"""What marks count: FLOPs per byte, or warp instructions per transaction."""
 
 
 def axis_titles(value_units: Set[str], *, achieved: bool) -> tuple[str, str]:
-    """The title of the vertical axis, and what the horizontal one counts per byte, by the units of drawn ceilings.
+    """The title of the vertical axis, and the counted quantity of the horizontal one, by the units of drawn ceilings.
 
     `achieved` is True if there are marks, which count FLOPs; peaks of integer units are in OP/s.
     """
@@ -97,7 +97,7 @@ class Mark:
 
     @property
     def is_open(self) -> bool:
-        """True if it is drawn hollow, since its FLOPs are no whole count."""
+        """True if it is drawn hollow, since its FLOPs are not a complete count."""
         return self.lower_bound or self.estimated
 
 
@@ -151,7 +151,7 @@ class RidgePoint:
 
 @dataclass(frozen=True)
 class Arrow:
-    """From one mark to another, by their indices in `Scene.marks`: the same thing in one run and in the next."""
+    """From one mark to another, by their indices in `Scene.marks`: the same item in one run and in the next."""
 
     start: int
     end: int
@@ -178,9 +178,9 @@ class Scene:
 
     `marks` are sorted by time, the longest first. With a `density` the launches are drawn as such, and the marks only
     show the means of kernels. `bytes_by_level` names the bytes of each level shown, `view` is one of `VIEWS`, and
-    `time_title` the title of times, as "self CPU" for operators. In the view of kernels a mark is called `noun`,
-    as "category". Marks count `work`, one of `FLOPS` and `INSTRUCTIONS`: with the latter `Mark.flops_per_s` are warp
-    instructions per second, and every byte is a transaction.
+    `time_title` the title of times, such as "self CPU" for operators. In the view of kernels a mark is called `noun`,
+    such as "category". Marks count `work`, one of `FLOPS` and `INSTRUCTIONS`: with the latter `Mark.flops_per_s` are
+    warp instructions per second, and every byte is a transaction.
     """
 
     view: str = KERNELS
@@ -201,7 +201,7 @@ class Scene:
 
     @property
     def intensity_unit(self) -> str:
-        """The unit of the horizontal axis, short."""
+        """The unit of the horizontal axis, in short form."""
         return "FLOP/B" if self.work == FLOPS else "inst/transaction"
 
     @property

@@ -48,8 +48,8 @@ def scene_of(
 ) -> Scene:
     """Build the scene of a roofline.
 
-    `ceilings` is one of `scene.CEILINGS`, `units` the compute units whose ceilings are drawn instead of those of the
-    points. `labels` name the runs in order. `models` maps runs to models: with `arrows`, whole runs are joined with the
+    `ceilings` is one of `scene.CEILINGS`, `units` the compute units whose ceilings are drawn instead of the points'
+    own. `labels` name the runs in order. `models` maps runs to models: with `arrows`, whole runs are joined with the
     next of the same model, and anything else with its counterpart in the next run. Raises `WrongUsage` if one of
     `units` has no ceiling.
     """
@@ -100,13 +100,13 @@ def _marks(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline) 
     return [
         replace(_mark(point, places, number[point.run], longest, labels[point.hotspot.kernel] + apart), name=name)
         for point, name in zip(points, names_of(points), strict=True)
-        for apart in [name.removeprefix(point.hotspot.kernel)]  # the device, where a kernel ran on several
+        for apart in [name.removeprefix(point.hotspot.kernel)]  # the device, if a kernel ran on several
         if (places := _places(point)) and point.hotspot.flops_per_s
     ]
 
 
 def _labels(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline) -> dict[str, str]:
-    """The name of each point -> its short one: kernels by what tells them apart, modules by their whole path."""
+    """The name of each point -> a unique short one for kernels, the whole path for modules."""
     if result.view == RUNS:
         return {run.name: run.label for run in runs}
     group = result.group if result.view in (KERNELS, LAUNCHES) else result.view
@@ -114,7 +114,7 @@ def _labels(points: Sequence[Point], runs: Sequence[SceneRun], result: Roofline)
 
 
 def names_of(points: Sequence[Point]) -> list[str]:
-    """The name of each point, with the device behind it where a run has the same kernel on several."""
+    """The name of each point, followed by the device if a run has the same kernel on several."""
     often = Counter((point.run, point.hotspot.kernel) for point in points)
     return [
         spot.kernel if often[point.run, spot.kernel] == 1 else f"{spot.kernel} on {spot.device or UNKNOWN_DEVICE}"
@@ -124,7 +124,7 @@ def names_of(points: Sequence[Point]) -> list[str]:
 
 
 def longest_time(points: Sequence[Point], runs: Sequence[SceneRun]) -> float:
-    """The time of the longest run in ns, the whole for weights of marks; 0 if unknown."""
+    """The time of the longest run in ns, the reference for weights of marks; 0 if unknown."""
     return max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
 
 
@@ -168,7 +168,7 @@ def _mark(point: Point, places: tuple[LevelPlace, ...], run: int, longest: float
 
 
 def _arrows(marks: Sequence[Mark], runs: Sequence[SceneRun], result: Roofline) -> list[Arrow]:
-    """Arrows from each mark to its counterpart in the next run, those of the longest time."""
+    """Arrows from each mark to its counterpart in the next run, those with the longest time."""
     if result.view == RUNS:
         return _between_runs(marks, runs)
     place = {(mark.run, mark.name): number for number, mark in enumerate(marks)}

@@ -28,7 +28,7 @@ NEEDED = {MODULES: ("module",), PHASES: ("phase",), KERNELS: (), LAUNCHES: (), R
 
 @dataclass(frozen=True)
 class Look:
-    """The settings of a roofline: what a point is, which memory levels, and the definition of their bytes.
+    """The settings of a roofline: kind of points, memory levels, and the definition of their bytes.
 
     `view` is one of `scene.VIEWS`, `group` the grouping of kernels, `depth` the most levels of modules below the model,
     `levels` are of `scene.LEVELS`, `definition` is one of `BYTES_COUNTED`. With `follow` the same kernel of several
@@ -44,19 +44,19 @@ class Look:
 
     @property
     def kernels_by(self) -> str:
-        """The grouping of launches: another view than that of kernels has none of its own."""
+        """The grouping of launches; only the view of kernels has one."""
         return self.group if self.view == KERNELS else "name"
 
 
 def noun_of(look: Look) -> str:
-    """What a point is called."""
+    """The noun for a point."""
     if look.view == KERNELS:
         return GROUPS[look.group]
     return "launch" if look.view == LAUNCHES else look.view.removesuffix("s")
 
 
 def is_of_several(look: Look) -> bool:
-    """True if a point is several kernels."""
+    """True if a point combines several kernels."""
     return look.view in (OPERATORS, MODULES, PHASES, RUNS) or (look.view == KERNELS and look.group in OF_SEVERAL)
 
 
@@ -70,7 +70,7 @@ def seen_as(table: pa.Table, look: Look, run: str = "") -> pa.Table:
 
 
 def with_points(table: pa.Table, look: Look, run: str = "") -> tuple[pa.Table, tuple[Codes, list[str]]]:
-    """The launches with the work that sums over points take, and for each the index of its point, with their names."""
+    """The launches with the work for sums over points, and the index of each launch's point, with their names."""
     if look.view not in (KERNELS, LAUNCHES) or look.group in OF_CALLS:
         table = with_work_of_operators(table)
     return table, _points(table, look, run)
@@ -80,7 +80,7 @@ def _points(table: pa.Table, look: Look, run: str) -> tuple[Codes, list[str]]:
     """For each launch the index of its point, and the names of the points."""
     if look.view in (KERNELS, OPERATORS):
         group = "operator" if look.view == OPERATORS else look.group
-        return rows_of(table, group) if is_of_several(look) else grouping(table, group)  # of kernels the sums tell it
+        return rows_of(table, group) if is_of_several(look) else grouping(table, group)  # kernel sums do it for kernels
     if look.view == LAUNCHES:
         names = tables.words(table, "kernel_name")
         return np.arange(len(table)), [f"{name or '?'} #{row}" for row, name in enumerate(names)]

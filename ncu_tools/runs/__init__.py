@@ -1,1 +1,1 @@
-"""Runs loaded, selected and queried, whatever their size."""
+"""Load, select and query runs of any size."""

@@ -49,7 +49,7 @@ NO_TABLES = Note(
 
 
 def why_no_ncu_in(path: str) -> str:
-    """Why nothing more can be had of ncu for the run that `path` names, as it is of another vendor's; "" if it can."""
+    """Why ncu cannot profile the run that `path` names, if its GPU is another vendor's; "" if it can."""
     try:
         return why_no_ncu_for(load(path).read([VENDOR_COLUMN]))
     except NcuBenchError:
@@ -64,11 +64,11 @@ def load(
     ranges: bool = True,
     settings: Settings = NOT_SET,
 ) -> Run:
-    """Find the run that `path` names: columns of Parquet are read when asked for, reports are parsed now by `settings`.
+    """Find the run that `path` names: columns of Parquet are read on demand, reports are parsed now with `settings`.
 
-    Not `ranges`: for what shows no NVTX ranges, threads, phases and modules, big timelines are read without them.
-    Raises `NcuBenchError` if nothing can be read; what could not be read of the rest is in the notes. Raises
-    `WrongUsage` for a report with an `engine`, which reads Parquet only.
+    With `ranges=False`, big timelines are read without NVTX ranges, threads, phases and modules. Raises `NcuBenchError`
+    if nothing can be read; partial failures are in the notes. Raises `WrongUsage` for a report with an `engine`, which
+    reads Parquet only.
     """
     found = on_disk(path, engine)
     if found is not None:
@@ -76,7 +76,7 @@ def load(
     if engine is not None:
         from ncu_parsers.parse.report_files import find_sources  # slow to import, as the readers are
 
-        find_sources([path])  # raises if nothing is there
+        find_sources([path])  # raises if nothing exists
         raise WrongUsage(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",
@@ -133,7 +133,7 @@ def on_disk(path: str, engine: Engine | None = None) -> Run | None:
         return _remote(path, file, engine)
     if (file / LAUNCHES).is_file():
         return Run.in_file(path, file / LAUNCHES, _notes_of_an_early_end(file), engine)
-    if (file / BENCH_FILE).is_file():  # reading it raises the error that says what to do
+    if (file / BENCH_FILE).is_file():  # reading it raises an error with advice
         return Run.in_file(path, file / BENCH_FILE, engine=engine)
     if file.is_dir():
         dataset = find_dataset(path, engine)
@@ -180,7 +180,7 @@ def together(paths: Sequence[str], engine: Engine) -> Run:
 
 
 def with_compiled_lines(run: Run, inductor: str) -> Run:
-    """The run in memory, whose generated kernels have the lines that the folder or file `inductor` says."""
+    """The run in memory, with lines of generated kernels from the folder or file `inductor`."""
     from ncu_parsers.derived.operators import inductor_sources
 
     return Run.held(run.name, inductor_sources.with_compiled_lines(run.table, inductor), run.notes)
@@ -236,7 +236,7 @@ def _in_cache(path: str, kept: Path) -> Run:
 
 
 def _of_reports(launches: pa.Table) -> list[str]:
-    """Notes and losses of each report that launches are from."""
+    """Notes and losses of each report of the launches."""
     reports = table_metadata(launches).get("reports", [])
     return [note for report in reports for key in ("notes", "losses") for note in report.get(key, [])]
 

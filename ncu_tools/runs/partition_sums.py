@@ -1,8 +1,8 @@
 """Sums over the launches of a run, file by file, without holding all launches in memory.
 
 A file of launches is summed a few row groups at a time. The files of a dataset are summed by its engine, several
-consecutive ones per task, and these sums are merged in the order of the dataset. Which files share a task depends on
-their number only, so every engine gives the same digits.
+consecutive ones per task, and these sums are merged in the order of the dataset. Tasks depend only on the number of
+files, so every engine gives the same digits.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ OF_CEILINGS = frozenset({
     "sm_clock_hz", "flops", "dram_bytes", LEAST_BYTES, THREADS, LAUNCHED_SM_COUNT, *memory_clock.NEEDED,
 })  # fmt: skip
 OF_OPERATORS = ("operator", "operation", OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
-"""What launches of a trace know of their operators."""
+"""Columns of a trace's launches on their operators."""
 BUSY = {
     "sm": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
 }
-"""How near the busiest part of the SMs, and of the memory system, is to its peak: ncu's GPU Speed Of Light."""
+"""Utilization of the busiest part of the SMs, and of the memory system: ncu's GPU Speed Of Light."""
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "grid", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", LEAST_BYTES, *BUSY.values(), *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
-"""Launches without a grid may be ranges or graphs, which ncu profiled as one: a note counts them."""
+"""Columns for sums. Launches without a grid may be ranges or graphs profiled as one: a note counts them."""
 OF_DEVICES = ("device_name", "compute_capability")
 OF_GROUPS: dict[str, tuple[str, ...]] = {
     "name": OF_DEVICES,
@@ -65,10 +65,10 @@ OF_GROUPS: dict[str, tuple[str, ...]] = {
     "report": ("report", *OF_DEVICES),
     "device": OF_DEVICES,
 }
-"""Grouping of launches -> the columns that it needs besides kernel names: rows are of one device each."""
+"""Grouping of launches -> its columns besides kernel names; rows are per device."""
 
 TASKS, MOST_IN_A_ROW = 64, 32
-"""The least number of tasks that a dataset is summed in, if it has as many files, and the most files per task."""
+"""The least number of tasks in which a dataset is summed, if it has as many files, and the most files per task."""
 
 
 class Sums(Protocol):
@@ -143,15 +143,15 @@ def _sums_of(new: Callable[[], AnySums], read: Callable[[LaunchPart], Iterator[p
 
 
 def in_batches(columns: Iterable[str] | Choice) -> Callable[[LaunchPart], Iterator[pa.Table]]:
-    """Yields the launches of a part, a few row groups at a time, with those of `columns` that it has."""
+    """A function that yields the launches of a part, a few row groups at a time, with `columns` that exist."""
     return methodcaller("batches", columns)
 
 
 def batches_for_sums(launches: LaunchPart, others: Collection[str] = ()) -> Iterator[pa.Table]:
     """Yield the launches of a part, a few row groups at a time, with the columns that sums need, and `others`.
 
-    Each batch has the memory clock of the whole file (`memory_clock.RUN_CLOCK`), so that its ceilings are those of the
-    run. Raises `NcuBenchError` if the file is damaged or not ours.
+    Each batch has the memory clock of the whole file (`memory_clock.RUN_CLOCK`), so that its ceilings equal the run's.
+    Raises `NcuBenchError` if the file is damaged or not ours.
     """
     clocks = memory_clock.MemoryClocks()
     for batch in launches.batches(partial(needed, others), (memory_clock.needed, clocks.add)):

@@ -1,7 +1,7 @@
 """A run: launches in memory, in a Parquet file or in the files of a dataset, whose columns are read when needed.
 
-Analyses ask for columns, batches or sums, never where launches are. A run has one part or, as a dataset, several, which
-its engine works on. A part that cannot be read is left out with a note, unless there is no other.
+Analyses ask for columns, batches or sums, never for the location of launches. A run has one part or, as a dataset,
+several, which its engine processes. A part that cannot be read is left out with a note, unless it is the only one.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class PartInMemory:
-    """Launches in memory: all of their columns, whatever is asked for."""
+    """Launches in memory; always returned with all columns."""
 
     table: pa.Table
     path = None
 
     @property
     def is_varied(self) -> bool:
-        """True if launches may be of several points, as of a `profile --vary`."""
+        """True if launches may be of several points, as in `profile --vary`."""
         return bool(own_names(self.table))
 
     def read(self, columns: Columns = None) -> pa.Table:
@@ -56,11 +56,11 @@ class PartInMemory:
         return self.table
 
     def batches(self, columns: object = None, beforehand: Beforehand | None = None) -> Iterator[pa.Table]:
-        """The launches at once."""
+        """The launches as one batch."""
         yield self.table
 
     def in_parts(self, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        """The launches, whole: to take a part of them would spare no memory."""
+        """`part` is not applied: it would not save memory."""
         return self.table
 
     def contents(self) -> TableContents:
@@ -84,7 +84,7 @@ class PartInFile:
 
     @property
     def path(self) -> Path | None:
-        """The file if it is on disk, where caches lie beside it."""
+        """The file if it is on disk, where caches are beside it."""
         return self.file if isinstance(self.file, Path) else None
 
     @property
@@ -93,7 +93,7 @@ class PartInFile:
         return self.path is not None and self.path.with_name(POINTS_FILE).is_file()
 
     def read(self, columns: Columns = None) -> pa.Table:
-        """Those of `columns` that the file has; rows of a dataset have the column `run`."""
+        """The existing ones of `columns`; rows of a dataset have the column `run`."""
         table = reader.read_launches(self.file, columns)
         return self._with_run(table) if columns is None or callable(columns) or RUN in columns else table
 
@@ -117,26 +117,26 @@ class PartInFile:
         return pa.concat_tables(found).unify_dictionaries() if found else self.read(columns)
 
     def contents(self) -> TableContents:
-        """The columns and the number of rows, by the statistics of the file."""
+        """The columns and the number of rows, from the statistics of the file."""
         return reader.contents(self.file)
 
     def scanned(self) -> ScannedFile:
-        """What a query engine reads by itself."""
+        """The input that a query engine reads by itself."""
         from ncu_parsers.parquet.arrow_dataset import ScannedFile
 
         return ScannedFile(self.file, self.run, reader.schema_of(self.file))
 
 
 LaunchPart = PartInMemory | PartInFile
-"""Launches that are read together, and left out together if they cannot be."""
+"""Launches that are read together, and left out together if they are unreadable."""
 
 
 @dataclass
 class Run:
-    """Launches under a name. `told` are the notes on reading them, none if they stand with the launches.
+    """Launches under a name. `told` are the notes on reading them, none if they are stored with the launches.
 
     `refused` are reports that a dataset lacks. Everything that reads raises `NcuBenchError` if a file is damaged or not
-    ours; of several parts, if none can be read.
+    ours; for several parts, if none can be read.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Run:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is to be said of reading the run."""
+        """The notes on reading the run."""
         return self.told or notes_in(self.read(()))
 
     @property
@@ -178,11 +178,11 @@ class Run:
 
     @property
     def path(self) -> Path | None:
-        """Its only file, if that is on disk."""
+        """Its only file, if on disk."""
         return self.parts[0].path if len(self.parts) == 1 else None
 
     def read(self, columns: Columns = None) -> pa.Table:
-        """The launches with at least those of `columns` that there are."""
+        """The launches with at least the existing ones of `columns`."""
         wanted = columns if columns is None or callable(columns) else list(columns)
         return self._joined(methodcaller("read", wanted))
 
@@ -192,7 +192,7 @@ class Run:
         return Run.held(self.name, table, self.told or notes_in(table))
 
     def batches(self) -> Iterator[pa.Table]:
-        """The launches with all columns, of a single file a few row groups at a time."""
+        """The launches with all columns; a single file comes a few row groups at a time."""
         return self.parts[0].batches() if len(self.parts) == 1 else iter([self.table])
 
     def in_parts(self, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
@@ -272,7 +272,7 @@ def pooled(runs: Sequence[Run]) -> Run:
 
 
 def notes_in(table: pa.Table) -> list[str]:
-    """The notes on reading that stand in the metadata of launches."""
+    """The notes on reading in the metadata of launches."""
     return list(table_metadata(table).get("notes", []))
 
 

@@ -1,6 +1,6 @@
 """Select the launches of kernels, phases, layers, devices or ranks that the user names.
 
-The result is a run by itself: every share and total refers to the selected launches, and a note says which they are.
+The result is a separate run: every share and total refers to the selected launches, and a note describes them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ncu_tools.runs.run import Run, notes_in
 
 Mask = npt.NDArray[np.bool_]
 Point = tuple[tuple[str, str], ...]
-"""Name and value of everything that was varied, or of some of it, as typed."""
+"""Names and values of all varied settings, or of some, as typed."""
 POINT = "point"
 MOST_LISTED = 8
-"""Most values that are listed when nothing is left."""
+"""Most values listed when no launch matches."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,8 @@ class Selection:
     """A filter of launches; all given criteria must hold.
 
     `kernels` are searched in full kernel names and in readable ones; one match is enough. `layers` are paths of
-    modules, and stand for all that is below them; `*` in a path is any text. `points` are those of a profile --vary,
-    each as name and value of what was varied, all of which must hold.
-    `ids` are keys of kernels (`kernels.names.kernel_ids`).
+    modules, and include everything below them; `*` in a path is any text. `points` belong to a profile --vary, each as
+    names and values, all of which must hold. `ids` are keys of kernels (`kernels.names.kernel_ids`).
     """
 
     kernels: tuple[re.Pattern[str], ...] = ()
@@ -62,18 +61,18 @@ class Selection:
 
     @property
     def needs_launches(self) -> bool:
-        """True if anything but the name of a kernel decides, which only the table of launches knows."""
+        """True if a criterion other than a kernel's name is used, which needs the table of launches."""
         return bool(self.phases or self.layers or self.devices or self.ranks or self.points)
 
     def names_kernel(self, name: str) -> bool:
-        """True if a kernel of this full name is one of those that are asked for by name and key."""
+        """True if a kernel of this full name matches the requested names and keys."""
         by_name = not self.kernels or is_called(name, self.kernels)
         return by_name and (not self.ids or kernel_id(name) in self.ids)
 
     def of(self, run: Run) -> Run:
         """The selected launches of a run, in memory; a file is read a few row groups at a time.
 
-        Raises `NcuBenchError` if nothing is left, or the run cannot be read.
+        Raises `NcuBenchError` if none match, or the run cannot be read.
         """
         parts, whole = [], np.zeros(2)
         for batch in run.batches():
@@ -117,7 +116,7 @@ class Selection:
                 values |= dict.fromkeys(_values(batch, column))
         for pattern in self.kernels:
             near = near_names(pattern.pattern, there["kernel_short"])
-            there["kernel_short"] = {**dict.fromkeys(near), **there["kernel_short"]}  # those first
+            there["kernel_short"] = {**dict.fromkeys(near), **there["kernel_short"]}  # similar ones first
         known = " ".join(f"Its {criteria[column][0]} are {_listed(list(values))}." for column, values in there.items())
         advice = "Letters are large or small as written; (?i) in front of a pattern takes both." if self.kernels else ""
         return NcuBenchError(f"Nothing is left of {run.name} for {self.title}.", known, advice)
@@ -135,7 +134,7 @@ def of_phases(run: Run, phases: tuple[str, ...]) -> Run:
 
 
 def pattern_of(text: str, option: str = "--kernel") -> re.Pattern[str]:
-    """Compile a regular expression that the user gave an option. Raises `WrongUsage` if it is invalid or empty."""
+    """Compile a regular expression given to an option. Raises `WrongUsage` if it is invalid or empty."""
     if not text:
         raise WrongUsage(
             f"{option} was given no pattern.",
@@ -151,7 +150,7 @@ def pattern_of(text: str, option: str = "--kernel") -> re.Pattern[str]:
 
 
 def point_of(text: str) -> Point:
-    """A point as the user typed it, "m=64,n=128". Raises `WrongUsage` if it is not written so."""
+    """Parse a point as typed, "m=64,n=128". Raises `WrongUsage` for another form."""
     pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
     if not all(name and sign and value for name, sign, value in pairs):
         raise WrongUsage(f"--point {text} names no point.", advice="Write what was varied: --point n=64, or m=64,n=128")
@@ -159,7 +158,7 @@ def point_of(text: str) -> Point:
 
 
 def _with_used_texts(table: pa.Table) -> pa.Table:
-    """The table with dictionaries re-encoded, so that they hold no texts of launches that were left out."""
+    """The table with dictionaries re-encoded, so that they contain no texts of removed launches."""
     for at, column in enumerate(table.schema):
         if pa.types.is_dictionary(column.type):
             texts = arrays.cast(table.column(at), column.type.value_type)
@@ -175,12 +174,12 @@ def _holds(table: pa.Table, column: str, test: Callable[[str | None], bool]) -> 
 
 def _is_in(module: str, layer: str) -> bool:
     """True if a module is the layer or below it; `*` in the layer is any text."""
-    pattern = layer.replace("[", "[[]")  # a bracket is itself
+    pattern = layer.replace("[", "[[]")  # brackets are literal
     return fnmatchcase(module, pattern) or fnmatchcase(module, f"{pattern}.*")
 
 
 def _is_at(table: pa.Table, point: Point) -> Mask:
-    """Mask of the launches of a point; none where something that it names was not varied."""
+    """Mask of the launches of a point; all False if it names something that was not varied."""
     held, columns = np.ones(len(table), bool), {name.removeprefix(PREFIX): name for name in own_names(table)}
     for name, wanted in point:
         values = table.column(columns[name]).to_pylist() if name in columns else [None] * len(table)
@@ -190,7 +189,7 @@ def _is_at(table: pa.Table, point: Point) -> Mask:
 
 
 def _equals(value: str | float, wanted: str) -> bool:
-    """True if a value is what was typed, numbers by what they are: 64 is 64.0."""
+    """True if a value equals the typed one, numbers by value: 64 is 64.0."""
     if isinstance(value, str):
         return value == wanted
     try:
@@ -200,7 +199,7 @@ def _equals(value: str | float, wanted: str) -> bool:
 
 
 def _points(table: pa.Table) -> list[str]:
-    """The points that launches are of, as they are typed."""
+    """The points of the launches, in typed form."""
     names = own_names(table)
     columns = [[f"{name.removeprefix(PREFIX)}={value}" for value in table.column(name).to_pylist()] for name in names]
     return list(dict.fromkeys(map(",".join, zip(*columns, strict=True))))
@@ -225,7 +224,7 @@ def _listed(values: list[str]) -> str:
 
 
 def ids_apart(only: Selection | None) -> tuple[tuple[str, ...], Selection | None]:
-    """The keys of kernels that a selection asks for, and the selection without them; None if nothing is left of it."""
+    """The kernel keys in a selection, and the selection without them; None if it is then empty."""
     if only is None or not only.ids:
         return (), only
     rest = replace(only, ids=())
@@ -233,7 +232,7 @@ def ids_apart(only: Selection | None) -> tuple[tuple[str, ...], Selection | None
 
 
 def pattern_of_ids(table: pa.Table, ids: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """A pattern for the full names of the kernels of these keys; () without keys.
+    """A pattern for the full names of the kernels with these keys; () without keys.
 
     Raises `NcuBenchError` if no kernel of the table has one.
     """
@@ -251,7 +250,7 @@ def pattern_of_ids(table: pa.Table, ids: Sequence[str]) -> tuple[re.Pattern[str]
 
 
 def kernel_patterns(table: pa.Table, only: Selection | None) -> tuple[re.Pattern[str], ...]:
-    """Patterns for the names of the kernels that a selection asks for by name or key; () for all.
+    """Patterns for the names of the kernels that a selection requests by name or key; () for all.
 
     Raises `NcuBenchError` for a key that no kernel of the table has.
     """

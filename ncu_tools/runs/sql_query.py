@@ -25,7 +25,7 @@ CONFIGURATION = {
 WHILE_SCANNING = re.compile(r"(?:reading the stream registered as .* failed|get_next failed\(\)): ", re.DOTALL)
 """The prefix of DuckDB's message when Arrow cannot read on, in several releases."""
 BELOW_THE_MESSAGE = re.compile(r"\n\nLINE |, due to the following Python exception")
-"""What DuckDB prints behind its message: a picture of the line, or the traceback of a module that it did not find."""
+"""DuckDB's additions after its message: a picture of the line, or the traceback of a missing module."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class ComputedColumn:
-    """A column of texts behind those of a table, computed of two others by `function` where a query needs it.
+    """A text column after a table's own, computed from two of them by `function` if a query needs it.
 
-    `function` takes and gives Arrow arrays, a value per row. A column of `made_of` that the table lacks is NULL.
+    `function` takes and returns Arrow arrays, a value per row. A column of `made_of` that the table lacks is NULL.
     """
 
     name: str
@@ -51,9 +51,9 @@ class ComputedColumn:
 
 @dataclass(frozen=True)
 class QueryTable:
-    """A table that a query may name: `rows` loads it on first use, `held` lists its columns that hold any value.
+    """A table that a query may name: `rows` loads it on first use, `held` lists its columns with any value.
 
-    Of a dataset, DuckDB reads only the columns and row groups that it needs.
+    For a dataset, DuckDB reads only the columns and row groups that it needs.
     """
 
     rows: Callable[[], pa.Table | ds.Dataset]
@@ -70,10 +70,10 @@ def held_in_memory(table: pa.Table) -> QueryTable:
 
 
 def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
-    """Run one SELECT. Only tables named in it are registered, and so read.
+    """Run one SELECT. Only tables named in it are registered and read.
 
     Raises `NcuBenchError` without DuckDB and for damaged launches, `WrongUsage` if the text is not one query or DuckDB
-    refuses it, with DuckDB's message and, for wrong names or syntax, the columns that hold any value.
+    refuses it, with DuckDB's message and, for wrong names or syntax, the columns with any value.
     """
     duckdb = _duckdb()
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
@@ -123,7 +123,7 @@ def _register(connection: Any, name: str, table: QueryTable) -> None:
 
 
 def _tables_in(sql: str, connection: Any, refusal: type[Exception]) -> Collection[str]:
-    """The tables that a query names, in lower case; of a text that is no single query, its words."""
+    """The tables that a query names, in lower case; for a text that is not a single query, its words."""
     try:
         return {str(name).lower().strip('"') for name in connection.get_table_names(sql)}
     except refusal:
@@ -170,7 +170,7 @@ def _line(words: str) -> str:
 
 
 def _columns(name: str, held: Sequence[str]) -> str:
-    """List the columns of a table that hold any value; metrics are counted, with one as an example."""
+    """List the columns of a table with any value; metrics are counted, with one as an example."""
     metrics = [column for column in held if "__" in column]
     ours = [column for column in held if column not in metrics and (name != "launches" or column in COLUMN_NAMES)]
     more = f' and {len(metrics)} metrics such as "{metrics[0]}"' if metrics else ""

@@ -1,4 +1,4 @@
-"""A run of `ncu-bench profile --vary`: the launches of all points in one table, with columns for what was varied."""
+"""A run of `ncu-bench profile --vary`: the launches of all points in one table, with columns for varied values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ncu_parsers.schema.own_columns import PREFIX, own_names
 from ncu_tools.runs.run import Run
 
 Values = dict[str, Any]
-"""Column of what was varied -> its value at a point."""
+"""Column of a varied setting -> its value at a point."""
 
 
 def is_varied(path: str) -> bool:
@@ -22,7 +22,7 @@ def is_varied(path: str) -> bool:
 
 
 def by_point(run: Run) -> list[tuple[Values, Run]]:
-    """The points of a run, each as a run of its own with its values; [] for a run in which nothing was varied.
+    """The points of a run, each as a separate run with its values; [] for a run without varied values.
 
     Raises `NcuBenchError` if its file is damaged.
     """
